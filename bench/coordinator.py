@@ -23,7 +23,7 @@ _ROWS = """
 SELECT n AS id, 'user-' || CAST(n % 1000 AS varchar) AS name, n / 4e0 AS price, n % 2 = 0 AS ok,
     TIMESTAMP '2026-01-01 00:00:00 UTC' + n * interval '1' second AS at
 FROM UNNEST(sequence(1, {most})) AS a (m)
-CROSS JOIN UNNEST(sequence(m * 1000 - 999, m * 1000)) AS b (n)
+CROSS JOIN UNNEST(sequence(m * 1000 - 1000, m * 1000 - 1)) AS b (n)
 """
 
 

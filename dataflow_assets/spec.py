@@ -135,6 +135,14 @@ class Spec(BaseModel):
         """(field, what happens instead) where a field's value decides about it."""
         return iter(())
 
+    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+        """(field, value) of what may name a file below DATAFLOW_SECRETS, as Secrets of a namespace.
+
+        Called when manifests are checked and when a flow is opened, which refuse those of a
+        namespace that the flow must not use. A value that cannot be read yields nothing.
+        """
+        return iter(())
+
     def broken_rules(self) -> Iterator[str]:
         """Every rule between fields that their values break, as a sentence.
 

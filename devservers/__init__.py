@@ -13,6 +13,7 @@ from devservers.clickhouse import ClickHouse
 from devservers.folder import Servers, down, read, up
 from devservers.kafka import Kafka, ProxiedKafka
 from devservers.keycloak import Keycloak
+from devservers.kinesis import Kinesis
 from devservers.kubernetes import Kubernetes
 from devservers.nessie import Nessie
 from devservers.postgresql import PostgreSQL
@@ -28,6 +29,7 @@ __all__ = [
     "ClickHouse",
     "Kafka",
     "Keycloak",
+    "Kinesis",
     "Kubernetes",
     "Nessie",
     "PostgreSQL",

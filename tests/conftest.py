@@ -150,6 +150,13 @@ def clickhouse(servers_folder: Path) -> Iterator[devservers.ClickHouse]:
 
 
 @pytest.fixture(scope="session")
+def kinesis(servers_folder: Path) -> Iterator[devservers.Kinesis]:
+    """Streams of this session's own: it starts in a second."""
+    with devservers.Kinesis(servers_folder / "kinesis") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def apicurio(servers_folder: Path) -> Iterator[devservers.Apicurio]:
     """A registry of this session's own: few tests need one, and those run in one process."""
     with devservers.Apicurio(servers_folder / "apicurio") as server:

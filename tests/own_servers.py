@@ -120,6 +120,7 @@ def _trino_schema(own: Own) -> str:
 _SHARED: dict[str, Callable[[Own], Any]] = {
     "kafka": lambda own: own.server(devservers.Kafka, "kafka"),
     "secure_kafka": lambda own: own.server(devservers.SecureKafka, "secure-kafka"),
+    "kinesis": lambda own: own.server(devservers.Kinesis, "kinesis"),
     "apicurio": lambda own: own.server(devservers.Apicurio, "apicurio"),
     "postgresql": lambda own: own.server(devservers.PostgreSQL, "postgresql"),
     "seaweedfs": lambda own: own.server(devservers.SeaweedFS, "seaweedfs"),

@@ -64,6 +64,8 @@ class System(ABC):
     """What its rows can hold."""
     tells_changes: ClassVar[bool] = False
     """As a source: each change is a record; else only what stands is read."""
+    sends_nulls: ClassVar[bool] = True
+    """As a source that tells changes: a delete is a null message; False: it has no deletes."""
     upsert: ClassVar[Config | None] = None
     """As a sink: what makes it match rows by `id` and delete them; None: it appends."""
 
@@ -451,6 +453,28 @@ class Files(System):
         return [row for file in driver.lines(self.folder) for row in file]
 
 
+class Kinesis(System):
+    """A stream of two shards; a source alone."""
+
+    type = "kinesis"
+    tells_changes = True
+    sends_nulls = False
+
+    def at(self, role: str, config: Config) -> Config:  # noqa: ARG002 - a source alone
+        from tests.connectors.kinesis.driver import Stream
+
+        self.stream = Stream(self.request.getfixturevalue("kinesis"))
+        self.request.addfinalizer(self.stream.remove)
+        return config | self.stream.config
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        assert all(change.op != "delete" for change in changes), "no record is null"
+        self.stream.put(
+            [_message(config, change.row) for change in changes],
+            lambda n: str(changes[n].row["id"]),
+        )
+
+
 class Trino(System):
     """Tables of an Iceberg catalog."""
 
@@ -551,6 +575,7 @@ SYSTEMS: dict[str, type[System]] = {
         Iceberg,
         Nessie,
         Files,
+        Kinesis,
         Trino,
     )
 }

@@ -1,6 +1,5 @@
 """What assets and events carry: names, columns, figures, checks. Names and addresses, no values."""
 
-import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from dataflow_assets.assets.tally import Figures
 from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, Lag
 from dataflow_assets.flow import Flow
 from dataflow_assets.registry import sinks, sources
+from dataflow_assets.runs import lag_metrics
 from dataflow_assets.runs.replay import keeps
 from dataflow_assets.sdk.database import joined
 from dataflow_assets.sql.query import SqlQuery
@@ -29,9 +29,6 @@ COLUMN_LINEAGE = "dagster/column_lineage"
 LAG_CHECK, REJECTED_CHECK, SLOT_CHECK = "lag", "rejected", "slot"
 LAGGING_SECONDS = 300.0
 HELD_BYTES = 1 << 30  # of log that a server keeps for a flow
-PARTITION_LAG = "warpstream_tableflow_partition_time_lag_seconds"
-UNTAGGED = "WARPSTREAM_DISABLE_CONSUMER_GROUP_METRICS_TAGS"
-"""The variable that lists the tags to leave out: `partition` gives one value for each table."""
 
 
 def io_manager_key(address: Address) -> str:
@@ -241,15 +238,8 @@ def lag_metadata(lag: Lag) -> dict[str, Any]:
 
 def partition_lags(flow: Flow, lag: Lag) -> dict[str, Any]:
     """Tableflow's own metric, of its tables: how old what is not read is, by partition."""
-    if flow.language != "tableflow" or not lag.partitions:
-        return {}
-    address = flow.branches[0].address
-    tags = {"table.id": flow.slug, "table.name": address.name, "topic": flow.source_address.name}
-    by = {name: round(seconds, 3) for name, seconds in lag.partitions.items()}
-    values = [{**tags, "partition": name, "value": seconds} for name, seconds in by.items()]
-    if "partition" in os.environ.get(UNTAGGED, "").split(","):
-        values = [{**tags, "value": max(by.values())}]
-    return {PARTITION_LAG: dg.MetadataValue.json(values)}
+    values = [{**one.tags, "value": one.value} for one in lag_metrics.partition_lags(flow, lag)]
+    return {lag_metrics.PARTITION_LAG: dg.MetadataValue.json(values)} if values else {}
 
 
 def _number(value: float) -> dg.MetadataValue[Any]:

@@ -83,14 +83,18 @@ def run(asked: Namespace) -> int:
 
 def status(asked: Namespace) -> int:
     """Prints where the flows stand; 1 when that could not be found out for one of them."""
-    from dataflow_assets.cli import status_view
+    from dataflow_assets.cli import offsets_view, status_view
     from dataflow_assets.runs.statuses import statuses
 
     loaded = load(asked.paths)
     selection.say_findings(loaded)
     answers, driven = statuses(loaded.flows), _driven(loaded.flows)
     describe = partial(sentence, flows=loaded.flows)
-    if asked.json:
+    if asked.offsets and asked.json:
+        out(json.dumps(offsets_view.as_json(answers, describe), indent=2))
+    elif asked.offsets:
+        offsets_view.show(answers, describe)
+    elif asked.json:
         out(json.dumps(status_view.as_json(answers, describe, driven), indent=2))
     else:
         status_view.show(answers, describe, driven)

@@ -225,7 +225,43 @@ def _status(add: Add, common: argparse.ArgumentParser) -> None:
     parser = add("status", parents=[common], help="checkpoint, source end and lag of every flow")
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument(
+        "--offsets", action="store_true", help="where each task of the source has come to"
+    )
     parser.set_defaults(command=commands.status)
+
+
+def _metrics(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "metrics",
+        parents=[common],
+        help="how far flows are behind, for Prometheus",
+        description="Serves how far every flow of PATH is behind, in the text format of "
+        "Prometheus, until it is ended. Sources and sinks are asked on each scrape, at most every "
+        "five seconds; the flows may run anywhere.",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument(
+        "--listen",
+        type=_listen,
+        default=("127.0.0.1", 9464),
+        metavar="HOST:PORT",
+        help="where to listen (default: 127.0.0.1:9464); port 0 is any free one",
+    )
+    parser.set_defaults(command=_measured)
+
+
+def _measured(asked: argparse.Namespace) -> int:
+    from dataflow_assets.cli.metrics import metrics  # takes Prometheus' client along
+
+    return metrics(asked)
+
+
+def _listen(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if colon and host and port.isascii() and port.isdecimal() and int(port) < 1 << 16:
+        return host.strip("[]"), int(port)
+    raise argparse.ArgumentTypeError("must be host:port, such as 0.0.0.0:9464")
 
 
 def _reset(add: Add, common: argparse.ArgumentParser) -> None:
@@ -348,6 +384,7 @@ COMMANDS = {
     "run": _run,
     "replay": _replay,
     "status": _status,
+    "metrics": _metrics,
     "reset": _reset,
     "servers": _servers,
     "demo": _demo,

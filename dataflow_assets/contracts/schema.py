@@ -14,12 +14,16 @@ OP = "_op"  # int8, optional: INSERT, UPDATE or DELETE; without the column all r
 ABSENT = "_absent"
 INSERT, UPDATE, DELETE = 0, 1, 2
 SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
+# string, optional, beside those in the chunks of a sink that replaces whole rows: why the source
+# does not know some values of the row, which a change has left as they were; null: it knows all
+UNKNOWN = "_unknown"
 
 # Field metadata. KIND says what a string holds: b"json" JSON text, b"numeric" digits (or NaN and
 # infinities), b"uuid" its canonical text, b"text" the textual form of any other type.
 KIND = b"dataflow.kind"
 DECIMAL = b"dataflow.decimal"  # of KIND numeric: b"10,2", the digits that its table declares
 METADATA = b"dataflow.metadata"  # no column of the table, but each row's metadata of this name
+LACKS = b"dataflow.lacks"  # no column of the table, but each row's UNKNOWN; b"1"
 PLACE = b"dataflow.place"  # no column of the table, but a struct of what names each row
 ONE_ROW, ROWS = b"row", b"rows"  # values of PLACE: they name one row, or rows may share them
 HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL

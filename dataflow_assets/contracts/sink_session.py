@@ -257,6 +257,15 @@ class SinkSession(ABC):
         Called by `dataflow reset`.
         """
 
+    def ended(self, error: BaseException | None) -> None:  # noqa: B027 - most sinks tell nobody
+        """Notes for people why the attempt ends; nothing that is stored depends on it.
+
+        Called by the driver once at the end of each attempt, before `close`. It must not raise.
+
+        Args:
+            error: what the attempt ends with; None where it ends by itself.
+        """
+
     @abstractmethod
     def close(self) -> None:
         """Frees the connection; safe twice.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pyarrow as pa
 from dataflow_assets.contracts.connector import Connector
 from dataflow_assets.contracts.message_format import MessageFormat
 from dataflow_assets.contracts.schema import TypeRow
-from dataflow_assets.contracts.slices import OffsetSlice, Slice
+from dataflow_assets.contracts.slices import OffsetSlice, Position, Positions, Slice
 from dataflow_assets.contracts.source_session import SourceSession
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.spec import Addition
@@ -37,6 +38,15 @@ class Asked:
     """Of the slice in its span."""
     slices: int
     """How many there are in the span: `_at` = offset * slices + index."""
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Where one task of a source has come to, for people: two JSON objects."""
+
+    task: int
+    key: Mapping[str, Any]
+    value: Mapping[str, Any]
 
 
 class Source(Connector):
@@ -131,6 +141,22 @@ class Source(Connector):
         Read by the driver when a branch opens.
         """
         return False
+
+    def offsets(self, positions: Positions) -> Sequence[Offset]:
+        """The positions of a checkpoint as people read them.
+
+        Called by `dataflow status --offsets`; the source is not asked.
+
+        Args:
+            positions: of a checkpoint, also those of parts.
+
+        Returns:
+            One for each partition by default; a position that is a JSON object is the value itself.
+        """
+        return [
+            Offset(task, {"partition": name}, _value_of(position))
+            for task, (name, position) in enumerate(sorted(positions.items()))
+        ]
 
     def message_format(self) -> MessageFormat | None:
         """What the bodies of messages are written in.
@@ -267,10 +293,12 @@ class Source(Connector):
         Args:
             piece: the part.
             metadata: what is wanted of `metadata_columns`: each becomes a column marked METADATA,
-                its Arrow name none of the table's. OP and ABSENT may be beside them, and always a
-                column marked PLACE: a struct whose values name the row whenever, and in whatever
-                part, it is read. Rejected records have their ids by the values; without the column
-                by a digest of the row, so that a row that was altered is another record.
+                its Arrow name none of the table's. OP and ABSENT may be beside them, a column
+                marked LACKS where values of ABSENT are not known (the sink keeps those that it
+                has), and always a column marked PLACE: a struct whose values name the row whenever,
+                and in whatever part, it is read. Rejected records have their ids by the values;
+                without the column by a digest of the row, so that a row that was altered is another
+                record.
 
         Returns:
             Typed rows: bool, integers, floats, decimals, string (with a KIND), binary, date32,
@@ -314,6 +342,14 @@ class Source(Connector):
         Called when the reference is generated.
         """
         return ()
+
+
+def _value_of(position: Position) -> Mapping[str, Any]:
+    try:
+        found = json.loads(position) if isinstance(position, str) else None
+    except json.JSONDecodeError:
+        found = None
+    return found if isinstance(found, dict) else {"offset": position}
 
 
 class MessageSource(Source):

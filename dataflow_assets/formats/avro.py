@@ -44,8 +44,8 @@ class AvroFormat(MessageFormat):
 
     `schema`: of messages without a number of their own, as JSON text. `schemas`: those that a
     message names by its number. `reader`: the schema that the result is to have, whatever schema a
-    message was written with. `head`: `ignored` strips magic byte and number of each message and
-    decodes it by `schema`.
+    message was written with. `head_ignored`: magic byte and number of each message are removed and
+    the rest is decoded by `schema`; where it does not fit, the message is decoded as a whole.
     """
 
     schema: str | None = None
@@ -58,23 +58,54 @@ class AvroFormat(MessageFormat):
     @override
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
         refused: dict[int, str] = {}
-        groups = []
+        groups: list[Group] = []
         for number, rows, values in self._sorted(bodies, refused):
-            try:
-                decoder = self._decoder(number, as_json)
-            except RejectedRecord as error:
-                refused |= dict.fromkeys(rows.tolist(), error.reason)
-                continue
-            at, block, null = decoder.unwrapped(rows, values, refused)
-            if len(null):
-                groups.append(Group(null, pa.array([b"null"] * len(null), pa.binary())))
-            kept, parts = [], []
-            for first, count, part in _decoded(decoder, at, block, refused):
-                kept.append(at[first : first + count])
-                parts.append(part)
-            if parts:
-                groups.append(Group(np.concatenate(kept), _joined(parts)))
+            groups += self._groups(number, rows, values, as_json, refused)
+        if self.head_ignored and refused:
+            groups += self._whole(bodies, as_json, refused)
         return Grouped(groups, refused)
+
+    def _groups(
+        self,
+        number: int | None,
+        rows: Ints,
+        values: Block,
+        as_json: frozenset[str],
+        refused: dict[int, str],
+    ) -> Iterator[Group]:
+        """The values of one schema; `refused` gets those that do not fit it."""
+        try:
+            decoder = self._decoder(number, as_json)
+        except RejectedRecord as error:
+            refused |= dict.fromkeys(rows.tolist(), error.reason)
+            return
+        at, block, null = decoder.unwrapped(rows, values, refused)
+        if len(null):
+            yield Group(null, pa.array([b"null"] * len(null), pa.binary()))
+        kept, parts = [], []
+        for first, count, part in _decoded(decoder, at, block, refused):
+            kept.append(at[first : first + count])
+            parts.append(part)
+        if parts:
+            yield Group(np.concatenate(kept), _joined(parts))
+
+    def _whole(
+        self, bodies: pa.Array, as_json: frozenset[str], refused: dict[int, str]
+    ) -> Iterator[Group]:
+        """What does not fit behind five bytes, and begins with 0 because its first value does.
+
+        Leaves in `refused` what does not fit as a whole either, with the reason of the first try.
+        """
+        block = Block.of(bodies)
+        rows = np.array(sorted(refused), np.int64)
+        rows = rows[_headed(block, np.isin(np.arange(len(block)), rows))[rows]]
+        if not len(rows):
+            return
+        again: dict[int, str] = {}
+        whole = Block(block.data, block.starts[rows], block.ends[rows])
+        yield from self._groups(None, rows, whole, as_json, again)
+        for row in set(rows.tolist()) - set(again):
+            del refused[row]
 
     @override
     def texts(self, bodies: pa.Array) -> Texts:
@@ -103,8 +134,7 @@ class AvroFormat(MessageFormat):
         valid = bodies.is_valid().to_numpy(zero_copy_only=False)
         headed = np.zeros(len(block), np.bool_)
         if self.schemas is not None or self.head_ignored:
-            headed = valid & (block.ends - block.starts > HEAD_BYTES)
-            headed[headed] = block.data[block.starts[headed]] == 0
+            headed = _headed(block, valid)
         if self.head_ignored:
             at = np.flatnonzero(valid)
             if len(at):
@@ -246,6 +276,13 @@ def _made(
 def _usable(found: Decoder | str) -> Decoder:
     if isinstance(found, str):
         raise RejectedRecord("decode", found)
+    return found
+
+
+def _headed(block: Block, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which of these rows can have a head."""
+    found = rows & (block.ends - block.starts > HEAD_BYTES)
+    found[found] = block.data[block.starts[found]] == 0
     return found
 
 

@@ -1,5 +1,7 @@
 """One typed column into another type, without loss: what would lose something raises.
 
+Numbers, and moments, go into others of their kind; everything goes into text and into JSON. All
+other pairs go by way of JSON, so that a value is stored, or refused, as it is with steps between.
 `ValueError` and Arrow's own errors mean that some value does not fit.
 """
 
@@ -12,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.contracts import kind_of
-from dataflow_assets.formats.json_columns import array
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats import json_times
+from dataflow_assets.formats.json_columns import NUMBER, array, within
 from dataflow_assets.formats.json_types import UUID, value_type
-from dataflow_assets.formats.rows import cells, moments
+from dataflow_assets.formats.rows import cells, infinite, moments
 
-_TEXTS = (None, b"text", b"uuid")
-_NUMBER = r"^(-?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|NaN|-?Infinity)$"
 _WIDEST = 76  # digits of decimal256
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -25,53 +27,114 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     """The column as `wanted` has it. Raises where a value does not fit."""
+    if column.null_count == len(column):
+        return pa.nulls(len(column), wanted.type)
+    if pa.types.is_string(wanted.type):
+        return _string(column, given, wanted)
+    if pa.types.is_nested(wanted.type):
+        return _nested(column, given, wanted)
+    if given.type == wanted.type:
+        return column
+    if _is_number(wanted.type) and _holds_numbers(given, wanted):
+        return _number(column, wanted.type)
+    if _is_moment(wanted.type) and _is_moment(given.type):
+        return _moment(column, wanted.type)
+    return _read_from_json(column, given, wanted)
+
+
+def _string(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     kind = kind_of(wanted)
     if kind == b"json":
         return column if kind_of(given) == b"json" else _json(column, given)
     if kind == b"numeric":
-        return _digits(column, given)
+        return _digits(column, given, wanted)
     if kind == b"uuid" and kind_of(given) != b"uuid":
         return _checked(_text(column, given), UUID, "a UUID")
-    if pa.types.is_string(wanted.type) and kind in _TEXTS:
-        return _text(column, given)
-    if given.type == wanted.type and not pa.types.is_nested(wanted.type):
-        return column
+    return _text(column, given)
+
+
+def _nested(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     if pa.types.is_list(wanted.type) and pa.types.is_list(given.type):
         return _list(column, given.type, wanted.type)
     if pa.types.is_struct(wanted.type) and pa.types.is_struct(given.type):
         return _struct(column, given.type, wanted.type)
-    if pa.types.is_map(wanted.type):
-        return _map(column, given, wanted)
-    return _simple(column, wanted.type)
+    return _read_from_json(column, given, wanted)
 
 
-def _map(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
-    """Of JSON objects, the only form in which maps travel."""
+def _is_number(kind: pa.DataType) -> bool:
+    found = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(found)
+
+
+def _holds_numbers(given: pa.Field, wanted: pa.Field) -> bool:
+    """Numbers, and text that may be digits; JSON reads digits of a decimal from text itself."""
+    if not pa.types.is_string(given.type):
+        return _is_number(given.type)
+    text = kind_of(given) in (None, b"text") and not pa.types.is_decimal(wanted.type)
+    return text or kind_of(given) == b"numeric"
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _read_from_json(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
+    if pa.types.is_binary(wanted.type) and not pa.types.is_string(given.type):
+        raise ValueError("only text in base64 can be bytes")  # as the word Infinity could be
     texts = column if kind_of(given) == b"json" else _json(column, given)
-    decode = msgspec.json.Decoder(value_type(wanted)).decode
+    decode = msgspec.json.Decoder(value_type(json_times.as_text(wanted)) | None).decode
+    build = json_times.times if json_times.served(wanted.type) else array
     try:
         found = [None if text is None else decode(text) for text in texts.to_pylist()]
+        return build(wanted, found)
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from None
-    return array(wanted, found)
+    except RejectedRecord as error:
+        raise ValueError(error.reason) from None
 
 
-def _simple(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _number(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_string(column.type):
+        column = _checked(column, NUMBER, "a number")
     if pa.types.is_decimal(wanted):
         return _decimal(column, wanted)
-    if pa.types.is_timestamp(wanted):
-        return _timestamp(column, wanted)
-    if pa.types.is_string(column.type) and pa.types.is_integer(wanted):
-        return _decimal(column, pa.decimal256(_WIDEST, 0)).cast(wanted)
-    if pa.types.is_date(wanted) and pa.types.is_timestamp(column.type):
-        return _day(column, wanted)
-    if pa.types.is_floating(wanted) and pa.types.is_decimal(column.type):
-        return column.cast(pa.string()).cast(wanted)  # Arrow divides, and is not the nearest
+    if pa.types.is_floating(wanted):
+        return _float(column, wanted)
+    if pa.types.is_string(column.type):
+        column = _decimal(column, pa.decimal256(_WIDEST, 0))
     return column.cast(wanted)
 
 
-def _timestamp(column: pa.Array, wanted: Any) -> pa.Array:
-    """A naive time counts as UTC."""
+def _float(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The nearest one of a fraction; a whole number, and what is infinite, only as it is."""
+    if pa.types.is_integer(column.type):
+        return _exact(column, wanted)
+    if pa.types.is_floating(column.type):
+        endless = pc.sum(pc.is_inf(column), min_count=0).as_py()
+    else:  # Arrow divides decimals, and is not the nearest
+        column = column.cast(pa.string())
+        endless = pc.sum(pc.ends_with(column, "Infinity"), min_count=0).as_py()
+    return within(column.cast(wanted), given=endless)
+
+
+def _exact(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Arrow asks how large the numbers are, and large ones are often exact."""
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid:
+        floats = column.cast(wanted, safe=False)
+    pairs = zip(column.drop_null().to_pylist(), floats.drop_null().to_pylist(), strict=True)
+    if any(int(found) != whole for whole, found in pairs):
+        raise ValueError("digits would be lost")
+    return floats
+
+
+def _moment(column: pa.Array, wanted: Any) -> pa.Array:
+    """Midnight is a date, and a date is its midnight; a naive time counts as UTC."""
+    if getattr(column.type, "unit", None) != getattr(wanted, "unit", None) and infinite(column):
+        raise ValueError("infinity is a moment of its own type alone")
+    if not pa.types.is_timestamp(wanted):
+        return _day(column, wanted)
     if not pa.types.is_timestamp(column.type):
         return column.cast(wanted)
     naive = column.cast(pa.timestamp(column.type.unit)).cast(pa.timestamp(wanted.unit))
@@ -93,11 +156,12 @@ def _decimal(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return texts.cast(pa.decimal256(_WIDEST, wanted.scale)).cast(wanted)
 
 
-def _digits(column: pa.Array, given: pa.Field) -> pa.Array:
+def _digits(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     if kind_of(given) == b"numeric":
         return column
-    found = [None if c is None else str(c) for c in _plain(cells(column, given))]
-    return _checked(pa.array(found, pa.string()), _NUMBER, "a number")
+    if not _holds_numbers(given, wanted) and kind_of(given) != b"json":
+        raise ValueError("expected a number")  # bytes as base64 may look like digits
+    return _checked(_text(column, given), NUMBER, "a number")
 
 
 def _checked(texts: pa.Array, pattern: str, what: str) -> pa.Array:
@@ -120,7 +184,9 @@ def _text(column: pa.Array, given: pa.Field) -> pa.Array:
 
 
 def _bare(text: str | None) -> str | None:
-    """A lone text of JSON stands for itself."""
+    """A lone text of JSON is that text, and its null is none."""
+    if text == "null":
+        return None
     return msgspec.json.decode(text, type=str) if text and text[:1] == '"' else text
 
 

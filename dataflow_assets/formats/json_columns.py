@@ -5,9 +5,8 @@ JSON text and digits stay as sent. What is absent comes as UNSET, what is null a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import date, datetime, time
-from decimal import Decimal
+from collections.abc import Callable, Sequence, Sized
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -26,9 +25,9 @@ from dataflow_assets.formats.json_types import is_optional
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Build = Callable[[pa.Field, Sequence[Any]], pa.Array]
 
-_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
-_PLAIN = (datetime, date, time, Decimal, bytes)
-_UNFIT = (RejectedRecord, pa.ArrowException, OverflowError, msgspec.ValidationError, TypeError)
+NUMBER = r"^(-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|NaN|-?Infinity)$"
+"""Digits as text, and the numbers that JSON has no digits for."""
+_UNFIT = (RejectedRecord, ValueError, pa.ArrowException, OverflowError, TypeError)
 
 
 def column(field: pa.Field, cells: Sequence[Any]) -> tuple[pa.Array, Mask | None]:
@@ -54,7 +53,9 @@ def named(build: Build, field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         return build(field, cells)
     except RejectedRecord as error:
         reason = error.reason
-    except (pa.ArrowException, OverflowError) as error:
+    except msgspec.ValidationError:
+        raise
+    except (ValueError, pa.ArrowException, OverflowError) as error:
         reason = first_line(error)
     raise RejectedRecord("decode", f"column {field.name}: {reason}")
 
@@ -66,11 +67,28 @@ def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         return _raw_text(cells)
     if kind == b"numeric":
         return _numbers(cells)
+    if pa.types.is_floating(field.type):
+        return _floats(field, cells)
     if pa.types.is_struct(field.type):
         return _struct(field, cells)
-    if pa.types.is_nested(field.type):
-        return pa.array(msgspec.to_builtins(cells, builtin_types=_PLAIN), field.type)
+    if pa.types.is_list(field.type):
+        offsets, null = _bounds(cells)
+        items = array(field.type.value_field, list(chain.from_iterable(c or () for c in cells)))
+        return pa.ListArray.from_arrays(offsets, items, type=field.type, mask=null)
+    if pa.types.is_map(field.type):
+        offsets, null = _bounds(cells)
+        keys = array(field.type.key_field, list(chain.from_iterable(c or () for c in cells)))
+        items = [item for cell in cells for item in (cell or {}).values()]
+        items = array(field.type.item_field, items)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=field.type, mask=null)
     return pa.array(cells, field.type)
+
+
+def within(floats: pa.Array, *, given: int) -> pa.Array:
+    """The floats; raises ValueError where more than `given` of them are infinite."""
+    if pc.sum(pc.is_inf(floats), min_count=0).as_py() > given:
+        raise ValueError(f"a number beyond the range of {floats.type}")
+    return floats
 
 
 def first_line(error: Exception) -> str:
@@ -78,9 +96,32 @@ def first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:500]
 
 
+def _floats(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
+    """Numbers; the texts `NaN`, `Infinity` and `-Infinity` are these, and no other text is one."""
+    try:
+        found, given = pa.array(cells, field.type), 0
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        texts = [cell for cell in cells if isinstance(cell, str)]
+        if not set(texts) <= {"NaN", "Infinity", "-Infinity"}:
+            raise RejectedRecord("decode", "expected a number") from None
+        numbers = [float(cell) if isinstance(cell, str) else cell for cell in cells]
+        found, given = pa.array(numbers, field.type), len(texts) - texts.count("NaN")
+    return within(found, given=given) if field.type == pa.float32() else found
+
+
+def _bounds(cells: Sequence[Sized | None]) -> tuple[pa.Array, pa.Array | None]:
+    """Where the members of each cell begin, and which cells are null."""
+    offsets = np.zeros(len(cells) + 1, np.int32)
+    np.cumsum(np.fromiter((len(cell or ()) for cell in cells), np.int32), out=offsets[1:])
+    return pa.array(offsets), _nulls(cells)
+
+
+def _nulls(cells: Sequence[Any]) -> pa.Array | None:
+    return pa.array([cell is None for cell in cells], pa.bool_()) if None in cells else None
+
+
 def _struct(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
     """Column by column, which costs half of what a dictionary for each cell does."""
-    null = pa.array([cell is None for cell in cells], pa.bool_()) if None in cells else None
     children = []
     for index, child in enumerate(field.type):
         member = attrgetter(f"c{index}")
@@ -88,7 +129,7 @@ def _struct(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         if UNSET in inner:  # inside an object, absent and null are the same
             inner = [None if value is UNSET else value for value in inner]
         children.append(array(child, inner))
-    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=null)
+    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=_nulls(cells))
 
 
 def _raw_text(cells: Sequence[Any]) -> pa.Array:
@@ -115,6 +156,6 @@ def _numbers(cells: Sequence[Any]) -> pa.Array:
     if only_numbers(texts):
         return texts
     texts = pc.utf8_trim(texts, '"')
-    if not pc.all(pc.match_substring_regex(texts, _NUMBER), min_count=0).as_py():
+    if not pc.all(pc.match_substring_regex(texts, NUMBER), min_count=0).as_py():
         raise RejectedRecord("decode", "expected a number")
     return texts

@@ -27,8 +27,8 @@ _INTEGERS: dict[pa.DataType, tuple[int, int | None]] = {
 }
 _SIMPLE: dict[Any, Any] = {
     pa.bool_(): bool,
-    pa.float32(): float,
-    pa.float64(): float,
+    pa.float32(): float | str,  # text for NaN and the infinities, which JSON has no numbers for
+    pa.float64(): float | str,
     pa.date32(): date,
     pa.time64("us"): time,
     pa.binary(): bytes,

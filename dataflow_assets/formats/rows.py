@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import ABSENT, METADATA, PLACE, SYSTEM_COLUMNS, kind_of
+from dataflow_assets.contracts import ABSENT, LACKS, METADATA, PLACE, SYSTEM_COLUMNS, kind_of
 from dataflow_assets.records.record import parse
 
 INFINITY, MINUS_INFINITY = "infinity", "-infinity"
@@ -41,8 +41,8 @@ def metadata_key(field: pa.Field) -> str | None:
 
 
 def is_beside(field: pa.Field) -> bool:
-    """Whether a column travels beside those of the table: the metadata of a row, or its place."""
-    return not {METADATA, PLACE}.isdisjoint(field.metadata or ())
+    """Whether a column travels beside the table's: metadata of a row, its place, what it lacks."""
+    return not {LACKS, METADATA, PLACE}.isdisjoint(field.metadata or ())
 
 
 def table_columns(schema: pa.Schema) -> list[pa.Field]:

@@ -40,8 +40,8 @@ class FormattedSource(MessageSource):
     of the manifest. It is read when the flow starts."""
     avro_head: Annotated[Literal["registry", "ignored"], Addition(), _AVRO] = "registry"
     """`ignored`: the byte 0 and the number of a schema, with which messages of a registry begin,
-    are removed, and all messages are decoded by `avroSchema`. The producers must really write that
-    head: without it, a value that begins with the byte 0 loses its first five bytes."""
+    are removed, and all messages are decoded by `avroSchema`. A message that begins with the byte
+    0, and does not fit the schema without its first five bytes, is decoded as a whole."""
     avro_reader_schema: Annotated[str | None, Addition(), _AVRO] = None
     """The Avro schema that records shall have whatever schema they were written with, by Avro's
     rules of schema resolution: fields that are new in it get their defaults, those that it lacks

@@ -16,12 +16,14 @@ from pathlib import Path
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import connections
-from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties, tableflow
+from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties, tableflow, targets
 from dataflow_assets.manifests.dialects.documents import Document, parse
 from dataflow_assets.manifests.dialects.justone import read as justone
 from dataflow_assets.manifests.dialects.justone.keys import CLASS
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.sql import read as sql
+from dataflow_assets.manifests.dialects.pipelines import read as pipelines
+from dataflow_assets.manifests.dialects.sql.folder import SqlFile, read_folder
+from dataflow_assets.manifests.dialects.sql_languages import language
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.named_files import unusable
 from dataflow_assets.manifests.neighbours import clashes, cycles
@@ -49,6 +51,8 @@ class Loaded:
     """How many flows, Secrets and names of connections were read."""
     documents: Mapping[str, Document] = field(default_factory=dict, repr=False, compare=False)
     """By the id of a flow: where it is declared."""
+    tables: tuple[tuple[Document, dataflow.DeclaredTables], ...] = field(default=(), repr=False)
+    """The tables of whole files, by file."""
 
     @property
     def broken(self) -> Mapping[str, tuple[Finding, ...]]:
@@ -69,10 +73,15 @@ class _FileReading:
     readings: tuple[dataflow.Reading, ...] = ()
     secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
     names: tuple[connections.Entry, ...] = field(default=(), repr=False)
+    targets: tuple[targets.Entry, ...] = field(default=(), repr=False)
+    pipelines: tuple[pipelines.PipelineFile, ...] = field(default=(), repr=False)
+    """Files of pipelines: where their tables live is said in other files."""
     properties: tuple[Document, ...] = field(default=(), repr=False)
     """Files of Kafka Connect: what a connector means depends on the worker's file beside it."""
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
+    sql: tuple[SqlFile, ...] = field(default=(), repr=False)
+    """A file of SQL: its tables may be declared in the files beside it."""
 
 
 def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
@@ -106,6 +115,9 @@ def _assemble(
     names = connections.Names(name for file in (*read, *near) for name in file.names)
     readings = [reading for file in read for reading in file.readings]
     readings += _connectors(read, near)
+    readings += _pipelines(read, near)
+    queries = list(read_folder(*([one for f in files for one in f.sql] for files in (read, near))))
+    readings += queries
     flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
@@ -131,13 +143,14 @@ def _assemble(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
         tuple(sorted(set(hints))),
-        sum(_objects(file) for file in read),
+        sum(_objects(file) for file in read) + len(queries),
         {flow.id: document for flow, document in flows if id(document) not in bad},
+        tuple((reading.document, reading.tables) for reading in readings if reading.tables),
     )
 
 
 def _objects(file: _FileReading) -> int:
-    return sum(map(len, (file.readings, file.secrets, file.names, file.properties)))
+    return sum(map(len, (file.readings, file.secrets, file.names, file.pipelines, file.properties)))
 
 
 def _connectors(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
@@ -150,6 +163,14 @@ def _connectors(read: list[_FileReading], near: list[_FileReading]) -> Iterator[
     for found in justone.read(own, others):
         yield dataflow.Reading(found.document, found.findings, found.hints)
         yield from (dataflow.Reading(found.document, flow=flow) for flow in found.flows)
+
+
+def _pipelines(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
+    """A reading for each pipeline; findings and notes of a file are in its first one."""
+    known = targets.Targets(one for file in (*read, *near) for one in file.targets)
+    for file in read:
+        for one in file.pipelines:
+            yield from pipelines.flows(one, known)
 
 
 def _not_installed(document: Document, connectors: Sequence[str]) -> dataflow.Reading | None:
@@ -190,13 +211,22 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
     except UnicodeDecodeError:
         return _refused(file, "is not UTF-8 text")
     if file.endswith(".sql"):
-        return _FileReading(tuple(sql.read(text, file)))
+        return _sql(text, file)
     if text.count(":") + text.count(",") > MOST_ENTRIES:
         return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
     if not documents and not findings:
         return _FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
     return _sorted_out(documents, findings)
+
+
+def _sql(text: str, file: str) -> _FileReading:
+    found = language(text, file)
+    if isinstance(found, Finding):
+        return _FileReading(findings=(found,))
+    if found == "pipelines":
+        return _FileReading(pipelines=(pipelines.read(text, file),))
+    return _FileReading(sql=(SqlFile(file, text),))
 
 
 def _properties(file: str) -> _FileReading:
@@ -223,6 +253,7 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
     secrets: list[kubernetes.SecretDocument] = []
     hints: list[Finding] = []
     names: list[connections.Entry] = []
+    found_targets: list[targets.Entry] = []
     connectors: list[Document] = []
     for document in documents:
         if problem := _list(document):
@@ -230,6 +261,9 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
         elif connections.reads(document):
             entries, more = connections.read(document)
             names += entries
+            findings += more
+            target, more = targets.read(document)
+            found_targets.append(target)
             findings += more
         elif dataflow.reads(document):
             readings.append(dataflow.read(document))
@@ -249,8 +283,15 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
         else:
             message = "is not a flow: skipped"
             hints.append(document.finding(("kind",), message))
-    found = tuple(readings), tuple(secrets), tuple(names), tuple(connectors)
-    return _FileReading(*found, tuple(findings), tuple(hints))
+    return _FileReading(
+        tuple(readings),
+        tuple(secrets),
+        tuple(names),
+        tuple(found_targets),
+        properties=tuple(connectors),
+        findings=tuple(findings),
+        hints=tuple(hints),
+    )
 
 
 def _list(document: Document) -> Finding | None:

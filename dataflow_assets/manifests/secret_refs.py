@@ -21,6 +21,7 @@ from dataflow_assets.secrets import (
     allowed,
     cluster,
     environment,
+    foreign_file,
     mounted,
 )
 from dataflow_assets.secrets.lookup import Documents
@@ -52,12 +53,15 @@ def missing_keys(
 
 
 def foreign(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
-    """A finding for every reference to a Secret of a namespace that the flow must not use."""
+    """A finding for each reference, and file, of a namespace that the flow must not use."""
     for flow, document in flows:
         for path, ref in _of_secrets(flow):
             if problem := allowed(flow.namespace, ref.namespace or flow.namespace):
                 message = f"secret {_key(flow, ref).secret} must not be used: {problem}"
                 yield document, document.finding((*path, "namespace"), message)
+        for path, value in _files(flow):
+            if problem := foreign_file(flow.namespace, value):
+                yield document, document.finding(path, problem)
 
 
 def absent(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
@@ -92,17 +96,30 @@ def _of_secrets(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
 
 def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
     """Every SecretRef of a flow with its place in the manifest."""
-    yield from _references(flow.source, ("spec", "source", "config"))
+    for spec, path in _specs(flow):
+        for name, info in type(spec).model_fields.items():
+            if isinstance(value := getattr(spec, name), SecretRef):
+                yield (*path, info.alias or name), value
+
+
+def _files(flow: Flow) -> Iterator[tuple[Path, str]]:
+    for spec, path in _specs(flow):
+        for name, value in spec.files_of_secrets():
+            yield (*path, type(spec).model_fields[name].alias or name), value
+
+
+def _specs(flow: Flow) -> Iterator[tuple[Spec, Path]]:
+    """The declarations of a flow that may name Secrets, with their places in the manifest."""
+    yield from _nested(flow.source, ("spec", "source", "config"))
     for branch in flow.branches:
-        yield from _references(branch.sink, branch.place)
+        yield from _nested(branch.sink, branch.place)
     if flow.policies.rejects.sink is not None:
-        yield from _references(flow.policies.rejects.sink, ("spec", "errors", "config"))
+        yield from _nested(flow.policies.rejects.sink, ("spec", "errors", "config"))
 
 
-def _references(spec: Spec, path: Path) -> Iterator[tuple[Path, SecretRef]]:
+def _nested(spec: Spec, path: Path) -> Iterator[tuple[Spec, Path]]:
+    yield spec, path
     for name, info in type(spec).model_fields.items():
-        value, here = getattr(spec, name), (*path, info.alias or name)
-        if isinstance(value, SecretRef):
-            yield here, value
-        elif isinstance(value, Spec):
-            yield from _references(value, here)
+        value = getattr(spec, name)
+        if isinstance(value, Spec) and not isinstance(value, SecretRef):
+            yield from _nested(value, (*path, info.alias or name))

@@ -1,4 +1,4 @@
-"""What flows declare, held against the tables that are stored: for `dataflow check` alone."""
+"""What files declare, held against the tables that are stored: for `dataflow check` alone."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.dialects.documents import Document
 from dataflow_assets.manifests.load import Loaded
 
+_LEFT = (
+    "table {name} is in no `tables` of these files, and its data stays in {place}: declare it "
+    "again to go on, or delete that folder"
+)
+
 
 def compared(loaded: Loaded) -> Loaded:
     """The same, with a finding for each change that a table refuses; such a flow is left out.
 
-    A table that cannot be looked at is a note: it may be reachable where the flow runs.
+    A table that cannot be looked at is a note: it may be reachable where the flow runs. So is a
+    table that was declared once, and is stored.
     """
     refused: dict[str, list[Finding]] = {}
     notes: list[Finding] = []
@@ -25,6 +31,7 @@ def compared(loaded: Loaded) -> Loaded:
         except DataflowError as error:
             message = f"not compared with the table that is stored: {error}"
             notes.append(document.finding(flow.branches[0].place, message, key=True))
+    notes += _left(loaded)
     found = [finding for findings in refused.values() for finding in findings]
     return replace(
         loaded,
@@ -39,3 +46,24 @@ def _refused(flow: Flow, document: Document) -> Iterator[Finding]:
         for field, message in branch.sink.stored_problems():
             place = (*branch.place, "fields", *([] if field is None else [field]))
             yield document.finding(place, message)
+
+
+def _left(loaded: Loaded) -> Iterator[Finding]:
+    """A note for each stored table that no file declares any more."""
+    declared: dict[str, set[str]] = {}
+    for _, tables in loaded.tables:
+        declared.setdefault(tables.place.catalog, set()).update(tables.names)
+    for document, tables in loaded.tables:
+        names = declared.pop(tables.place.catalog, None)
+        if names is None:
+            continue  # another file has said it
+        try:
+            stored = tables.place.stored_tables()
+        except DataflowError as error:
+            if not names:  # else each of its tables has a note by now
+                message = f"not looked for tables that are not declared any more: {error}"
+                yield document.finding(("tables",), message, key=True)
+            continue
+        for name, place in sorted(stored.items()):
+            if name not in names and name.removesuffix("_rejected") not in names:
+                yield document.finding(("tables",), _LEFT.format(name=name, place=place), key=True)

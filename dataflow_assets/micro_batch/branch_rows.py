@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dataflow_assets.contracts import OFFSET, Chunk, N, Rejection, Shape
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.formats.json import JsonDecoder
-from dataflow_assets.micro_batch import new_columns
+from dataflow_assets.formats.json import Decoded, JsonDecoder
+from dataflow_assets.micro_batch import new_columns, unknown_values
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.originals import Messages, unstored
 from dataflow_assets.records.record import NotJson, Record, encode, text
@@ -33,7 +35,8 @@ class BranchRows:
 
     branch: PassBranch
     shape: Shape | None
-    decoder: JsonDecoder
+    decoders: Callable[[bool], JsonDecoder]
+    """For bodies of whole rows (True), and of rows that their source does not know all of."""
     tombstones: str
     gone: frozenset[int] = frozenset()
     """Rows of the batch that are deletions, where the source itself tells that."""
@@ -97,11 +100,7 @@ class BranchRows:
 
     def chunk(self, offsets: Any, sent: Messages) -> Chunk:
         """The rows in the sink's schema; offsets are the messages'."""
-        ordinals = pa.array(np.arange(len(self.at)), pa.int64())
-        keys = None
-        if self.keys:
-            keys = pa.array([self.keys.get(row) for row in range(len(self.at))], pa.binary())
-        decoded = self.decoder.decode(pa.array(self.texts, pa.binary()), ordinals, keys)
+        decoded = self._decoded(unknown_values.lacking(sent.batch)[np.array(self.at, np.int64)])
         if decoded.rejected:
             bodies = [self.texts[one.offset] for one in decoded.rejected]
             new_columns.check(self.branch, sent.batch, bodies)
@@ -112,6 +111,24 @@ class BranchRows:
         rejected = sorted([*self.rejected, *refused], key=lambda one: (one.offset, one.n))
         notes = frozenset(self.shape.notes if self.shape else ())
         return Chunk(rows, rejected, int(offsets[-1]) + 1, size, sent, notes)
+
+    def _decoded(self, lacking: npt.NDArray[np.bool_]) -> Decoded:
+        """Of all texts, whose numbers are their offsets."""
+        if not lacking.any():
+            return self._some(np.arange(len(self.at)), whole=True)
+        whole = self._some(np.flatnonzero(~lacking), whole=True)
+        others = self._some(np.flatnonzero(lacking), whole=False)
+        tables = [pa.Table.from_batches([one.rows]) for one in (whole, others)]
+        rows = pa.concat_tables(tables, promote_options="default").sort_by(OFFSET)
+        (batch,) = rows.combine_chunks().to_batches() or [whole.rows]
+        return Decoded(batch, [*whole.rejected, *others.rejected])
+
+    def _some(self, numbers: npt.NDArray[np.int64], *, whole: bool) -> Decoded:
+        keys = None
+        if self.keys:
+            keys = pa.array([self.keys.get(row) for row in numbers.tolist()], pa.binary())
+        texts = pa.array([self.texts[row] for row in numbers.tolist()], pa.binary())
+        return self.decoders(whole).decode(texts, pa.array(numbers, pa.int64()), keys)
 
     def _placed(self, one: Rejection, offsets: Any, sent: Messages) -> Rejection:
         """The rejection of a row with the place of its message, and the message."""

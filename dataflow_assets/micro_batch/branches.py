@@ -10,7 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import KEY, Chunk, NewColumnRule, Shape, Sink, Ticket
+from dataflow_assets.contracts import HAS_DEFAULT, KEY, Chunk, NewColumnRule, Shape, Sink, Ticket
 from dataflow_assets.flow import Flow
 from dataflow_assets.formats.json import JsonDecoder, Tombstones
 from dataflow_assets.records.chain import Transformation
@@ -47,10 +47,24 @@ class PassBranch:
         """What is stored of a record, where that is not simply its body."""
         return self.sink.shape(self.ticket.schema)
 
-    def decoder(self, mode: str) -> JsonDecoder:
-        """What turns JSON into the sink's columns; `mode` says what a null message means."""
+    def decoder(self, mode: str, *, whole: bool = True) -> JsonDecoder:
+        """What turns JSON into the sink's columns.
+
+        Args:
+            mode: what a null message means.
+            whole: columns that must be filled are required; else only those of the key are, for
+                bodies of rows that their source does not know all of.
+        """
         tombstones = Tombstones(mode, self.key_columns)  # type: ignore[arg-type]
-        return JsonDecoder(self.ticket.schema, self.unknown_fields, tombstones)
+        schema = self.ticket.schema
+        if not whole:
+            fields = [f if f.name in self.key_columns else _optional(f) for f in schema]
+            schema = pa.schema(fields, schema.metadata)
+        return JsonDecoder(schema, self.unknown_fields, tombstones)
+
+
+def _optional(field: pa.Field) -> pa.Field:
+    return field.with_metadata({**(field.metadata or {}), HAS_DEFAULT: b"1"})
 
 
 Read = Callable[[pa.RecordBatch], list[Chunk]]
@@ -64,6 +78,11 @@ class Steps:
     transformations: tuple[Transformation, ...]
     context: Context
     reads: frozenset[str]
+
+    @property
+    def by_metadata(self) -> bool:
+        """Whether records are only told where to go, by metadata: bodies stay as they were."""
+        return all(one.by_metadata for one in self.transformations)
 
     @classmethod
     def of(cls, flow: Flow, now: datetime, shapes: Iterable[Shape | None]) -> Steps | None:

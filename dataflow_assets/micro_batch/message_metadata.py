@@ -70,6 +70,8 @@ class Rows:
                 yield key, values(batch.column(name), field)
             elif name in _VALUES and self.reads & {name, EVERYTHING}:
                 yield name, _VALUES[name](batch.column(name))
+                if name == "headers" and "header-list" in self.reads:
+                    yield "header-list", batch.column(name).to_pylist()
 
 
 def as_messages(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -127,8 +128,9 @@ def _branch(
     """Makes what the branch gets of one batch; what decodes is made once per slice."""
     if branch.sink.takes == "messages":
         return lambda _: Forwarded(branch, tombstones, keys_of(form, branch.sink))
-    shape, decoder = branch.shape(), branch.decoder("delete")
-    return lambda gone: BranchRows(branch, shape, decoder, tombstones, gone)
+    shape = branch.shape()
+    decoders = cache(lambda whole: branch.decoder("delete", whole=whole))
+    return lambda gone: BranchRows(branch, shape, decoders, tombstones, gone)
 
 
 def _deletions(batch: pa.RecordBatch) -> frozenset[int]:

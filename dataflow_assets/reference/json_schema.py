@@ -14,6 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from dataflow_assets import registry
 from dataflow_assets.manifests.dialects.dataflow_model import API_VERSION, Manifest
+from dataflow_assets.manifests.dialects.tableflow_model import Tableflow
 from dataflow_assets.spec import Spec
 
 Schema = dict[str, Any]
@@ -30,6 +31,10 @@ _SECRET: Schema = {
     "required": ["apiVersion", "kind", "metadata"],
     "properties": {"apiVersion": {"const": "v1"}, "kind": {"const": "Secret"}},
 }
+_TABLEFLOW: Schema = {
+    "anyOf": [{"required": ["source_clusters"]}, {"required": ["destination_bucket_url"]}],
+    "not": {"anyOf": [{"required": ["apiVersion"]}, {"required": ["kind"]}]},
+}
 
 
 def render() -> str:
@@ -44,7 +49,7 @@ def render() -> str:
 
 
 def schema() -> Schema:
-    """One document of a file: a manifest, or a Secret.
+    """One document of a file: a manifest, a Secret, or a file of Tableflow.
 
     Returns:
         The schema, draft 7. What is refused as not supported yet is not valid by it.
@@ -54,7 +59,11 @@ def schema() -> Schema:
         "title": "Manifests of dataflow-assets",
         "if": {"properties": {"kind": {"const": "Secret"}}, "required": ["kind"]},
         "then": _SECRET,
-        "else": {"$ref": _at("Manifest")},
+        "else": {
+            "if": _TABLEFLOW,
+            "then": {"$ref": _at("Tableflow")},
+            "else": {"$ref": _at("Manifest")},
+        },
         "$defs": dict(sorted(_definitions().items())),
     }
 
@@ -63,6 +72,7 @@ def _definitions() -> Schema:
     known = _known()
     models: list[type[Spec]] = [
         Manifest,
+        Tableflow,
         *(one for some in known.values() for one in some.values()),
     ]
     modes: list[tuple[type[Spec], Literal["validation"]]] = [(model, _MODE) for model in models]

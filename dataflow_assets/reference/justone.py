@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dataflow_assets.manifests.dialects.justone.keys import (
     ADDITIONS,
     CONNECTOR,
     CONSUMER,
     WORKER,
-    Key,
 )
-from dataflow_assets.reference.blocks import escaped
+from dataflow_assets.reference.key_tables import section
 
 _TOP = """# JustOne's Kafka Connect sink for PostgreSQL: `*.properties`
 
@@ -113,19 +110,3 @@ def render() -> str:
         _VALUES,
     ]
     return "\n".join(parts)
-
-
-def section(title: str, about: str, keys: Sequence[Key]) -> str:
-    """A table of keys with their verdicts."""
-    head = ["| Key | Default | Verdict | Meaning |", "|---|---|---|---|"]
-    rows = [
-        f"| `{one.name}` | {one.default} | {one.verdict} | {escaped(_sentence(one.says))} |"
-        for one in keys
-    ]
-    return "\n".join([f"## {title}", "", *([about, ""] if about else []), *head, *rows, ""])
-
-
-def _sentence(text: str) -> str:
-    """The half sentences of messages as whole ones."""
-    begun = text[:1].upper() + text[1:]
-    return begun if begun.endswith(".") else f"{begun}."

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dataflow_assets.manifests.dialects.justone.keys import Key
+from dataflow_assets.manifests.dialects.key_tables import Key
 from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
-from dataflow_assets.manifests.dialects.sql.tables import METADATA
 from dataflow_assets.reference.blocks import escaped
-from dataflow_assets.reference.justone import section
+from dataflow_assets.reference.key_tables import section
 from dataflow_assets.sql.functions import FUNCTIONS
+from dataflow_assets.sql.metadata import METADATA, WRITABLE
 
 _TOP = """# Flink's SQL: `*.sql`
 
@@ -22,9 +22,10 @@ of a database), and each `INSERT INTO` is a flow, `<target>.<source>`, which del
 exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 
 **What runs:** queries without state, that is `SELECT` with expressions, `WHERE`, views and
-subqueries in `FROM`, over one table of `kafka` or `upsert-kafka`, into a table of `kafka`,
-`upsert-kafka`, `postgresql`, `clickhouse` or `iceberg`. **What is refused**, with line and column:
-aggregates and `GROUP BY`, `DISTINCT`, joins, windows, `ORDER BY`, `LIMIT`, `OVER`, `UNION`.
+subqueries in `FROM`, over one table of `kafka` or `upsert-kafka`, several of them with `UNION ALL`,
+into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or `iceberg`.
+**What is refused**, with line and column: aggregates and `GROUP BY`, `DISTINCT`, joins, windows,
+`ORDER BY`, `LIMIT`, `OVER`, `UNION`.
 
 ## Statements
 
@@ -82,9 +83,12 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
         "a name for a query",
     ),
     (
-        "`[EXECUTE] INSERT INTO t [(columns)] SELECT`",
+        "`[EXECUTE] INSERT INTO t [(columns)] SELECT [UNION ALL SELECT]`",
         "used",
-        "a flow; columns that are not listed are null",
+        (
+            "a flow, of each SELECT; columns that are not listed are null. Tables may be declared "
+            "in another file of the folder"
+        ),
     ),
     (
         "`... ON CONFLICT DO DEDUPLICATE`",
@@ -111,7 +115,10 @@ _COLUMNS: Sequence[tuple[str, str]] = (
     ("`c TYPE [NOT NULL]`", "a field of the record; NOT NULL is held where the table is written"),
     (
         "`c TYPE METADATA [FROM 'key'] [VIRTUAL]`",
-        "{metadata}; other keys are refused. A table that is written needs VIRTUAL",
+        (
+            "{metadata}, cast to TYPE; other keys are refused. Without VIRTUAL an INSERT fills the "
+            "column: {writable}; a delete has none of them"
+        ),
     ),
     ("`c AS expression`", "computed where the table is read"),
     ("`WATERMARK FOR c AS expression`", "accepted; of use to windows, which are refused"),
@@ -128,6 +135,7 @@ _COLUMNS: Sequence[tuple[str, str]] = (
 def render() -> str:
     """The whole page."""
     metadata = ", ".join(f"`{name}` ({kind})" for name, kind in METADATA.items())
+    writable = ", ".join(f"`{name}`" for name in WRITABLE)
     properties = (
         "The options that begin with `properties.` are those of the client: see also [the keys of "
         "its security](justone.md#the-consumer), with this prefix. Passwords may be "
@@ -140,7 +148,7 @@ def render() -> str:
         "PRIMARY KEY rows are upserted and deleted by it, else appended."
     )
     formats = "With the prefixes `key.` and `value.`, of `kafka` with `format` also without."
-    columns = [(name, says.format(metadata=metadata)) for name, says in _COLUMNS]
+    columns = [(name, says.format(metadata=metadata, writable=writable)) for name, says in _COLUMNS]
     tables = {
         "statements": _table(("Statement", "Verdict", "Meaning"), _STATEMENTS),
         "columns": _table(("Column", "Meaning"), columns),
@@ -153,6 +161,7 @@ def render() -> str:
         section("Formats", formats, (*options.FORMATS, *_other_formats())),
         section("Properties of clients", properties, PRODUCERS),
         f"## Tables of databases\n\n{databases}\n",
+        section("Options of `jdbc`", "PostgreSQL alone.", options.OF_JDBC),
         section("SET", "", options.SETTINGS),
         _functions(),
     ]

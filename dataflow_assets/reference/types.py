@@ -15,12 +15,18 @@ _TOP = """# Types
 
 Without steps the columns of a table go straight into those of another, in the types of Arrow that
 are listed below; no digit is lost on the way. A table that `autoCreateTable` makes has the types
-listed here. A table that exists takes every value that its column can hold; a value that the column
-cannot hold rejects its record. Bytes go into a column of text as base64. The fields of Avro
-messages travel like columns of a table; a logical type that does not suit its type is ignored.
+listed here. The fields of Avro messages travel like columns of a table; a logical type that does
+not suit its type is ignored.
+
+A table that exists takes what its column holds without loss; any other value rejects its record.
+Numbers go into other numbers, and so do digits in text; a fraction becomes the nearest float, a
+whole number only the same one. Dates, timestamps at midnight and timestamps go into each other.
+Everything goes into text, bytes as base64. No other kinds are converted: no number is a time or a
+boolean.
 
 With steps, in raw mode and for message sinks a row is a JSON object: numbers with all their digits,
-times as RFC 3339 in UTC, bytes as base64, values without a form in JSON as text.
+times as RFC 3339 in UTC, bytes as base64, values without a form in JSON as text. A column of floats
+or of KIND `numeric` takes the texts `NaN`, `Infinity` and `-Infinity` as these numbers.
 
 Some text columns carry a logical type (*kind*): `json` is JSON text as stored, `numeric` digits
 without bounds (also NaN and the infinities), `uuid` its canonical form, `text` the written form of

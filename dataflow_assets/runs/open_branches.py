@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 
-from dataflow_assets.contracts import SourceSession
+from dataflow_assets.contracts import SinkSession, SourceSession
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
@@ -43,6 +44,7 @@ def open_branches(
             target = replace(flow.target(branch), source_id=source.identity)
             session = branch.sink.open(target, request.run)
             stack.enter_context(closing(session))
+            stack.push(partial(_end, session, progress))
             branch.sink.shape(session.schema())  # a table that does not fit is told at once
         progress.reported.setdefault(branch.id, session.checkpoint.totals)
         progress.epochs[branch.id] = session.checkpoint.epoch
@@ -50,6 +52,17 @@ def open_branches(
         progress.settled(branch)
         opened.append(OpenBranch(branch, session))
     return opened
+
+
+def _end(
+    session: SinkSession,
+    progress: Progress,
+    _: object,
+    error: BaseException | None,
+    __: object,
+) -> None:
+    """Also the record at which the flow has stopped is why the attempt ends."""
+    session.ended(error or next(iter(progress.stopped.values()), None))
 
 
 def _check_still_ours(flow: Flow, branch: Branch, progress: Progress, request: Request) -> None:

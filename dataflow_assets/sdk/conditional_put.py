@@ -19,6 +19,15 @@ from dataflow_assets.errors import PermanentError
 TIMEOUT = (5.0, 60.0)  # seconds to connect, seconds to answer
 _ALGORITHM = "AWS4-HMAC-SHA256"
 
+_REFUSALS = {
+    301: "check the region of the bucket",
+    401: "check the credentials",
+    403: "check the credentials, whether they may put objects there, and the machine's clock",
+    404: "create the bucket, or correct its name",
+    501: "the store does not know `If-None-Match`: use one that does, as AWS does",
+}
+"""By status: the object was not put, and asking again changes nothing."""
+
 
 @dataclass(frozen=True)
 class Keys:
@@ -55,7 +64,7 @@ def put_new(store: ObjectStore, path: str, body: bytes) -> bool:
 
     Raises:
         OSError: any other answer, or none: the object may be there.
-        PermanentError: nobody has given credentials.
+        PermanentError: nobody has given credentials, or the store refuses them or the request.
     """
     import requests
 
@@ -65,7 +74,11 @@ def put_new(store: ObjectStore, path: str, body: bytes) -> bool:
     answer = requests.put(url, body, headers=headers, timeout=TIMEOUT)
     if answer.status_code in (200, 412):
         return answer.status_code == 200
-    raise OSError(f"PUT {url} was answered with HTTP {answer.status_code}: {answer.text[:300]}")
+    told = " ".join(answer.text.split())[:300]
+    said = f"PUT {url} was answered with HTTP {answer.status_code}: {told}"
+    if advice := _REFUSALS.get(answer.status_code):
+        raise PermanentError(f"{said}; {advice}")
+    raise OSError(said)
 
 
 def _found(path: str) -> Keys:

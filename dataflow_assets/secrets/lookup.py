@@ -82,6 +82,14 @@ def allowed(own: str, namespace: str) -> str:
     )
 
 
+def foreign_file(own: str, value: str) -> str:
+    """Why a flow of the namespace `own` must not use the file that a value names; empty: it may."""
+    namespace = mounts.namespace(value)
+    if namespace is None or not (problem := allowed(own, namespace)):
+        return ""
+    return f"a file below {mounts.FOLDER} must not be used: {problem}"
+
+
 def given() -> tuple[str, ...]:
     """The secret values that this process has resolved, also those that were replaced since."""
     return tuple(_given)
@@ -100,7 +108,8 @@ class Lookup:
     def fill(self, spec: AnySpec) -> AnySpec:
         """The same spec with each SecretRef's value in the field that it fills, where there is one.
 
-        Raises TransientError where the Kubernetes API cannot be asked.
+        Raises TransientError where the Kubernetes API cannot be asked, PermanentError for a file
+        of secrets of a namespace that the flow must not use.
         """
         update: dict[str, Any] = {}
         for name, info in type(spec).model_fields.items():
@@ -111,7 +120,11 @@ class Lookup:
                 update |= {other: _parse(spec, other, text or "") for other in filled}
             elif isinstance(value, Spec):
                 update.setdefault(name, self.fill(value))
-        return spec.model_copy(update=update) if update else spec
+        found = spec.model_copy(update=update) if update else spec
+        for _, value in found.files_of_secrets():
+            if problem := foreign_file(self._secrets.namespace, value):
+                raise PermanentError(problem)
+        return found
 
     def check(self) -> None:
         """Raises PermanentError for all that was missing."""

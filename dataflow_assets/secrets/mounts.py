@@ -46,6 +46,22 @@ def mounted(place: str) -> Path | None:
     return Path(path) if inside else None
 
 
+def namespace(text: str) -> str | None:
+    """The namespace whose Secret a text names as a file below DATAFLOW_SECRETS; else None.
+
+    `text`: `namespace/name/key`, or an absolute path, wherever its links lead.
+    """
+    text = text.strip()
+    if is_place(text):
+        return text.partition("/")[0]
+    folder = os.environ.get(FOLDER)
+    if not folder or not text.startswith("/") or not text.isprintable():
+        return None
+    root, path = Path(os.path.realpath(folder)), Path(os.path.realpath(text))
+    below = path.relative_to(root).parts if path.is_relative_to(root) else ()
+    return below[0] if below else None
+
+
 def is_place(text: str) -> bool:
     """Whether a text names a file below DATAFLOW_SECRETS: `namespace/name/key`."""
     parts = text.split("/")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
-from collections.abc import Callable
-from datetime import UTC, datetime, time
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -16,9 +17,13 @@ from dataflow_assets.sql.types import BITS, Type
 Cast = Callable[[Any], Any]
 """A value that is not null -> a value, or null where a decimal overflows. Raises ValueError."""
 
+_WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.[0-9]*)?")
+_NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?)[dDfF]?")
+_WORDS = re.compile(r"(NaN|[+-]?Infinity)")
+_FIRST_DAY = date(1970, 1, 1)
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
-_DIGITS = 80  # of what is computed before a result is rounded to its own digits
+_EXACT = Context(prec=80)  # of what is computed before a result is rounded to its own digits
 
 
 def cast(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
@@ -37,10 +42,18 @@ def cast(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
     if wanted.kind == "BOOLEAN":
         return _to_boolean(given)
     if wanted.kind == "VARBINARY":
-        return (lambda value: value.encode()) if given.text else _same(given, wanted)
+        return _to_bytes(given, wanted)
     if wanted.kind in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"):
         return _to_time(given, wanted, zone)
     return _same(given, wanted)
+
+
+def _to_bytes(given: Type, wanted: Type) -> Cast | None:
+    """Longer ones are cut."""
+    most = wanted.length
+    if given.text:
+        return lambda value: value.encode()[:most]
+    return (lambda value: value[:most]) if given.kind == wanted.kind else None
 
 
 def _same(given: Type, wanted: Type) -> Cast | None:
@@ -53,16 +66,30 @@ def wrapped(kind: str, value: int) -> int:
     return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
-def rounded(value: Decimal, wanted: Type) -> Decimal | None:
-    """A decimal with the digits of its type; null where it has more before the point."""
-    with localcontext() as context:
-        context.prec = _DIGITS
+def bounds(kind: str) -> tuple[int, int]:
+    """The least and the largest of a kind of whole numbers."""
+    most = 1 << BITS[kind] - 1
+    return -most, most - 1
+
+
+def wrapper(kind: str) -> Callable[[int], int]:
+    """The same as `wrapped`, for many values of one kind."""
+    least, most = bounds(kind)
+    return lambda value: value if least <= value <= most else wrapped(kind, value)
+
+
+def rounder(wanted: Type) -> Callable[[Decimal], Decimal | None]:
+    """What gives decimals the digits of a type; null where they have more before the point."""
+    unit, most = Decimal(1).scaleb(-wanted.scale), Decimal(1).scaleb(wanted.length - wanted.scale)
+
+    def rounded(value: Decimal) -> Decimal | None:
         try:
-            found = value.quantize(Decimal(1).scaleb(-wanted.scale), ROUND_HALF_UP)
+            found = value.quantize(unit, ROUND_HALF_UP, _EXACT)
         except InvalidOperation:
             return None
-    whole = wanted.length - wanted.scale
-    return found if not found or found.adjusted() < whole else None
+        return found if -most < found < most else None
+
+    return rounded
 
 
 def single(value: float) -> float:
@@ -76,48 +103,65 @@ def single(value: float) -> float:
 
 def _to_number(given: Type, wanted: Type) -> Cast | None:
     if given.text:
-        return lambda text: _number_of(text.strip(), wanted)
+        return _numbers_of_texts(wanted)
+    make = _numbers(wanted)
     if given.kind == "BOOLEAN":
-        return lambda value: _as_number(Decimal(int(value)), wanted)
+        return lambda value: make(Decimal(int(value)))
     if not given.numeric:
         return None
     if wanted == given:
         return lambda value: value
-    if wanted.integer and given.integer:
-        return lambda value: wrapped(wanted.kind, value)
-    return lambda value: _as_number(value, wanted)
+    return wrapper(wanted.kind) if wanted.integer and given.integer else make
 
 
-def _number_of(text: str, wanted: Type) -> Any:
-    """Raises ValueError for text that is not a number, and for a whole number that does not fit."""
-    words = {"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}
-    if wanted.kind in ("FLOAT", "DOUBLE") and text.lower() in words:
-        return float(words[text.lower()])
-    try:
-        value = Decimal(text if "_" not in text else "")
-    except InvalidOperation:
-        raise ValueError("the text is not a number") from None
-    if not value.is_finite():
-        raise ValueError("the text is not a number")
+def _numbers_of_texts(wanted: Type) -> Cast:
+    """As Java reads them, with blanks around; of a whole number a fraction is cut.
+
+    They raise ValueError for what is not a number, and for a whole number that does not fit.
+    """
+    make = _numbers(wanted)
+    shape = _WHOLE if wanted.integer else _NUMBER
+
+    def read(text: str) -> Any:
+        found = shape.fullmatch(text.strip())
+        if found is not None:
+            return make(_in_bounds(Decimal(found[1]), wanted))
+        word = _WORDS.fullmatch(text.strip()) if wanted.kind in ("FLOAT", "DOUBLE") else None
+        if word is None:
+            raise ValueError("the text is not a number")
+        return float(word[1])
+
+    return read
+
+
+def _in_bounds(value: Decimal, wanted: Type) -> Decimal:
     if wanted.integer:
-        whole = int(value.to_integral_value(ROUND_DOWN)) if value.adjusted() < 40 else 1 << 128
-        if whole != wrapped(wanted.kind, whole):
+        least, most = bounds(wanted.kind)
+        if not least - 1 < value < most + 1:
             raise ValueError(f"the number does not fit into {wanted}")
-        return whole
-    return _as_number(value, wanted)
+    return value
 
 
-def _as_number(value: Any, wanted: Type) -> Any:
+def _numbers(wanted: Type) -> Cast:
+    """Of numbers of any other type."""
     if wanted.kind == "DECIMAL":
-        exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-        return rounded(exact, wanted) if exact.is_finite() else None
+        return _decimals(wanted)
     if wanted.kind == "DOUBLE":
-        return float(value)
+        return float
     if wanted.kind == "FLOAT":
-        return single(float(value))
-    if isinstance(value, float):
-        return _clamped(value, wanted.kind)
-    return wrapped(wanted.kind, int(value))
+        return lambda value: single(float(value))
+    wrap, kind = wrapper(wanted.kind), wanted.kind
+    return lambda value: _clamped(value, kind) if isinstance(value, float) else wrap(int(value))
+
+
+def _decimals(wanted: Type) -> Cast:
+    cut = rounder(wanted)
+
+    def make(value: Any) -> Decimal | None:
+        exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        return cut(exact) if exact.is_finite() else None
+
+    return make
 
 
 def _clamped(value: float, kind: str) -> int:
@@ -133,7 +177,7 @@ def _clamped(value: float, kind: str) -> int:
 def _to_boolean(given: Type) -> Cast | None:
     if given.text:
         return _truth
-    if given.exact:
+    if given.integer:
         return lambda value: value != 0
     return _same(given, Type("BOOLEAN"))
 
@@ -162,24 +206,13 @@ def _to_time(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
     cut = cutter(wanted)
     if given.text:
         return _time_of_text(wanted, zone)
-    pair = given.kind, wanted.kind
     if given.kind == wanted.kind:
         return cut
-    if pair == ("DATE", "TIMESTAMP"):
-        return lambda value: datetime(value.year, value.month, value.day)  # noqa: DTZ001
-    if pair == ("DATE", "TIMESTAMP_LTZ"):
-        return lambda value: to_utc(datetime(value.year, value.month, value.day), zone)  # noqa: DTZ001
-    if pair == ("TIMESTAMP", "TIMESTAMP_LTZ"):
-        return lambda value: cut(to_utc(value, zone))
-    if pair == ("TIMESTAMP_LTZ", "TIMESTAMP"):
-        return lambda value: cut(to_local(value, zone))
-    if pair == ("TIMESTAMP", "DATE"):
-        return lambda value: value.date()
-    if pair == ("TIMESTAMP_LTZ", "DATE"):
-        return lambda value: to_local(value, zone).date()
-    if pair == ("TIMESTAMP", "TIME"):
-        return lambda value: cut(value.time())
-    return None
+    local = _LOCAL.get(given.kind)
+    if local is None or {given.kind, wanted.kind} == {"DATE", "TIME"}:
+        return None
+    make = _OF_LOCAL[wanted.kind]
+    return lambda value: cut(make(local(value, zone), zone))
 
 
 def _time_of_text(wanted: Type, zone: ZoneInfo) -> Cast:
@@ -201,6 +234,21 @@ def to_utc(value: datetime, zone: ZoneInfo) -> datetime:
 def to_local(value: datetime, zone: ZoneInfo) -> datetime:
     """TIMESTAMP_LTZ as a clock in the zone shows it."""
     return value.astimezone(zone).replace(tzinfo=None)
+
+
+_LOCAL: Mapping[str, Callable[[Any, ZoneInfo], datetime]] = {
+    "DATE": lambda value, _: datetime(value.year, value.month, value.day),  # noqa: DTZ001
+    "TIME": lambda value, _: datetime.combine(_FIRST_DAY, value),
+    "TIMESTAMP": lambda value, _: value,
+    "TIMESTAMP_LTZ": to_local,
+}
+"""By its kind what a clock in a zone shows at a time."""
+_OF_LOCAL: Mapping[str, Callable[[datetime, ZoneInfo], Any]] = {
+    "DATE": lambda value, _: value.date(),
+    "TIME": lambda value, _: value.time(),
+    "TIMESTAMP": lambda value, _: value,
+    "TIMESTAMP_LTZ": to_utc,
+}
 
 
 def cutter(wanted: Type) -> Callable[[Any], Any]:

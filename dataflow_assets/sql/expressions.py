@@ -14,7 +14,10 @@ from typing import Any
 from dataflow_assets.sql.casts import cast
 from dataflow_assets.sql.function import Environment, Evaluate, Row
 from dataflow_assets.sql.functions import FUNCTIONS
-from dataflow_assets.sql.types import Type
+from dataflow_assets.sql.functions.times import presents
+from dataflow_assets.sql.types import BOOLEAN, Type
+
+_LARGEST = 1000  # types inside one type: rows of rows would double it at each level
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,22 @@ class Member:
     at: int
 
 
-Expression = Constant | Column | Call | CastTo | Member
+@dataclass(frozen=True)
+class Shared:
+    """What is computed once for a row, by its number."""
+
+    type: Type
+    at: int
+
+
+Expression = Constant | Column | Call | CastTo | Member | Shared
 
 
 def call(name: str, arguments: Sequence[Expression], environment: Environment) -> Call:
     """A call with its type. Raises ValueError where the function does not take the arguments."""
     resolved = FUNCTIONS[name].resolve([one.type for one in arguments], environment)
+    if resolved.type.size > _LARGEST:
+        raise ValueError(f"the result is made of more than {_LARGEST} types")
     return Call(resolved.type, name, tuple(arguments))
 
 
@@ -80,32 +93,88 @@ def cast_to(given: Expression, wanted: Type, *, tries: bool = False) -> Expressi
     return CastTo(wanted, given, tries)
 
 
-def columns(expression: Expression) -> frozenset[int]:
-    """The places of a row that it looks at."""
+def operands(expression: Expression) -> tuple[Expression, ...]:
+    """What an expression is computed from."""
+    if isinstance(expression, Call):
+        return expression.arguments
+    return (expression.given,) if isinstance(expression, CastTo | Member) else ()
+
+
+def columns(expression: Expression, shared: Sequence[Expression] = ()) -> frozenset[int]:
+    """The places of a row that it looks at; `shared`: what it may need."""
     if isinstance(expression, Column):
         return frozenset({expression.at})
-    if isinstance(expression, Call):
-        return frozenset[int]().union(*map(columns, expression.arguments))
-    return frozenset() if isinstance(expression, Constant) else columns(expression.given)
+    if isinstance(expression, Shared):
+        return columns(shared[expression.at], shared[: expression.at])
+    return frozenset[int]().union(*(columns(one, shared) for one in operands(expression)))
 
 
-def compiled(expression: Expression, environment: Environment) -> Evaluate:
+def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
+    """What must hold, each by itself."""
+    if condition is None:
+        return ()
+    if isinstance(condition, Call) and condition.name == "AND":
+        return tuple(one for inner in condition.arguments for one in conjuncts(inner))
+    return (condition,)
+
+
+def conjunction(conditions: Sequence[Expression]) -> Expression | None:
+    """All of them in one; None where there is none."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return Call(BOOLEAN, "AND", tuple(conditions))
+
+
+def lasting(expression: Expression) -> bool:
+    """Whether it has the same value for the same row at all times."""
+    if isinstance(expression, Call) and presents(expression.name, len(expression.arguments)):
+        return False
+    return all(map(lasting, operands(expression)))
+
+
+def program(
+    shared: Sequence[Expression], environment: Environment
+) -> Callable[[Expression], Evaluate]:
+    """What compiles the expressions of one query: what they share is computed once for a row."""
+    made: list[Evaluate] = []
+    for one in shared:
+        made.append(_once(compiled(one, environment, made)))
+    return lambda expression: compiled(expression, environment, made)
+
+
+def _once(inner: Evaluate) -> Evaluate:
+    last: Row | None = None
+    value: Any = None
+
+    def evaluate(row: Row) -> Any:
+        nonlocal last, value
+        if row is not last:
+            value, last = inner(row), row
+        return value
+
+    return evaluate
+
+
+def compiled(
+    expression: Expression, environment: Environment, shared: Sequence[Evaluate] = ()
+) -> Evaluate:
     """The function that computes it."""
     if isinstance(expression, Constant):
         value = expression.value
         return lambda _: value
     if isinstance(expression, Column):
-        at = expression.at
-        return lambda row: row[at]
+        return operator.itemgetter(expression.at)
+    if isinstance(expression, Shared):
+        return shared[expression.at]
+    inner = [compiled(one, environment, shared) for one in operands(expression)]
     if isinstance(expression, CastTo):
-        return _cast(expression, environment)
+        return _cast(expression, inner[0], environment)
     if isinstance(expression, Member):
-        return _of_one(operator.itemgetter(expression.at), compiled(expression.given, environment))
-    return _call(expression, environment)
+        return _of_one(operator.itemgetter(expression.at), inner[0])
+    return _call(expression, inner, environment)
 
 
-def _cast(expression: CastTo, environment: Environment) -> Evaluate:
-    inner = compiled(expression.given, environment)
+def _cast(expression: CastTo, inner: Evaluate, environment: Environment) -> Evaluate:
     change = cast(expression.given.type, expression.type, environment.local)
     assert change is not None, "was looked at when the file was loaded"  # noqa: S101
     tries = expression.tries
@@ -124,16 +193,18 @@ def _cast(expression: CastTo, environment: Environment) -> Evaluate:
     return evaluate
 
 
-def _call(expression: Call, environment: Environment) -> Evaluate:
+def _call(expression: Call, inner: Sequence[Evaluate], environment: Environment) -> Evaluate:
     types = [one.type for one in expression.arguments]
     resolved = FUNCTIONS[expression.name].resolve(types, environment)
-    inner = [compiled(one, environment) for one in expression.arguments]
     run = resolved.call
     if resolved.whole:
         found: Evaluate = run(*inner)
         return found
     if resolved.nulls:
         return lambda row: run(*[one(row) for one in inner])
+    last = expression.arguments[-1] if expression.arguments else None
+    if len(inner) == 2 and isinstance(last, Constant) and last.value is not None:
+        return _with_constant(run, inner[0], last.value)
     return _strict(run, inner)
 
 
@@ -145,7 +216,7 @@ def _strict(run: Callable[..., Any], inner: Sequence[Evaluate]) -> Evaluate:
 
     def evaluate(row: Row) -> Any:
         values = [one(row) for one in inner]
-        return None if None in values else run(*values)
+        return None if any(one is None for one in values) else run(*values)
 
     return evaluate
 
@@ -162,5 +233,13 @@ def _of_two(run: Callable[..., Any], first: Evaluate, second: Evaluate) -> Evalu
     def evaluate(row: Row) -> Any:
         a, b = first(row), second(row)
         return None if a is None or b is None else run(a, b)
+
+    return evaluate
+
+
+def _with_constant(run: Callable[..., Any], inner: Evaluate, constant: Any) -> Evaluate:
+    def evaluate(row: Row) -> Any:
+        value = inner(row)
+        return None if value is None else run(value, constant)
 
     return evaluate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import math
 import re
 from datetime import date, datetime, time
@@ -11,14 +12,17 @@ from zoneinfo import ZoneInfo
 
 from dataflow_assets.sql.types import Type
 
-_DATE = re.compile(r"(\d{1,4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
-_TIME = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?")
-_HALVES = re.compile(r"[ T]")
+_DATE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?")
+_TIME = re.compile(r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,9}))?)?)?")
+_MOMENT = re.compile(
+    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
+    r"(?: ([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?)?"
+)
 
 
 def parsed_date(text: str) -> date:
-    """`yyyy-MM-dd`. Raises ValueError."""
-    found = _DATE.fullmatch(text)
+    """`yyyy-MM-dd`; what is behind a blank is left out. Raises ValueError."""
+    found = _DATE.fullmatch(text.partition(" ")[0])
     if found is None:
         raise ValueError("the text is not a date")
     return date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
@@ -34,13 +38,18 @@ def parsed_time(text: str) -> time:
 
 
 def parsed_moment(text: str) -> datetime:
-    """`yyyy-MM-dd HH:mm:ss.f`, with a blank or T between; a date alone is its midnight.
+    """`yyyy-MM-dd HH:mm:ss.f`; a date alone is its midnight. Raises ValueError.
 
-    Raises ValueError.
+    As in Java a day that its month has not is the last one of the month.
     """
-    day, *rest = _HALVES.split(text, maxsplit=1)
-    clock = parsed_time(rest[0]) if rest else time()
-    return datetime.combine(parsed_date(day), clock)
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError("the text is not a date and time")
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    if day <= 31 and 1 <= month <= 12 and 1 <= year <= 9999:
+        day = min(day, calendar.monthrange(year, month)[1])
+    micros = int((found[7] or "").ljust(6, "0")[:6])
+    return datetime(year, month, day, hour, minute, second, micros)  # noqa: DTZ001
 
 
 def clock_text(value: time | datetime, digits: int) -> str:
@@ -73,11 +82,16 @@ def double_text(value: float) -> str:
     return f"{'-' if sign else ''}{kept[0]}.{kept[1:] or '0'}E{power}"
 
 
-def float_text(value: float) -> str:
-    """The same for FLOAT, with the fewest digits that give the same number."""
+def shortest(value: float) -> float:
+    """Of a FLOAT the number with the fewest digits that is the same FLOAT: 0.1 stays 0.1."""
     import numpy as np
 
-    return double_text(float(str(np.float32(value))))
+    return float(str(np.float32(value)))
+
+
+def float_text(value: float) -> str:
+    """The same as `double_text` for FLOAT."""
+    return double_text(shortest(value))
 
 
 def as_text(value: Any, given: Type, zone: ZoneInfo) -> str:

@@ -59,6 +59,11 @@ class Type:
         return f"{names.get(self.kind, self.kind)}{digits}"
 
     @property
+    def size(self) -> int:
+        """How many types it is made of, itself included."""
+        return 1 + sum(one.size for one in self.items)
+
+    @property
     def integer(self) -> bool:
         """Whether it is one of the whole numbers."""
         return self.kind in INTEGERS

@@ -163,7 +163,8 @@ def test_where_a_flow_stops_is_said_in_the_words_of_the_source(naming: Naming) -
     naming.way = Rejects("fail")
     with pytest.raises(
         Stopped,
-        match=r"stops at \S+, ((table \S+, lsn \S+, )?(id|change) \d|file \S+, (byte|row) \d)",
+        match=r"stops at \S+, ((table \S+, lsn \S+, )?(id|change) \d|file \S+, (byte|row) \d|"
+        r"shard \S+, record \d)",
     ) as caught:
         naming.drain()
     assert "part-" not in str(caught.value)

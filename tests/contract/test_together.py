@@ -81,9 +81,10 @@ def _counted(lag: Lag | DataflowError) -> tuple[int, object]:
 
 
 def _timeless(positions: Positions | DataflowError) -> dict[str, object]:
-    """Positions of polled tables say when they were asked for."""
+    """Positions of polled tables, and ends of a stream, say when they were asked for."""
     assert not isinstance(positions, DataflowError), positions
-    return {name: re.sub(r'"read_at":"[^"]*"', "", str(at)) for name, at in positions.items()}
+    asked = r'"read_at":"[^"]*"|"visible":\d+'
+    return {name: re.sub(asked, "", str(at)) for name, at in positions.items()}
 
 
 def _together(

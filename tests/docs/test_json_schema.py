@@ -19,7 +19,8 @@ from tests.manifests.test_manifests_mistakes import MISTAKES, QUIET
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 SHOWN = [*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("demo*/*.yaml")]
-MANIFESTS = sorted([*SHOWN, *(EXAMPLES / "seeds").glob("*.yaml")])
+TABLEFLOW = EXAMPLES / "tableflow" / "tableflow.yaml"
+MANIFESTS = sorted([*SHOWN, *(EXAMPLES / "seeds").glob("*.yaml"), TABLEFLOW])
 BEYOND = {
     # one of two keys, and other manifests
     "no topic",
@@ -101,6 +102,25 @@ def test_an_example_is_valid_unless_check_refuses_it(validator: Any, path: Path)
 def test_a_mistake_is_marked_in_the_editor(validator: Any, name: str) -> None:
     text, _ = MISTAKES[name]
     assert not all(validator.is_valid(found) for found in documents(text))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("source_format: json", "source_format: protobuf"),
+        ("source_topic:", "source_topik:"),
+        ("schema_mode: inline", "schema_mode: other"),
+        ("id: 1}", "id: one}"),
+        ("port: 9092", "port: 99092"),
+        ("use_tls: true", "use_tls: maybe"),
+    ],
+)
+def test_a_mistake_in_a_file_of_tableflow_is_marked(validator: Any, right: str, wrong: str) -> None:
+    text = TABLEFLOW.read_text()
+    assert right in text
+    found = list(validator.iter_errors(documents(text.replace(right, wrong, 1))[0]))
+    assert found
+    assert all({"tables", "source_clusters"} & set(one.instance_path) for one in found)
 
 
 @pytest.mark.parametrize("name", QUIET)

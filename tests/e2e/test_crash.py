@@ -6,6 +6,7 @@ import json
 import random
 import signal
 import uuid
+from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 
@@ -125,6 +126,6 @@ def _storm(mode: str, request: pytest.FixtureRequest, folder: Path) -> None:
     """Values and order are compared; servers that others use are not killed here."""
     seed = random.randrange(1 << 30)
     request.node.add_report_section("call", "seed", f"{mode}: {seed}")
-    given = Storm(mode, request, folder, seed)
-    own = [kind for kind in given.target.kinds if "database" not in kind]
-    storm(given, own[:2] or given.chance.sample(GENTLE, 2), 2)
+    with closing(Storm(mode, request, folder, seed)) as given:
+        own = [kind for kind in given.target.kinds if "database" not in kind]
+        storm(given, own[:2] or given.chance.sample(GENTLE, 2), 2)

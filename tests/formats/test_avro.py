@@ -297,6 +297,22 @@ def test_numbers_of_schemas_can_be_stripped_and_ignored() -> None:
     assert avro.texts(sent).texts.to_pylist() == [b'{"a":5}', b'{"a":6}']
 
 
+def test_a_value_that_begins_with_0_keeps_its_first_bytes() -> None:
+    """Decided by which of the two readings uses every byte; where both do, the head is removed."""
+    schema = record(("a", "long"), ("b", "string"))
+    avro = AvroFormat(schema, head_ignored=True)
+    plain = written(schema, {"a": 0, "b": "long enough"}, {"a": 0, "b": ""}, {"a": 7, "b": "x"})
+    both = b"\0\x0e\0\0\x01" + b"\2\4hi"
+    rest = written(schema, {"a": 0, "b": "other"})
+    sent = [*plain, *headed(9, rest), b"\0\0\0\0\x01broken", both]
+    found = avro.texts(bodies(sent))
+    assert found.texts.to_pylist() == [
+        b'{"a":0,"b":"long enough"}', b'{"a":0,"b":""}', b'{"a":7,"b":"x"}',
+        b'{"a":0,"b":"other"}', None, b'{"a":1,"b":"hi"}',
+    ]  # fmt: skip
+    assert list(found.refused) == [4]
+
+
 def test_schemas_that_build_on_others() -> None:
     inner = '{"type": "enum", "name": "shop.State", "symbols": ["NEW", "PAID"]}'
     outer = record(("state", "shop.State"), ("before", ["null", "shop.State"]))

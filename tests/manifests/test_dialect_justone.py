@@ -129,6 +129,10 @@ MISTAKES = [
     ({"name": "a b"}, 4, "name", "letters"),
     ({"connector.class": None}, 1, "connector.class", "must be com.justone"),
     ({"topics": "???"}, 7, "topics", "still has the ??? of the example file"),
+    ({"topics": "<your topic>"}, 7, "topics", "or another placeholder in its place"),
+    ({"db.host": "???"}, 8, "db.host", "still has the ??? of the example file"),
+    ({"db.password": "???"}, 19, "db.password", "still has the ??? of the example file"),
+    ({"db.password": "<password>"}, 19, "db.password", "or another placeholder in its place"),
     ({"topics": ""}, 7, "topics", "is required, but has no value"),
     ({"topics": "a,,b"}, 7, "topics", "empty item"),
     ({"topics": "a b"}, 7, "topics", "a topic has letters"),
@@ -167,6 +171,17 @@ MISTAKES = [
     ({"consumer.override.auto.offset.reset": "latest"}, 19,
      "consumer.override.auto.offset.reset", "must be earliest"),
 ]  # fmt: skip
+
+
+def test_a_space_may_be_the_delimiter_and_is_noted_at_the_end(tmp_path: Path) -> None:
+    """At the end it is part of a key: a column of nulls, and nobody would see why."""
+    paths = "/@a,\\ @b @c,/@d,/@e "
+    found = loaded(tmp_path, changed(db__json__parse=paths))
+    assert source(flow(found)).paths == ("/@a", " @b @c", "/@d", "/@e ")
+    said = [one.message for one in found.hints if one.path == "db.json.parse"]
+    assert said == [
+        "path 4 ends with a space, which is part of the last key: remove it, unless the key has it"
+    ]
 
 
 @pytest.mark.parametrize(("keys", "line", "path", "said"), MISTAKES)

@@ -191,7 +191,8 @@ def test_a_bucket_with_region_and_prefix_and_a_folder(loaded_from: Any, tmp_path
 def test_by_hour_there_is_a_column_for_the_records_time(loaded_from: Any) -> None:
     text = FILE.replace("schema_mode: inline", "schema_mode: inline\n    partitioning_scheme: hour")
     _, sink = _ends(loaded_from(text).flows[0])
-    assert sink.declared.hour_of == sink.record_time == "_record_timestamp"
+    assert sink.declared.partitions == ("hour(_record_timestamp)",)
+    assert sink.record_time == "_record_timestamp"
     assert _columns(sink)[-1] == {
         "id": 2_000_000_000,
         "name": "_record_timestamp",
@@ -202,6 +203,7 @@ def test_by_hour_there_is_a_column_for_the_records_time(loaded_from: Any) -> Non
 
 FIELD = "{name: a, type: string, id: 1}"
 CREDENTIALS = "    credentials: {%s}\ntables:\n"
+JSON = "source_format: json"
 NO_ID = "{name: a, type: string}"
 _PAIR = "{name: key, type: int, id: 2}, {name: value, type: int, id: 3}"
 BAD_KEY = f"{{name: a, type: map, id: 1, fields: [{_PAIR}]}}"
@@ -254,6 +256,22 @@ MISTAKES: list[tuple[str, str, int, int, str, str]] = [
     ("tables:\n", CREDENTIALS % "sasl_username_env: $A, sasl_password_env: B", 5, 38,
      "source_clusters[0].credentials.sasl_username_env",
      "must be the name of an environment variable: letters a-z, digits and `_`, no digit first"),
+    (JSON, f"{JSON}\n    partition_by: [day(b)]", 9, 19, "tables[0].partition_by",
+     "day(b): names no column of this table; allowed: a, _record_timestamp"),
+    (JSON, f"{JSON}\n    partition_by: day(a)", 9, 19, "tables[0].partition_by",
+     "day(a): day cannot take a column of type string"),
+    (JSON, f"{JSON}\n    partition_by: weekly(a)", 9, 19, "tables[0].partition_by",
+     "'(value)': unknown transform 'weekly'"),
+    (JSON, f"{JSON}\n    partition_by: a\n    partitioning_scheme: hour", 9, 5,
+     "tables[0].partition_by", "replaces partitioning_scheme: leave one of them out"),
+    (JSON, f"{JSON}\n    retention: 3w", 9, 16, "tables[0].retention",
+     "must be hours or days, such as 12h or 30d"),
+    (JSON, f"{JSON}\n    retention: 3d", 9, 5, "tables[0].retention",
+     "needs a table that is partitioned by the time of its records: partitioning_scheme: hour"),
+    (JSON, f"{JSON}\n    upsert_key: b", 9, 17, "tables[0].upsert_key",
+     "b is no column of this table; allowed: a"),
+    (FIELD, "{name: a, type: double, id: 1}\n    upsert_key: a", 13, 17, "tables[0].upsert_key",
+     "a is of type double, by which rows cannot be matched"),
     ("{hostname: broker, port: 9092}", "{hostname: 'broker:9092'}", 4, 20,
      "source_clusters[0].bootstrap_brokers[0].hostname",
      "must be a host's name or address, no port"),

@@ -109,8 +109,10 @@ def check(
     source, sink = SYSTEMS[source_type](request), SYSTEMS[sink_type](request)
     upsert = upsert_of(sink)
     columns = [name for name in source.columns if name in sink.columns]
-    made = changes(columns, deletes=upsert is not None or not source.tells_changes)
-    read = source.at("source", {"tombstones": "delete"} if source.tells_changes else {})
+    deletes = source.sends_nulls and (upsert is not None or not source.tells_changes)
+    made = changes(columns, deletes=deletes)
+    nulls = source.tells_changes and source.sends_nulls
+    read = source.at("source", {"tombstones": "delete"} if nulls else {})
     source.change(read, made)
     stored = sink.at("sink", {**made_by(sink), **(upsert or {})})
     flow = chosen(load(manifest(tmp_path, (source_type, read), (sink_type, stored))), None)

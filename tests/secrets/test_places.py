@@ -16,7 +16,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.redaction import mask
-from dataflow_assets.secrets import Key, SecretRef, Secrets, cluster, environment
+from dataflow_assets.secrets import Key, SecretRef, Secrets, cluster, environment, resolve
 from tests.secrets.api import Api
 
 REF = SecretRef(name="pg", key="dsn")
@@ -266,3 +266,68 @@ def test_a_flow_without_secrets_asks_nobody(api: Api) -> None:
     flow = Flow("shop", "a", source, (Branch(sink),), secrets=Secrets("shop"))
     assert replace(flow.resolved()) == flow
     assert api.answers == []
+
+
+FILES = {
+    "block tls": """\
+    type: kafka
+    config:
+      brokers: [k:9092]
+      topic: t
+      tls: {caFile: FILE}""",
+    "PostgreSQL's string": """\
+    type: postgresql
+    config: {connectionString: "postgresql://h/db?sslmode=verify-ca&sslrootcert=FILE", table: t}""",
+    "ClickHouse's string": """\
+    type: clickhouse
+    config: {connectionString: "https://u@h/db?ca_cert=FILE", table: t}""",
+    "Trino's authorities": """\
+    type: trino
+    config: {serverURL: "https://t:8443", catalog: c, schema: s, table: t, ca: FILE}""",
+}
+NAMED_FILE = """\
+apiVersion: dataflow.dataflow.io/v1
+kind: DataFlow
+metadata: {name: a, namespace: shop}
+spec:
+  source: {type: memory-offsets, config: {store: s, topic: t}}
+  sink:
+"""
+
+
+@pytest.mark.parametrize("sink", FILES.values(), ids=list(FILES))
+@pytest.mark.parametrize("form", ["name", "path", "link"])
+def test_a_file_of_another_namespace_must_be_listed(
+    form: str, sink: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate's file is a Secret of its namespace, however it is named."""
+    folder, mounts = tmp_path / "flows", tmp_path / "mounts"
+    folder.mkdir()
+    (mounts / "other/pg").mkdir(parents=True)
+    (mounts / "other/pg/ca").write_text("secret")
+    (tmp_path / "link").symlink_to(mounts / "other/pg/ca")
+    monkeypatch.setenv("DATAFLOW_SECRETS", str(mounts))
+    named = {"name": "other/pg/ca", "path": f"{mounts}/other/pg/ca", "link": f"{tmp_path}/link"}
+    (folder / "a.yaml").write_text(NAMED_FILE + sink.replace("FILE", named[form]) + "\n")
+    (finding,) = load(folder).findings
+    said = "must not be used: it is in namespace other, the flow in shop"
+    assert said in finding.message
+    monkeypatch.setenv("DATAFLOW_SECRET_NAMESPACES", "other")
+    loaded = load(folder)
+    assert loaded.findings == ()
+    (flow,) = loaded.flows
+    monkeypatch.delenv("DATAFLOW_SECRET_NAMESPACES")
+    with pytest.raises(PermanentError, match=said):
+        flow.resolved()
+
+
+def test_a_secret_may_not_name_a_file_of_another_namespace() -> None:
+    """What is only known at run time is held against the same list."""
+    secrets = Secrets(
+        "shop", {("shop", "pg"): {"dsn": SecretStr("host=h sslrootcert=other/pg/ca")}}
+    )
+    sink = PostgresqlSink(connection_string_secret_ref=REF, table="t")
+    with pytest.raises(PermanentError, match="in namespace other, the flow in shop"):
+        resolve(sink, secrets)
+    own = Secrets("other", {("other", "pg"): {"dsn": SecretStr("host=h sslrootcert=other/pg/ca")}})
+    assert resolve(sink, own).connection_string is not None

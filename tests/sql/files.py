@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 import devservers
 from dataflow_assets.flow import Flow
@@ -66,7 +66,8 @@ class Sql:
 
     def stored(self, topic: str = "") -> list[tuple[int, bytes | None, bytes | None]]:
         """What readers of committed records see, by partition: partition, key, value."""
-        return list(_read(self.kafka.bootstrap, topic or self.target))
+        found = messages(self.kafka.bootstrap, topic or self.target)
+        return [(one.partition() or 0, one.key(), one.value()) for one in found]
 
     def rows(self) -> list[Sent]:
         """Of a target with one partition."""
@@ -78,7 +79,8 @@ def _declared(name: str, columns: str, options: Mapping[str, str]) -> str:
     return f"CREATE TABLE {name} ({columns}) WITH (\n" + ",\n".join(lines) + "\n);"
 
 
-def _read(bootstrap: str, topic: str) -> Iterable[tuple[int, bytes | None, bytes | None]]:
+def messages(bootstrap: str, topic: str) -> Iterator[Message]:
+    """What readers of committed records see, partition by partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -92,7 +94,7 @@ def _read(bootstrap: str, topic: str) -> Iterable[tuple[int, bytes | None, bytes
     for partition in partitions:
         consumer.assign([TopicPartition(topic, partition, 0)])
         while (message := consumer.poll(20)) is not None and message.error() is None:
-            yield partition, message.key(), message.value()
+            yield message
     consumer.close()
 
 

@@ -12,7 +12,7 @@ from dataflow_assets.manifests.dialects.sql.read_expressions import read_express
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable, tokens
 from dataflow_assets.sql.expressions import Expression, cast_to, compiled
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.functions import FUNCTIONS
+from dataflow_assets.sql.functions import FUNCTIONS, regular
 from dataflow_assets.sql.types import STRING
 
 NOW = Environment("UTC", datetime(2026, 7, 20, 10, tzinfo=UTC))
@@ -75,6 +75,18 @@ def test_the_type_of(text: str, kind: str) -> None:
         ("CAST(TRUE AS STRING)", "TRUE"),
         ("CAST(1e20 AS STRING)", "1.0E20"),
         ("CAST(0.0001 AS DOUBLE)", "1.0E-4"),
+        ("CAST(' 1.5 ' AS INT)", "1"),
+        ("TRY_CAST('1e3' AS INT)", None),
+        ("CAST('1e3' AS DOUBLE)", "1000.0"),
+        ("TRY_CAST('nan' AS DOUBLE)", None),
+        ("CAST('-Infinity' AS DOUBLE)", "-Infinity"),
+        ("TRY_CAST('128' AS TINYINT)", None),
+        ("CAST(CAST(0.1 AS FLOAT) AS STRING)", "0.1"),
+        ("CAST(CAST('abc' AS VARBINARY(2)) AS STRING)", "ab"),
+        ("CAST(TIME '12:13:14' AS TIMESTAMP(0))", "1970-01-01 12:13:14"),
+        ("CAST(TO_TIMESTAMP_LTZ(0, 3) AS TIME)", "00:00:00"),
+        ("TRY_CAST('2020-12-30T12:13:14' AS TIMESTAMP(3))", None),
+        ("CAST('2020-12-30 12:13:14' AS DATE)", "2020-12-30"),
         ("CAST('a' AS CHAR(3)) || 'b'", "a  b"),
         ("CAST('abcd' AS VARCHAR(2))", "ab"),
         ("CAST('2020-12-30 12:13:14.5678' AS TIMESTAMP(3))", "2020-12-30 12:13:14.567"),
@@ -103,6 +115,26 @@ def test_the_session_zone() -> None:
         ("1 / 0", 0, "division by zero"),
         ("CAST('x' AS INT)", 0, "CAST to INT: the text is not a number"),
         ("ELEMENT(ARRAY[1, 2])", 0, "ELEMENT: the array has more than one item"),
+        ("REPEAT('ab', 2000000000)", 0, "the text would have more than 16777216 characters"),
+        ("LPAD('ab', 2000000000, 'x')", 0, "the text would have more than 16777216 characters"),
+        (
+            "REPLACE(REPEAT('a', 5000), 'a', REPEAT('b', 5000))",
+            0,
+            "the text would have more than 16777216 characters",
+        ),
+        (
+            "REGEXP_REPLACE(REPEAT('a', 5000), 'a', REPEAT('b', 5000))",
+            0,
+            "the text would have more than 16777216 characters",
+        ),
+        (
+            """JSON_VALUE('{"a": "1"}', '$.a' RETURNING INT)""",
+            0,
+            "the value is not of the type INT",
+        ),
+        ("JSON_VALUE('{', '$.a' ERROR ON ERROR)", 0, "JSON_VALUE: there is no value at the path"),
+        ("JSON_QUERY('{}', 'lax $.a' ERROR ON EMPTY)", 0, "JSON_QUERY: nothing is there"),
+        ("FROM_BASE64('a b')", 0, "FROM_BASE64: the text is not base64"),
     ],
 )
 def test_a_value_that_does_not_exist_is_told(text: str, column: int, says: str) -> None:
@@ -118,11 +150,15 @@ def test_a_value_that_does_not_exist_is_told(text: str, column: int, says: str) 
         ("UPPER('a', 'b')", 1, "UPPER: takes 1 argument, not 2"),
         ("1 + 'a'", 3, "+: argument 2 is of type STRING; allowed: number"),
         ("'a' = 1", 5, "=: STRING and INT cannot be compared: cast one of them"),
+        ("CAST(1.5 AS BOOLEAN)", 1, "DECIMAL(2, 1) cannot be cast to BOOLEAN"),
+        ("DATE_FORMAT(CURRENT_DATE, 'yyyy[-MM')", 1, "DATE_FORMAT: the pattern has a [ or ]"),
         ("CAST(1 AS DATE)", 1, "INT cannot be cast to DATE"),
         ("CAST(1 AS NUMBR)", 11, "NUMBR is not a type; did you mean NUMERIC?"),
         ("REGEXP('a', '(')", 1, "REGEXP: the regular expression cannot be used"),
         ("DATE_FORMAT(CURRENT_DATE, 'QQ')", 1, "DATE_FORMAT: the pattern has the letter Q"),
         ("JSON_VALUE('{}', 'a')", 1, "JSON_VALUE: a path begins with $"),
+        ("JSON_VALUE('{}', '$.a' RETURNING DATE)", 34, "RETURNING has STRING, BOOLEAN, INT or"),
+        ("JSON_VALUE('{}', '$.a' NULL ON EROR)", 24, "JSON_VALUE: expected ) or what is returned"),
         ("CASE 1 END", 8, "expected WHEN, found END"),
         ("1 IN (SELECT 1)", 6, "subqueries inside expressions are not supported"),
         ('"a"', 1, "double quotes are not Flink's"),
@@ -135,3 +171,15 @@ def test_what_is_wrong_is_told_at_its_column(text: str, column: int, says: str) 
         expression(text)
     assert told.value.message.startswith(says)
     assert told.value.place.column == column
+
+
+def test_a_search_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record must not hold up its partition for ever."""
+    monkeypatch.setattr(regular, "SECONDS", 0.05)
+    with pytest.raises(ValueError, match="the regular expression takes more than"):
+        result("REGEXP(REPEAT('a', 60) || 'b', '(a|aa)+c')")
+
+
+def test_like_never_takes_long() -> None:
+    """Of many `%` each is looked for once."""
+    assert result("REPEAT('a', 30000) LIKE '%a%a%a%a%a%a%b'") == "FALSE"

@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Producer
 
 import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.request import Report
 from tests.conftest import Topics
-from tests.sql.files import Sent, Sql, latest
+from tests.sql.files import Sent, Sql, latest, messages
 
 Run = Callable[[Flow], list[Report]]
 KEYED = "k BIGINT, a STRING, PRIMARY KEY (k) NOT ENFORCED"
@@ -153,6 +154,39 @@ def test_metadata_computed_columns_and_a_declared_key(sql: Sql, run: Run) -> Non
     sql.send([((7).to_bytes(8, "big"), b'{"name":"ada"}')])
     run(flow)
     assert sql.rows() == [(b'{"k":70}', b'{"k":70,"v":"ada/0/0/other/now"}')]
+
+
+def test_times_and_headers_are_read_and_written(sql: Sql, run: Run) -> None:
+    """The seed's table with a time of its own, of the type that it declares."""
+    columns = (
+        "ts TIMESTAMP(3) METADATA FROM 'timestamp', user_id BIGINT, behavior STRING, "
+        "h MAP<STRING, BYTES> METADATA FROM 'headers', PRIMARY KEY (user_id) NOT ENFORCED"
+    )
+    query = "SELECT ts + INTERVAL '1' HOUR, user_id, DATE_FORMAT(ts, 'HH:mm'), h FROM s"
+    flow = sql.write(columns, columns, query, target_with={"value.fields-include": "EXCEPT_KEY"})
+    producer = Producer({"bootstrap.servers": sql.kafka.bootstrap})
+    key = b'{"user_id":1}'
+    headers: list[tuple[str, str | bytes | None]] = [("a", b"\xff"), ("a", b"\1"), ("b", None)]
+    at = 1_600_000_000_123
+    producer.produce(sql.source, b'{"behavior":"x"}', key, 0, timestamp=at, headers=headers)
+    producer.produce(sql.source, None, key, 0)
+    assert producer.flush(60) == 0
+    run(flow)
+    first, second = messages(sql.kafka.bootstrap, sql.target)
+    assert (first.key(), first.value()) == (key, b'{"behavior":"12:26"}')
+    assert first.timestamp()[1] == at + 3_600_000
+    assert first.headers() == [("a", b"\x01"), ("b", None)]
+    assert (second.key(), second.value()) == (key, None)
+
+
+def test_a_text_that_the_charset_lacks_is_rejected_alone(sql: Sql, run: Run) -> None:
+    raw = {"value.format": "raw", "value.raw.charset": "ISO-8859-1"}
+    raw["value.fields-include"] = "EXCEPT_KEY"
+    flow = sql.write(KEYED, KEYED, "SELECT * FROM s", target_with=raw)
+    sql.send([(b'{"k":1}', '{"a":"€"}'.encode()), (b'{"k":2}', '{"a":"é"}'.encode())])
+    run(flow)
+    assert sql.rows() == [(b'{"k":2}', b"\xe9")]
+    assert "ISO-8859-1 lacks a character of the text" in reasons(sql)[0]
 
 
 def test_null_in_a_column_that_is_not_null(sql: Sql, run: Run) -> None:

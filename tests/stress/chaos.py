@@ -14,13 +14,16 @@ import random
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 
 from tests.e2e.flows import Command
 from tests.own_servers import own_servers
+from tests.stress.chaos_clock import kill_by_the_clock, kinds_by_the_clock
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_kills import (
+    KILLS,
     KINDS,
     PAUSES,
     STEPS,
@@ -30,9 +33,10 @@ from tests.stress.chaos_kills import (
     kinds_of,
     pause_driver,
     pause_task,
+    strike,
 )
 from tests.stress.chaos_report import RESULT, Done, Tally
-from tests.stress.chaos_targets import MODES, target
+from tests.stress.chaos_targets import FOLLOWED, MODES, target
 from tests.stress.fuzz import commit
 from tests.systems import Fixtures
 
@@ -70,6 +74,24 @@ class Storm:
                 return
             self.tally.missed[kind] += 1
         raise AssertionError(f"{self.tally.mode}: {TRIES} kills of {kind} met no running work")
+
+    def strike_now(self, kind: str) -> bool:
+        """One kill of this kind at once; whether it has met running work."""
+        met = strike(KILLS[kind], self._driver, self.places, self.chance)
+        if self._driver.killed:
+            self._driver.ended()
+            self._driver = self._begin()
+        self._expect_alive()
+        return met
+
+    def commits_since(self, moment: float) -> list[float]:
+        """When the driver of now has reported stored rows since then."""
+        self._expect_alive()
+        return [at for at in [*self._driver.committed_at] if at >= moment]
+
+    def load(self) -> None:
+        """Some more changes, and now and then a change of the table."""
+        self.target.send(1)
 
     def account(self) -> None:
         """Waits until all that was sent is stored; raises when the target is not as it must be."""
@@ -136,21 +158,22 @@ class Storm:
             raise AssertionError(f"{self.tally}: a run ended with: {self._driver.ended()}")
 
 
-def storm(given: Storm, kinds: Sequence[str], kills: int) -> Tally:
+def storm(given: Storm, kinds: Sequence[str], kills: int) -> None:
     """So many kills of all kinds in turn, accounted for every few of them and at the end."""
     deck: list[str] = []
-    try:
-        for number in range(1, kills + 1):
-            deck = deck or given.chance.sample(kinds, len(kinds))
-            given.strike(deck.pop())
-            if number % CHECKED_EVERY == 0 or number == kills:
-                given.account()
-                sys.stderr.write(
-                    f"{given.tally.mode}: {number} of {kills} kills, all as it must be\n"
-                )
-    finally:
-        given.close()
-    return given.tally
+    for number in range(1, kills + 1):
+        deck = deck or given.chance.sample(kinds, len(kinds))
+        given.strike(deck.pop())
+        if number % CHECKED_EVERY == 0 or number == kills:
+            given.account()
+            sys.stderr.write(f"{given.tally.mode}: {number} of {kills} kills, all as it must be\n")
+
+
+def under_load(given: Storm, kinds: Sequence[str], every: float, seconds: float) -> None:
+    """Kills by the clock under a load that never stops; then what is stored is accounted for."""
+    chosen = kinds_by_the_clock(kinds)
+    given.tally.by_the_clock = kill_by_the_clock(given, chosen, every, seconds)
+    given.account()
 
 
 def main() -> None:
@@ -161,9 +184,11 @@ def main() -> None:
     done = []
     with own_servers("dataflow-chaos-") as (own, folder):
         for number, mode in enumerate(given.modes):
-            tempest = Storm(mode, own, folder, given.seed)
-            kinds = given.kinds or tempest.target.kinds or kinds_of(tempest.places)
-            storm(tempest, kinds, share + (number < rest))
+            with closing(Storm(mode, own, folder, given.seed)) as tempest:
+                kinds = given.kinds or tempest.target.kinds or kinds_of(tempest.places)
+                storm(tempest, kinds, share + (number < rest))
+                if mode == FOLLOWED and given.minutes:
+                    under_load(tempest, kinds, given.every, 60 * given.minutes)
             done.append((tempest.tally, tempest.target.model))
     result = Done(done, given.seed, head, time.monotonic() - began, CHECKED_EVERY)
     sys.stdout.write(result.page())
@@ -177,6 +202,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=200, help="over all sinks")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="sink and way")
     parser.add_argument("--kinds", nargs="+", choices=(*KINDS, *STEPS), default=[])
+    parser.add_argument(
+        "--minutes", type=float, default=10, help="of kills by the clock of a database's follower"
+    )
+    parser.add_argument("--every", type=float, default=20, help="seconds between two of these")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--result", type=Path, default=RESULT, help="the page that is written")
     parser.add_argument("--no-result", dest="write", action="store_false", help="do not write it")

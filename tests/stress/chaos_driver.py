@@ -37,6 +37,8 @@ class Driver:
         self.process = command.spawn("run", str(manifest), "--for", FOR, "--json", env=armed)
         self.positions: dict[str, int] = {}
         self.reports = 0
+        self.committed_at: list[float] = []
+        """When reports of stored rows came, by the monotonic clock."""
         self.rejected = 0
         self._begun_at_report = 0
         self._said: deque[str] = deque(maxlen=200)
@@ -144,4 +146,5 @@ class Driver:
         self.positions |= report["positions"]
         self.rejected = report["total_rejected"]
         self.reports += 1
+        self.committed_at.append(time.monotonic())
         self._typical = min(3.0, 0.7 * self._typical + 0.3 * min(report["seconds"], 3.0))

@@ -84,13 +84,19 @@ def kill(kind: str, driver: Driver, places: Places, chance: random.Random) -> bo
     ):
         return False
     before = _lost_tasks(places.spark)
+    met = strike(victims, driver, places, chance)
+    if "worker" in victims:
+        met = met and _within(5.0, lambda: _lost_tasks(places.spark) > before)
+    return met
+
+
+def strike(victims: Sequence[str], driver: Driver, places: Places, chance: random.Random) -> bool:
+    """Kills them now, in this order; servers come back. Whether the driver was at work."""
     met = driver.busy
     for victim in victims:
         _kill(victim, driver, places, chance)
     time.sleep(chance.uniform(0.0, 1.5))
     _start([places.server(victim) for victim in victims if victim not in {"driver", "worker"}])
-    if "worker" in victims:
-        met = met and _within(5.0, lambda: _lost_tasks(places.spark) > before)
     return met
 
 

@@ -146,7 +146,7 @@ class Pgbench:
             "kind": "DataFlow",
             "metadata": {"name": f"pgbench-{uuid.uuid4().hex[:8]}"},
             "spec": {
-                "maxRecordsPerBatch": 4_000,
+                "maxRecordsPerBatch": 40_000,
                 "source": {"type": "postgresql-cdc", "config": read},
                 "sink": self._sink(main),
                 "transformations": [{"type": "router", "config": {"routes": routes}}],

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import psutil
 
 from tests import ROOT
+from tests.stress.chaos_clock import ByTheClock
 from tests.stress.chaos_kills import KINDS as RANDOM
 from tests.stress.chaos_kills import STEPS
 from tests.stress.chaos_model import Model
@@ -41,6 +42,15 @@ it was compared with its copy row for row, with the clients stopped.
 | sink | records | updates | deletes | lost | doubled | wrong values | wrong order |
 |---|---|---|---|---|---|---|---|
 {records}
+{by_the_clock}"""
+BY_THE_CLOCK = """
+`postgresql-cdc pgbench` was killed by the clock (never Spark's own server) for {minutes:g} minutes,
+whatever the flow was doing, while the clients went on without a pause; it was compared once, at the
+end. After a barren kill the flow has committed nothing before the next one.
+
+| every | kills | of what | in running work | barren | next commit, median | longest |
+|---|---|---|---|---|---|---|
+{line}
 """
 
 
@@ -53,10 +63,20 @@ class Tally:
     missed: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
     """By kind: how long its kills took, with the recovery."""
+    by_the_clock: ByTheClock | None = None
+    """Kills that waited for nothing."""
 
     def kills(self) -> str:
         """A line of the first table."""
         return _line(self.mode, *(self.met[kind] or "-" for kind in KINDS), self.met.total())
+
+    def clock(self) -> str:
+        """A table of its own; empty where nothing was killed by the clock."""
+        found = self.by_the_clock
+        if found is None:
+            return ""
+        minutes = found.every * found.kills.total() / 60
+        return BY_THE_CLOCK.format(minutes=minutes, line=found.line())
 
     def records(self, model: Model | Sent) -> str:
         """A line of the second; nothing is wrong in a target, else there is no page."""
@@ -90,6 +110,7 @@ class Done:
             rules="---|" * len(KINDS),
             kills="\n".join(tally.kills() for tally in tallies),
             records="\n".join(tally.records(model) for tally, model in self.tallies),
+            by_the_clock="".join(tally.clock() for tally in tallies),
         )
 
     def slow(self) -> str:

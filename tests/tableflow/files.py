@@ -46,6 +46,8 @@ class Tableflow:
     fields: Sequence[dict[str, Any]] = FIELDS
     source_format: str = "json"
     scheme: str = "unpartitioned"
+    more: dict[str, Any] = field(default_factory=dict)
+    """Keys of the table beside these."""
 
     @property
     def name(self) -> str:
@@ -67,6 +69,7 @@ class Tableflow:
                     "source_format": self.source_format,
                     "partitioning_scheme": self.scheme,
                     "schema": {"fields": list(self.fields)},
+                    **self.more,
                 }
             ],
             "destination_bucket_url": self.bucket.url,

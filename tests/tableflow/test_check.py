@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import devservers
 from dataflow_assets.cli import main
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
@@ -155,3 +157,23 @@ def test_a_table_that_cannot_be_looked_at_is_a_note(
         "tables[0]",
         "not compared with the table that is stored: cannot ",
     )
+
+
+def test_a_table_that_was_removed_is_named_with_its_data(
+    file: Tableflow, run: Callable[[Flow], list[Report]], kafka: devservers.Kafka
+) -> None:
+    """Also where it was the last one; the table of its rejected records with it."""
+    file.produce(kafka, [{"id": 1}, b"bad"] + [{"id": n} for n in range(2, 30)])
+    run(file.write())
+    document = json.loads(file.path.read_text())
+    assert compared(load(file.path)).hints == ()
+    file.path.write_text(json.dumps(document | {"tables": []}))
+    loaded = compared(load(file.path))
+    place = f"{file.bucket.url}/warpstream/_tableflow"
+    assert [one.message for one in loaded.hints] == [
+        f"table {name} is in no `tables` of these files, and its data stays in {place}/{name}: "
+        "declare it again to go on, or delete that folder"
+        for name in (file.name, f"{file.name}_rejected")
+    ]
+    assert {one.path for one in loaded.hints} == {"tables"}
+    assert len(file.rows()) == 29

@@ -17,11 +17,16 @@ import fastavro
 import pytest
 from confluent_kafka import Producer
 from pyiceberg.types import DoubleType, IntegerType, LongType
+from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.request import Report
+from dataflow_assets.manifests.load import load
+from dataflow_assets.manifests.stored_tables import compared
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Report, Request
+from tests.conftest import Topics
 from tests.tableflow.files import FIELDS, Bucket, Tableflow
 
 Run = Callable[[Flow], list[Report]]
@@ -165,6 +170,90 @@ def test_by_hour_of_the_records_own_time(
     assert found == {hour - 1, hour}
     with pytest.raises(PermanentError, match="partitioning_scheme is hour in the table"):
         run(file.write(scheme="unpartitioned"))
+
+
+def test_partitions_of_every_kind(file: Tableflow, kafka: devservers.Kafka, run: Run) -> None:
+    """By a column, and by what Iceberg makes of others; another one is refused afterwards."""
+    terms = ["day(_record_timestamp)", "bucket(4, id)", "truncate(1, name)", "name"]
+    flow = file.write(more={"partition_by": terms})
+    file.produce(kafka, [{"id": n, "name": f"{'ab'[n % 2]}{n % 3}"} for n in range(12)])
+    run(flow)
+    table = file.bucket.table(file.name)
+    assert [str(one.transform) for one in table.spec().fields] == [
+        "day", "bucket[4]", "truncate[1]", "identity",
+    ]  # fmt: skip
+    assert sorted(row["id"] for row in file.rows()) == [*range(12)]
+    by_name = table.scan(row_filter="name = 'a2'")
+    assert {task.file.partition[3] for task in by_name.plan_files()} == {"a2"}
+    (found,) = compared(load(file.write(more={"partition_by": terms[:2]}).file)).findings
+    assert found.path == "tables[0].partition_by"
+    assert found.message.startswith("partitioning_scheme is day of _record_timestamp, bucket[4] of")
+
+
+def test_rows_leave_when_their_record_is_too_old(
+    file: Tableflow, kafka: devservers.Kafka, run: Run
+) -> None:
+    flow = file.write(scheme="hour", more={"retention": "48h"})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    now = datetime.now(UTC)
+    for number, hours in enumerate((100, 50, 47, 0)):
+        at = int((now - timedelta(hours=hours)).timestamp() * 1000)
+        producer.produce(file.topic, json.dumps({"id": number}).encode(), timestamp=at)
+    assert producer.flush(10) == 0
+    run(flow)
+    assert sorted(row["id"] for row in file.rows()) == [2, 3]
+    file.produce(kafka, [{"id": 4}])
+    run(flow)
+    assert sorted(row["id"] for row in file.rows()) == [2, 3, 4]
+
+
+def test_rows_of_a_compacted_topic_are_replaced_by_their_key(
+    file: Tableflow, kafka: devservers.Kafka, engine: SparkSession
+) -> None:
+    """A later record of a key wins, and a tombstone deletes."""
+    flow = file.write(more={"upsert_key": ["id"]})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+
+    def send(*rows: tuple[int, str | None]) -> None:
+        for key, name in rows:
+            body = None if name is None else json.dumps({"id": key, "name": name}).encode()
+            producer.produce(file.topic, body, str(key).encode())
+        assert producer.flush(10) == 0
+        list(drain(flow, lambda: engine, Request()))
+
+    send((1, "a"), (2, "b"), (1, "c"))
+    send((2, "d"), (3, "e"), (1, None))
+    send()
+    assert sorted(file.rows(), key=lambda row: row["id"]) == [
+        {"id": 2, "name": "d"},
+        {"id": 3, "name": "e"},
+    ]
+    table = file.bucket.table(file.name)
+    assert table.schema().identifier_field_names() == {"id"}
+    (found,) = compared(load(file.write(more={}).file)).findings
+    assert found.message == "the key is id in the table, and cannot be changed"
+
+
+FAR = (2**62, 400_000_000_000_000)
+"""Milliseconds since 1970: beyond all microseconds, and in a year of five digits."""
+
+
+def test_a_record_of_a_far_time_is_rejected(
+    file: Tableflow, kafka: devservers.Kafka, topic: Topics, run: Run
+) -> None:
+    file.topic = topic(1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    flow = file.write(scheme="hour")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number, at in enumerate((*FAR, 1_700_000_000_000)):
+        producer.produce(file.topic, json.dumps({"id": number}).encode(), timestamp=at)
+    assert producer.flush(10) == 0
+    run(flow)
+    assert [row["id"] for row in file.rows()] == [2]
+    rejected = file.rows(f"{file.name}_rejected")
+    assert {row["reason"] for row in rejected} == {
+        "the time by which the table is partitioned must be in the years 1 to 9999"
+    }
+    assert len(rejected) == 2
 
 
 def test_an_engine_without_a_catalog_reads_it(

@@ -6,9 +6,11 @@ import os
 import signal
 import time
 import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dataflow_assets import failpoints
@@ -16,7 +18,18 @@ from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.maintenance import compact, upkeep
 from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
 from dataflow_assets.connectors.iceberg.table.commit import Committer
-from dataflow_assets.contracts import OFFSET, Chunk, OffsetSlice, Run, Span, Target
+from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile
+from dataflow_assets.connectors.iceberg.table.file_writer import ROW_GROUP_BYTES
+from dataflow_assets.contracts import (
+    OFFSET,
+    Chunk,
+    OffsetSlice,
+    Rejection,
+    Run,
+    Span,
+    Target,
+    utc_now,
+)
 from tests.connectors.iceberg.driver import SOURCE
 from tests.forked import forking
 
@@ -37,8 +50,6 @@ def sink(tmp_path: Path) -> BucketSink:
 
 
 def _rows(first: int, count: int) -> Any:
-    import pyarrow as pa
-
     ids = pa.array(range(first, first + count), pa.int64())
     texts = pa.array([f"text {n % 100}" for n in range(first, first + count)])
     return pa.RecordBatch.from_arrays([ids, texts, ids], ["id", "text", OFFSET])
@@ -50,6 +61,18 @@ def _commit(sink: BucketSink, session: Any, first: int, count: int) -> None:
     writer = sink.writer(session.ticket(), piece)
     writer.write(Chunk(_rows(first, count), [], first + count, 10 * count))
     session.finish(span, [writer.close(complete=True)], SOURCE)
+
+
+def _commit_wide(sink: BucketSink, session: Any, number: int) -> None:
+    """A file from each of 32 partitions."""
+    wanted = [OffsetSlice(f"p{at}", number, number + 1) for at in range(32)]
+    span = session.begin(Span(tuple(wanted)))
+    receipts = []
+    for piece in span.slices:
+        writer = sink.writer(session.ticket(), piece)
+        writer.write(Chunk(_rows(number, 1), [], number + 1, 10))
+        receipts.append(writer.close(complete=True))
+    session.finish(span, receipts, SOURCE)
 
 
 def _opened(sink: BucketSink) -> Any:
@@ -101,6 +124,73 @@ def test_the_scan_of_500_commits_is_nearly_that_of_one(sink: BucketSink) -> None
     assert _read(sink)[0] == list(range(1_000_000))
 
 
+def test_many_files_in_each_commit_are_kept_up_with(sink: BucketSink) -> None:
+    session = _opened(sink)
+    session.restart({f"p{at}": 0 for at in range(32)}, "topic-1")
+    for number in range(17):
+        _commit_wide(sink, session, number)
+    assert len(_files(sink)) < 64
+    assert _read(sink)[0] == sorted([*range(17)] * 32)
+
+
+def test_a_merge_holds_pieces_of_files_only(
+    sink: BucketSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixteen files of 12 MB in memory each: at no time are they all there, nor is one whole."""
+    monkeypatch.setattr(upkeep, "EVERY", 10_000)
+    session = _opened(sink)
+    for number in range(16):
+        _commit(sink, session, number * 600_000, 600_000)
+    seen: list[int] = []
+    written = ParquetFile.write
+
+    def write(self: Any, rows: pa.Table) -> None:
+        seen.append(pa.total_allocated_bytes() - before)
+        written(self, rows)
+
+    monkeypatch.setattr(ParquetFile, "write", write)
+    before = pa.total_allocated_bytes()
+    assert compact.turn(Committer(connect(sink), _table(sink)), 1 << 27) == 16
+    assert len(seen) > 3
+    assert max(seen) < 2 * ROW_GROUP_BYTES
+    monkeypatch.undo()
+    assert _read(sink)[0] == list(range(16 * 600_000))
+
+
+def test_the_table_of_rejected_records_is_kept_small_too(sink: BucketSink) -> None:
+    session = _opened(sink)
+    for number in range(40):
+        span = session.begin(Span((OffsetSlice("p0", number, number + 1),)))
+        (piece,) = span.slices
+        writer = sink.writer(session.ticket(), piece)
+        bad = Rejection(number, "decode", "no JSON", b"bad")
+        writer.write(Chunk(_rows(number, 0), [bad], number + 1, 10))
+        session.finish(span, [writer.close(complete=True)], SOURCE)
+    rejected = sink.model_copy(update={"table": "one+t_rejected"})
+    assert len(_files(rejected)) < 32
+    found = connect(sink).load_table(rejected.identifier).scan().to_arrow()
+    assert sorted(found.column("offset").to_pylist()) == list(range(40))
+
+
+def test_another_writer_is_named(sink: BucketSink, caplog: pytest.LogCaptureFixture) -> None:
+    session = _opened(sink)
+    _commit(sink, session, 0, 5)
+    assert "another program" not in caplog.text
+    told = {"engine-name": "spark", "engine-version": "3.5.1", "app-id": "local-17"}
+    rows = _rows(100, 2).select(["id", "text"])
+    _table(sink).append(pa.Table.from_batches([rows]).cast(_columns(sink)), told)
+    for number in (5, 10):
+        _commit(sink, session, number, 5)
+    (named,) = (one for one in caplog.messages if "another program" in one)
+    assert "append; engine-name spark, engine-version 3.5.1, app-id local-17" in named
+    assert named.startswith("table a.one+t: snapshot ")
+    assert _read(sink)[0] == [*range(15), 100, 101]
+
+
+def _columns(sink: BucketSink) -> pa.Schema:
+    return _table(sink).schema().as_arrow()
+
+
 def test_two_who_merge_at_once_lose_and_double_nothing(
     sink: BucketSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,9 +214,7 @@ def test_two_who_merge_at_once_lose_and_double_nothing(
 
 
 def test_snapshots_expire(sink: BucketSink, monkeypatch: pytest.MonkeyPatch) -> None:
-    from datetime import timedelta
-
-    monkeypatch.setattr(upkeep, "AGE", timedelta(0))
+    monkeypatch.setattr(BucketSink, "snapshots_stay", timedelta(0))
     monkeypatch.setattr(upkeep, "EXPIRE_SECONDS", 0.0)
     session = _opened(sink)
     for number in range(30):
@@ -134,6 +222,36 @@ def test_snapshots_expire(sink: BucketSink, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(_table(sink).metadata.snapshots) <= 10 + upkeep.EVERY + 1
     assert _read(sink)[0] == list(range(30))
     assert upkeep.SWEPT in _table(sink).properties
+
+
+def test_files_of_a_snapshot_that_expired_can_be_read_for_three_days(
+    sink: BucketSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However old they are: a reader may have planned its scan right before."""
+    monkeypatch.setattr(upkeep, "EVERY", 10_000)
+    session = _opened(sink)
+    for number in range(40):
+        _commit(sink, session, number, 1)
+    files = [*tmp_path.rglob("*.parquet")]
+    for file in files:
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+    for name, value in (
+        ("EVERY", 1), ("SNAPSHOTS", 1), ("EXPIRE_SECONDS", 0.0),
+        ("SWEEP", timedelta(0)),
+    ):  # fmt: skip
+        monkeypatch.setattr(upkeep, name, value)
+    monkeypatch.setattr(BucketSink, "snapshots_stay", timedelta(0))
+    session = _opened(sink)
+    _commit(sink, session, 40, 1)
+    assert len(_files(sink)) < 10
+    assert all(file.exists() for file in files)
+    for number, days in ((41, 0.0), (42, 2.9), (43, 3.1)):
+        assert all(file.exists() for file in files)
+        later = timedelta(days=days)
+        monkeypatch.setattr(upkeep, "utc_now", lambda later=later: utc_now() + later)
+        _commit(sink, session, number, 1)
+    assert not any(file.exists() for file in files)
+    assert _read(sink)[0] == list(range(44))
 
 
 def test_what_fails_is_a_warning(

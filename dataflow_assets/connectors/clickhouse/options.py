@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import SecretStr, field_validator
@@ -55,6 +56,14 @@ class ClickhouseConnection(DatabaseTable):
         """With the certificates of `tls`. Raises PermanentError where one is missing or broken."""
         text = super().dsn()
         return dsn.with_tls(text, self.tls) if self.tls else text
+
+    @override
+    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+        if self.connection_string is None:
+            return
+        with suppress(PermanentError):
+            for value in dsn.parse(self.connection_string.get_secret_value()).files.values():
+                yield "connection_string", value
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

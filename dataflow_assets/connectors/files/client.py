@@ -22,6 +22,7 @@ from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.conditional_put import put_new
+from dataflow_assets.sdk.durable_files import make_folder, sync
 from dataflow_assets.sdk.local_folders import ROOT, outside, within_root
 
 log = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class Folder:
     def sync(self, name: str) -> None:
         """Makes a file that was closed survive a loss of power; on S3 it does already."""
         if not self._options.on_s3:
-            _sync(Path(self._path(name)))
+            sync(Path(self._path(name)))
             self._sync_parent(name)
 
     def put(self, name: str, content: bytes) -> None:
@@ -134,7 +135,7 @@ class Folder:
         self._parent(name)
         path = Path(self._path(name))
         path.write_bytes(content)
-        _sync(path)
+        sync(path)
         return path
 
     def publish(self, staged: str, final: str) -> None:
@@ -173,19 +174,11 @@ class Folder:
 
     def _parent(self, name: str) -> None:
         if not self._options.on_s3:
-            _make(Path(self._path(name)).parent)
+            make_folder(Path(self._path(name)).parent)
 
     def _sync_parent(self, name: str) -> None:
         if not self._options.on_s3:
-            _sync(Path(self._path(name)).parent)
-
-
-def _make(folder: Path) -> None:
-    """The folder is there, also after a loss of power."""
-    if not folder.is_dir():
-        _make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
+            sync(Path(self._path(name)).parent)
 
 
 def _paths(folder: str) -> Iterator[str]:
@@ -217,15 +210,6 @@ def _left_out(entry: os.DirEntry[str]) -> str:
 def _tell(path: str, reason: str) -> None:
     """Once in the life of a process, however often the folder is listed."""
     log.warning("%s is left out: %s", path, reason)
-
-
-def _sync(path: Path) -> None:
-    """What was written to the file or the folder survives a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _s3(folder: FilesConnection) -> fs.S3FileSystem:

@@ -3,7 +3,8 @@
 `metadata/v7.metadata.json` holds the table after its seventh commit. A commit puts the next number,
 which must not exist yet: of two drivers one does, wherever they run, and the other one finds the
 number taken. `metadata/version-hint.text` says the number to readers that know paths only; it
-is written behind the commit, so that it may be late by one, and never names what was not committed.
+is written behind the commit, so that it may be late, and never names what was not committed. Where
+the hint is missing or names nothing, the folder is listed: a table is never made over another one.
 
 A number is never free again: an old file is not deleted, its content is replaced by the number
 of the newest file. A driver that was away for long cannot commit where others have been.
@@ -12,7 +13,7 @@ of the newest file. A driver that was away for long cannot commit where others h
 from __future__ import annotations
 
 import logging
-import os
+import re
 import time
 import uuid
 from contextlib import suppress
@@ -20,9 +21,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pyarrow import fs
 from pyiceberg import exceptions as ice
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
@@ -37,11 +40,14 @@ from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.conditional_put import put_new
+from dataflow_assets.sdk.durable_files import make_folder, sync
 
 log = logging.getLogger(__name__)
 
 HINT = "version-hint.text"
 KEPT = 100  # metadata files that stay readable, as the log in the metadata names them
+_METADATA = ".metadata.json"
+_NUMBERED = re.compile(rf"v(\d+){re.escape(_METADATA)}")
 _JUMPS = 1_000  # from an emptied file to the one that it names
 
 
@@ -125,6 +131,16 @@ class BucketCatalog(TableCatalog, NoopCatalog):
         return self._table(table.name(), number, metadata)
 
     @override
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        """The folders that have a folder `metadata`."""
+        levels = self.identifier_to_tuple(namespace)
+        place, files = self._bucket.location(levels), self._files(self._bucket.location(levels))
+        found = [one.base_name for one in files if one.type == fs.FileType.Directory]
+        return [
+            (*levels, name) for name in sorted(found) if self._files(f"{place}/{name}/metadata")
+        ]
+
+    @override
     def create_namespace(
         self, namespace: str | Identifier, properties: Properties = EMPTY_DICT
     ) -> None:
@@ -146,9 +162,24 @@ class BucketCatalog(TableCatalog, NoopCatalog):
         return found
 
     def _latest(self, name: Identifier) -> tuple[int, TableMetadata] | None:
-        """From the newest that is known, or hinted at, number by number to the last one."""
-        found = self._known.get(name)
-        number = found[0] + 1 if found else self._hinted(name)
+        """From the newest that is known, hinted at or listed, number by number to the last one."""
+        known = self._known.get(name)
+        found = self._followed(name, known[0] + 1 if known else self._hinted(name), known)
+        if found is None and (listed := self._listed(name)):
+            found = self._followed(name, listed, None)
+            if found is None:
+                raise PermanentError(
+                    f"{self._path(name, listed)} cannot be read, and is the newest metadata file "
+                    "of a table: restore the file, or move its folder away and begin again"
+                )
+        if found is not None:
+            self._known[name] = found
+        return found
+
+    def _followed(
+        self, name: Identifier, number: int, found: tuple[int, TableMetadata] | None
+    ) -> tuple[int, TableMetadata] | None:
+        """From a number on to the last one that is there."""
         for _ in range(_JUMPS):
             text = self._read(name, number)
             if text is None:
@@ -162,15 +193,38 @@ class BucketCatalog(TableCatalog, NoopCatalog):
             raise TransientError(
                 f"{self._path(name, number)}: others commit faster than it is read"
             )
-        if found is not None:
-            self._known[name] = found
         return found
 
     def _hinted(self, name: Identifier) -> int:
-        """Where to begin; the first number where nothing is said."""
+        """Where to begin; 0, which no file has, where nothing is said."""
         with suppress(FileNotFoundError, ValueError):
             return int(self._content(f"{self._folder(name)}/{HINT}"))
-        return 1
+        return 0
+
+    def _listed(self, name: Identifier) -> int:
+        """The highest number in the folder; 0 where there is no table.
+
+        Raises PermanentError for a table of another program, whose files have other names.
+        """
+        files = [one.base_name for one in self._files(self._folder(name))]
+        numbers = [int(found[1]) for found in map(_NUMBERED.fullmatch, files) if found]
+        foreign = [one for one in files if one.endswith(_METADATA)]
+        if foreign and not numbers:
+            raise PermanentError(
+                f"{self._folder(name)} has {max(foreign)}, of a table that another program "
+                "has made there: move it away, or choose another prefix"
+            )
+        return max(numbers, default=0)
+
+    def _files(self, url: str) -> list[fs.FileInfo]:
+        """What is directly in a folder; nothing where there is none."""
+        io = self._io(url)
+        if not isinstance(io, PyArrowFileIO):
+            raise TypeError("the files of a bucket are reached through Arrow")
+        scheme, host, path = io.parse_location(url, io.properties)
+        selector = fs.FileSelector(path, allow_not_found=True)
+        found: list[fs.FileInfo] = io.fs_by_scheme(scheme, host).get_file_info(selector)
+        return found
 
     def _read(self, name: Identifier, number: int) -> bytes | None:
         try:
@@ -195,13 +249,26 @@ class BucketCatalog(TableCatalog, NoopCatalog):
 
     def _tell(self, name: Identifier, number: int) -> None:
         """The number to readers, and who comes late to the oldest. The table does not need it."""
-        text = str(number).encode()
         try:
-            self._write(f"{self._folder(name)}/{HINT}", text)
             if number > KEPT + 1:
-                self._write(self._path(name, number - KEPT - 1), text)
+                self._write(self._path(name, number - KEPT - 1), str(number).encode())
+            self._hint(name, number)
         except OSError as error:
             log.warning("%s: its %s is late: %s", self._bucket.location(name), HINT, error)
+
+    def _hint(self, name: Identifier, number: int) -> None:
+        """Of drivers that write the hint at the same time the last one leaves the newest number.
+
+        Each looks behind its own writing whether there is a newer one.
+        """
+        if self._hinted(name) > number:
+            return
+        while True:
+            self._write(f"{self._folder(name)}/{HINT}", str(number).encode())
+            reach("iceberg.bucket-hinted")
+            if self._read(name, number + 1) is None:
+                return
+            number += 1
 
     def _write(self, path: str, content: bytes) -> None:
         if not self._bucket.on_s3:
@@ -225,34 +292,26 @@ def _local(path: str) -> Path:
 
 
 def _link(path: str, content: bytes) -> bool:
-    """A file of the disk that must not exist yet, whole from its first moment.
+    """A file of the disk that must not exist yet, whole and durable from its first moment.
 
-    All that was written before survives a loss of power when it does: data files, too.
+    The files that it names are durable by then: whoever writes one sees to that.
     """
     unfinished = _unfinished(path, content)
-    os.sync()
     try:
         _local(path).hardlink_to(unfinished)
     except FileExistsError:
         return False
     finally:
         unfinished.unlink()
-    _sync(_local(path).parent)
+    sync(_local(path).parent)
     return True
 
 
 def _unfinished(path: str, content: bytes) -> Path:
-    """A file under a name that no reader looks for."""
+    """A durable file under a name that no reader looks for."""
     folder = _local(path).parent
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     found = folder / f".{uuid.uuid4().hex}"
     found.write_bytes(content)
+    sync(found)
     return found
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

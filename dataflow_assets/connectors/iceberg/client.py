@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, NoReturn
 from urllib.parse import quote
@@ -124,6 +125,8 @@ class TableCommit:
 
     hash: str
     snapshot: int
+    at: int
+    """When it was committed or merged, in milliseconds since 1970."""
 
 
 class NessieCatalog(BoundedCatalog):
@@ -176,7 +179,9 @@ class NessieCatalog(BoundedCatalog):
                 for one in changed:
                     snapshot = int(one["content"]["snapshotId"])
                     if snapshot != NO_SNAPSHOT:
-                        yield TableCommit(entry["commitMeta"]["hash"], snapshot)
+                        meta = entry["commitMeta"]
+                        at = datetime.fromisoformat(meta["commitTime"]).timestamp()
+                        yield TableCommit(meta["hash"], snapshot, int(at * 1000))
 
     def snapshot(self, commit: TableCommit, identifier: Identifier) -> Snapshot:
         """The table's current snapshot as it was after that commit."""

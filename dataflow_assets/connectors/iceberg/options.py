@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 from typing_extensions import override
@@ -84,16 +85,20 @@ class TableSourceOptions(CatalogConnection, Source):
         return "onSourceRewrite: rescan" if self.on_source_rewrite == "rescan" else ""
 
 
+OWN_IDS = 2_000_000_000
+"""The first of the field ids that no file may declare: of columns of our own."""
+
+
 @dataclass(frozen=True)
 class Declared:
     """A table whose columns are declared with their field ids.
 
-    `columns`: Iceberg's JSON of a schema. `hour_of`: the column by whose hours it is partitioned.
+    `columns`: Iceberg's JSON of a schema. `partitions`: terms like `hour(created_at)`.
     """
 
     columns: str
     location: str
-    hour_of: str | None = None
+    partitions: tuple[str, ...] = ()
 
 
 class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
@@ -116,6 +121,15 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     """One column or a list of them that rows are matched by; required with `upsertMode`."""
     soft_delete_column: Annotated[str | None, Addition(), Requires("upsert_mode")] = None
     """A timestamp column that deletes set to now; an upsert of the key takes the mark away."""
+    maintenance: Annotated[Literal["auto", "off"], Addition()] = "off"
+    """`auto`: between its commits the flow itself merges small files; in a REST catalog it also
+    removes snapshots that were replaced more than five days ago, and files that no snapshot has
+    listed for three days. A table with a sort order, or with delete files of other programs, is not
+    merged. `off`: nothing of this, unless a job does it."""
+    snapshots_stay: ClassVar[timedelta | None] = timedelta(days=5)
+    """For how long the flow itself keeps snapshots that were replaced; None: for ever."""
+    written_alone: ClassVar[bool] = False
+    """Whether nobody but the flow may write the table, so that another writer is warned of."""
 
     @field_validator("columns")
     @classmethod
@@ -148,7 +162,12 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     @property
     def keeps_itself(self) -> bool:
         """Whether the flow itself merges small files, expires snapshots and deletes leftovers."""
-        return False
+        return self.maintenance == "auto"
+
+    @property
+    def retained(self) -> tuple[timedelta | None, str]:
+        """For how long rows stay, and the column with their times; None: for ever."""
+        return None, ""
 
     @property
     def declared(self) -> Declared | None:

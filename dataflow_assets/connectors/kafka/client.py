@@ -220,6 +220,20 @@ class Broker:
                 PATIENCE,
             )
 
+    def members(self, group: str, topic: Topic) -> list[str]:
+        """Who reads the topic as a member of the group now: each one's client and host.
+
+        The group's offsets are asked for first: that waits for a coordinator that is not ready.
+        """
+        self.committed(group, topic)
+
+        def ask() -> list[str]:
+            asked = self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT)
+            found = self.awaited(asked[group]).members
+            return [f"{one.client_id} at {one.host.lstrip('/')}" for one in found]
+
+        return self._patiently(f"looking for members of group {group}", ask, PATIENCE)
+
     def commit(
         self,
         group: str,

@@ -73,6 +73,8 @@ class Outgoing:
     value: bytes | None = field(repr=False)
     key: bytes | None = field(default=None, repr=False)
     headers: Headers = field(default=(), repr=False)
+    timestamp: int | None = None
+    """Milliseconds since 1970; None: when it is sent."""
 
     @property
     def size(self) -> int:
@@ -126,6 +128,8 @@ class Transaction:
     def send(self, record: Outgoing, partition: int = -1) -> None:
         """One record; it may still be on its way when this returns."""
         more: dict[str, Any] = {"headers": list(record.headers)} if record.headers else {}
+        if record.timestamp is not None:
+            more["timestamp"] = record.timestamp
         self._guarded(
             f"writing to {record.topic}",
             lambda: self._producer.produce(

@@ -117,6 +117,11 @@ def material(text: str) -> Material:
     )
 
 
+def files(text: str) -> tuple[str, ...]:
+    """The values of a connection string that are certificates and keys, or name them."""
+    return tuple(value for key, value in parse(text).items() if key in _FILES)
+
+
 def _check_files(settings: dict[str, str]) -> None:
     for key in sorted(_REFUSED & settings.keys()):
         raise PermanentError(f"connectionString: {key} names a file, which is not allowed here")

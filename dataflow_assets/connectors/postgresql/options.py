@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator
@@ -46,6 +47,14 @@ class PostgresqlConnection(DatabaseTable):
         """With the certificates of `tls`. Raises PermanentError where one is missing or broken."""
         text = super().dsn()
         return dsn.with_tls(text, self.tls) if self.tls else text
+
+    @override
+    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+        if self.connection_string is None:
+            return
+        with suppress(PermanentError):
+            for value in dsn.files(self.connection_string.get_secret_value()):
+                yield "connection_string", value
 
     @override
     def server(self) -> str:

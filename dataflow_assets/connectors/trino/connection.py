@@ -160,6 +160,11 @@ class TrinoConnection(NamedTable):
         if self.keycloak is not None and (self.server_url or "").startswith("http://"):
             yield "server_url", _IN_CLEAR
 
+    @override
+    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+        if self.ca is not None:
+            yield "ca", self.ca.get_secret_value()
+
     @property
     def in_clear(self) -> str:
         """A warning where a token goes over plain http; empty elsewhere."""

@@ -13,7 +13,7 @@ from dataflow_assets.connectors.trino.connection import TrinoConnection
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import ColumnName, ColumnNames
 from dataflow_assets.sdk.polling import PolledSource
-from dataflow_assets.sdk.upsert_options import DeleteMode, UpsertOptions
+from dataflow_assets.sdk.upsert_options import DeleteMode, SoftDeleteOptions
 from dataflow_assets.spec import Addition, Hint, Requires
 
 _TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(.*\))?( with(out)? time zone)?", re.IGNORECASE | re.DOTALL)
@@ -45,7 +45,7 @@ class TrinoSourceOptions(TrinoConnection, PolledSource):
         )
 
 
-class TrinoSinkOptions(UpsertOptions, TrinoConnection):
+class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
     """Where rows go, and what they replace."""
 
     text_bodies: ClassVar = True
@@ -59,9 +59,11 @@ class TrinoSinkOptions(UpsertOptions, TrinoConnection):
     a key wins, and columns that a record does not carry keep their values."""
     conflict_key: Annotated[ColumnNames, Requires("upsert_mode")] = ()
     """One column or a list of them that rows are matched by; required with `upsertMode`."""
-    delete_mode: DeleteMode = None
-    """`hard` removes the row of a deleted key; without it deletes are rejected records. `soft` is
-    refused: it does not work yet."""
+    soft_delete_column: Annotated[ColumnName | None, Addition(), Requires("upsert_mode")] = None
+    """A timestamp column that deletes set to now; an upsert of the key takes the mark away."""
+    delete_mode: Annotated[DeleteMode, Requires("soft_delete_column", when="soft")] = None
+    """`hard` removes the row of a deleted key, `soft` marks it; `soft` where `softDeleteColumn` is
+    given. Without both deletes are rejected records."""
     checkpoint_table: Annotated[str | None, Addition()] = None
     """`schema.table` or `catalog.schema.table` where the flow's checkpoint is kept; without it the
     table `dataflow_checkpoints` beside the target. Its catalog must support UPDATE: name one that
@@ -93,16 +95,26 @@ class TrinoSinkOptions(UpsertOptions, TrinoConnection):
             raise ValueError("must be schema.table or catalog.schema.table")
         return value
 
+    @field_validator("soft_delete_column")
+    @classmethod
+    def _small_mark(cls, value: str | None) -> str | None:
+        return None if value is None else value.lower()
+
     @override
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
-        if self.delete_mode == "soft":
-            yield "deleteMode: soft does not work for trino yet; allowed: hard"
+        if self.soft_delete_column in self.conflict_key:
+            yield "softDeleteColumn is a column of conflictKey: take another one"
 
     @property
     def key(self) -> tuple[str, ...]:
         """The columns that rows are matched by; empty where rows are appended."""
         return self.conflict_key if self.upsert_mode else ()
+
+    @property
+    def takes_deletes(self) -> bool:
+        """Whether a delete removes or marks the row of its key."""
+        return self.delete_mode == "hard" or self.soft is not None
 
     @override
     def flush_seconds(self) -> float:

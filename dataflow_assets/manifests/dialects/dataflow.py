@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path as File
-from typing import Any
+from typing import Any, Protocol
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Limit, Rejects, Sink, Source
@@ -65,6 +65,29 @@ class Reading:
     hints: tuple[Finding, ...] = ()
     flow: Flow | None = None
     envelope: model.Manifest | None = field(default=None, repr=False)
+    tables: DeclaredTables | None = None
+    """Where the language keeps the tables of a whole file, which outlast their declaration."""
+
+
+class TablesPlace(Protocol):
+    """Where a language keeps tables that files declare."""
+
+    @property
+    def catalog(self) -> str:
+        """The same for all files with tables in one place."""
+        ...
+
+    def stored_tables(self) -> Mapping[str, str]:
+        """The place of each table that is stored, by its name. Raises DataflowError."""
+        ...
+
+
+@dataclass(frozen=True)
+class DeclaredTables:
+    """The tables that one file declares, with mistakes or without."""
+
+    place: TablesPlace
+    names: frozenset[str]
 
 
 def reads(document: Document) -> bool:

@@ -33,6 +33,7 @@ _ALIASES = {
     "pipeline": "transformations",
 }
 """What other tools call a key that is called otherwise here."""
+_LONGEST_WORD = 100  # to compare longer ones takes long, and nobody has misspelt them
 _OF_ERRORS = "errors (a sink for rejected records) and onRejected (fail, table or skip)"
 _MEANT = {
     "topics": ("topic", "a flow reads one topic: write topic, and a manifest for each topic"),
@@ -65,6 +66,8 @@ MOST_NAMES = 12
 
 def suggest(word: str, allowed: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The allowed name that was probably meant."""
+    if len(word) > _LONGEST_WORD:
+        return None
     names = {_plain(name): name for name in allowed}
     close = get_close_matches(_plain(word), names, n=1, cutoff=cutoff)
     return names[close[0]] if close else None

@@ -21,7 +21,7 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects import tableflow_model as model
 from dataflow_assets.manifests.dialects import tableflow_rules as rules
 from dataflow_assets.manifests.dialects import tableflow_types as types
-from dataflow_assets.manifests.dialects.dataflow import Reading
+from dataflow_assets.manifests.dialects.dataflow import DeclaredTables, Reading
 from dataflow_assets.manifests.dialects.documents import Document, Part, Path
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.wording import validate
@@ -65,10 +65,29 @@ def read(document: Document) -> list[Reading]:
     if not document.sound or any(not one.path.startswith(_OF_PARTS) for one in findings):
         return readings
     bucket = model.Bucket.parse(document.get("destination_bucket_url"))
+    readings.append(Reading(document, tables=_declared(document, bucket)))
     for index, table in enumerate(tables):
         if table is not None and table.source_cluster_name in clusters.sound:
             readings.append(_reading(document, index, table, clusters, bucket))
     return readings
+
+
+def _declared(document: Document, bucket: model.Bucket) -> DeclaredTables:
+    """All tables of the file, also those with a mistake."""
+    names = {
+        f"{document.get('tables', at, 'source_cluster_name')}+"
+        f"{document.get('tables', at, 'source_topic')}"
+        for at in _indexes(document, "tables")
+    }
+    given = {
+        "bucket": bucket.url,
+        "s3_region": bucket.region,
+        "namespace": NAMESPACE,
+        "table": "-",
+        "table_schema": "{}",
+    }
+    place = BucketSink.model_validate(given)
+    return DeclaredTables(place, frozenset(names))
 
 
 def _indexes(document: Document, key: str) -> range:
@@ -99,7 +118,7 @@ def _table(
     table, problems = validate(model.Table, document, at)
     if table is None or problems:
         return None
-    wrong = list(rules.of_schema(document, at, table))
+    wrong = [*rules.of_schema(document, at, table), *rules.of_layout(document, at, table)]
     if table.source_cluster_name not in clusters.names:
         message = f"is no cluster of this file; {meant(table.source_cluster_name, clusters.names)}"
         wrong.append(document.finding((*at, "source_cluster_name"), message))
@@ -141,10 +160,10 @@ def _reading(
 
 def _source(cluster: model.SourceCluster, table: model.Table) -> KafkaSource:
     credentials = cluster.credentials or model.Credentials()
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"tombstones": "delete"} if table.upsert_key else {}
     if table.source_format == "avro":
         schema = types.avro(table.schema_.fields)
-        options = {"format": "avro", "avro_head": "ignored", "avro_schema": schema}
+        options |= {"format": "avro", "avro_head": "ignored", "avro_schema": schema}
     if credentials.use_tls:
         options["tls"] = _tls(credentials)
     if credentials.sasl_username_env and credentials.sasl_password_env:
@@ -181,15 +200,19 @@ def _variable(name: str) -> VariableRef:
 
 
 def _sink(table: model.Table, bucket: model.Bucket) -> BucketSink:
-    by_hour = table.partitioning_scheme == "hour"
+    fields, timed = table.schema_.fields, table.keeps_time
+    upserts = {"upsert_mode": True, "conflict_key": table.upsert_key} if table.upsert_key else {}
     return BucketSink.model_validate(
         {
             "bucket": bucket.url,
             "s3_region": bucket.region,
             "namespace": NAMESPACE,
             "table": f"{table.source_cluster_name}+{table.source_topic}",
-            "table_schema": types.iceberg(table.schema_.fields, record_time=by_hour),
-            "time_column": types.RECORD_TIME if by_hour else None,
+            "table_schema": types.iceberg(fields, table.upsert_key, record_time=timed),
+            "time_column": types.RECORD_TIME if timed else None,
+            "partitions": table.partitions,
+            "retention": model.duration(table.retention) if table.retention else None,
+            **upserts,
             "auto_create_table": True,
             "unknown_fields": "ignore",
         }
@@ -215,6 +238,10 @@ def _places(table: Path, cluster: Path, declared: model.Table) -> dict[Path, Pat
         (*sasl, "passwordSecretRef"): (*credentials, "sasl_password_env"),
         _SINK: table,
         (*_SINK, "fields"): (*table, "schema", "fields"),
-        (*_SINK, "fields", "partitioning"): (*table, "partitioning_scheme"),
+        (*_SINK, "fields", "partitioning"): (
+            *table,
+            "partition_by" if declared.partition_by else "partitioning_scheme",
+        ),
+        (*_SINK, "fields", "key"): (*table, "upsert_key"),
         **{(*_SINK, "fields", str(one.id)): place for place, one, _ in fields},
     }

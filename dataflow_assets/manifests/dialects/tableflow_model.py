@@ -5,21 +5,38 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
+from dataflow_assets.connectors.iceberg.layout import parse_term
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.tableflow_types import PRIMITIVES, problem
+from dataflow_assets.manifests.dialects.tableflow_types import (
+    PRIMITIVES,
+    RECORD_TIME,
+    problem,
+)
 from dataflow_assets.sdk.local_folders import outside, within_root
-from dataflow_assets.spec import Refused, Spec
+from dataflow_assets.spec import Addition, OneOrMany, Refused, Spec
 
 LARGEST_ID = 1_999_999_999  # ids above are for columns of our own
 _PARAMETERS = ("region", "prefix")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9._=-]*/?)+")
 _INLINE = "the schema of a registry; `inline` takes the columns from this file"
+
+
+_RETENTION = re.compile(r"([1-9]\d{0,5})([hd])")
+
+
+def duration(text: str) -> timedelta:
+    """Raises ValueError with what is allowed."""
+    found = _RETENTION.fullmatch(text)
+    if found is None:
+        raise ValueError("must be hours or days, such as 12h or 30d")
+    return timedelta(hours=int(found[1]) * (24 if found[2] == "d" else 1))
 
 
 class TableflowSpec(Spec):
@@ -140,9 +157,10 @@ class Table(TableflowSpec):
     ]
     """The topic. It is read from its oldest record."""
     source_format: Literal["json", "avro"]
-    """`json`: keys that are no columns are left out. `avro`: magic byte and schema id are removed,
-    and `schema` must be that of the writer: in the same order, optional fields as unions whose
-    first type is null."""
+    """`json`: keys that are no columns are left out. `avro`: `schema` must be that of the writer:
+    in the same order, optional fields as unions whose first type is null. Magic byte and schema id
+    are removed; a message that begins with the byte 0, and does not fit the schema without its
+    first five bytes, is decoded as a whole."""
     schema_mode: Annotated[str, Refused(_INLINE, allowed=("inline",))] = "inline"
     """Where the schema is."""
     schema_: TableSchema = Field(alias="schema")
@@ -150,6 +168,45 @@ class Table(TableflowSpec):
     partitioning_scheme: Literal["unpartitioned", "hour"] = "unpartitioned"
     """`hour`: by the hour of the record's own time, which is in the column `_record_timestamp`. It
     cannot be changed once there is a table."""
+    partition_by: Annotated[tuple[str, ...], OneOrMany, Addition()] = ()
+    """An addition, instead of `partitioning_scheme`: any partitions of Iceberg, such as
+    `day(_record_timestamp)`, `bucket(16, user_id)`, `truncate(4, country)`, `year(..)`,
+    `month(..)`, `hour(..)`, or a column. It cannot be changed once there is a table."""
+    retention: Annotated[str | None, Addition()] = None
+    """An addition: how old a record may be, such as `12h` or `30d`. Files leave the table when the
+    records of all of their rows are older, while the flow commits. The table must be partitioned by
+    the time of the records."""
+    upsert_key: Annotated[tuple[str, ...], OneOrMany, Addition()] = ()
+    """An addition, for compacted topics: rows replace those that are equal in these columns, and a
+    null message (tombstone) deletes the row of its key. Keys of messages are JSON objects with
+    these columns, or the plain value of the one column. It cannot be changed once there is a
+    table."""
+
+    @field_validator("partition_by")
+    @classmethod
+    def _terms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            parse_term(text)
+        return value
+
+    @field_validator("retention")
+    @classmethod
+    def _duration(cls, value: str | None) -> str | None:
+        if value is not None:
+            duration(value)
+        return value
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The terms by which the table is partitioned."""
+        if self.partitioning_scheme == "hour":
+            return (f"hour({RECORD_TIME})",)
+        return self.partition_by
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether the table has a column with the time of the records."""
+        return any(parse_term(text).column == RECORD_TIME for text in self.partitions)
 
 
 class Tableflow(TableflowSpec):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from dataflow_assets.connectors.iceberg.layout import parse_term
 from dataflow_assets.contracts import SYSTEM_COLUMNS
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects import tableflow_model as model
 from dataflow_assets.manifests.dialects import tableflow_types as types
 from dataflow_assets.manifests.dialects.documents import Document, Path
+from dataflow_assets.manifests.dialects.keys import meant
 
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PAIRS = (
@@ -69,6 +71,45 @@ def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Find
         if table.source_format == "avro" and not _AVRO_NAME.fullmatch(one.name):
             message = "is no name in Avro: letters a-z, digits and `_`, no digit first"
             yield document.finding((*place, "name"), message)
+
+
+def of_layout(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
+    """What is wrong with partitions, retention and key, held against the columns."""
+    columns = {one.name: one for one in table.schema_.fields}
+    if table.partition_by and table.partitioning_scheme != "unpartitioned":
+        message = "replaces partitioning_scheme: leave one of them out"
+        yield document.finding((*at, "partition_by"), message, key=True)
+    for text in table.partition_by:
+        term = parse_term(text)
+        known = columns.get(term.column)
+        kind = known.type if known else "timestamptz" if term.column == types.RECORD_TIME else ""
+        names = (*columns, types.RECORD_TIME)
+        wrong = (
+            types.partition_problem(term.transform, kind)
+            if kind
+            else f"names no column of this table; {meant(term.column, names)}"
+        )
+        if wrong:
+            yield document.finding((*at, "partition_by"), f"{text}: {wrong}")
+    if table.retention and not table.keeps_time:
+        message = (
+            "needs a table that is partitioned by the time of its records: partitioning_scheme: "
+            f"hour, or partition_by: day({types.RECORD_TIME})"
+        )
+        yield document.finding((*at, "retention"), message, key=True)
+    for name in table.upsert_key:
+        if wrong := _no_key(columns.get(name), tuple(columns)):
+            yield document.finding((*at, "upsert_key"), f"{name} {wrong}")
+
+
+def _no_key(column: types.DeclaredField | None, names: Sequence[str]) -> str:
+    if column is None:
+        return f"is no column of this table; allowed: {', '.join(names)}"
+    if column.optional:
+        return "must not be optional: each row has a key"
+    if column.type in (*types.INSIDE, "float", "double"):
+        return f"is of type {column.type}, by which rows cannot be matched"
+    return ""
 
 
 def _ids(

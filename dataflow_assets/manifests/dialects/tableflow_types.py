@@ -26,6 +26,17 @@ _AVRO: dict[str, Any] = {
     "uuid": {"type": "string", "logicalType": "uuid"},
 }
 PRIMITIVES = (*_AVRO, "decimal(p, s)", "fixed[n]", *INSIDE)
+_TIMES = frozenset({"timestamp", "timestamptz"})
+_DATES = _TIMES | {"date"}
+_EXACT = frozenset({"int", "long", "decimal", "string", "binary"})
+_FITS = {
+    "year": _DATES,
+    "month": _DATES,
+    "day": _DATES,
+    "hour": _TIMES,
+    "truncate": _EXACT,
+    "bucket": _EXACT | _DATES | {"time", "uuid", "fixed"},
+}
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
 _FIXED = re.compile(r"fixed\[([1-9]\d{0,5})\]")
 _MOST_DIGITS = 38
@@ -78,17 +89,28 @@ def only_of_columns(kind: str) -> bool:
     return kind == "uuid" or bool(_FIXED.fullmatch(kind))
 
 
-def iceberg(fields: Declared, *, record_time: bool) -> str:
+def partition_problem(transform: str, kind: str) -> str:
+    """Why a column of this type cannot be partitioned so; empty where it can."""
+    base = kind.partition("(")[0].partition("[")[0]
+    fits = base not in INSIDE if transform == "identity" else base in _FITS[transform]
+    return "" if fits else f"{transform} cannot take a column of type {kind}"
+
+
+def iceberg(fields: Declared, key: Sequence[str] = (), *, record_time: bool) -> str:
     """Iceberg's JSON of a schema.
 
     Args:
         fields: the columns.
+        key: the columns that rows are matched by.
         record_time: whether there is one more column, for the records' own time.
     """
     columns = [_iceberg_field(one) for one in fields]
     if record_time:
         columns.append(_iceberg(RECORD_TIME_ID, RECORD_TIME, "timestamptz", required=False))
-    return json.dumps({"type": "struct", "schema-id": 0, "fields": columns})
+    found: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": columns}
+    if key:
+        found["identifier-field-ids"] = [one.id for one in fields if one.name in key]
+    return json.dumps(found)
 
 
 def _iceberg_field(one: DeclaredField) -> dict[str, Any]:

@@ -24,10 +24,10 @@ class ParsePath:
         """The path that a text is. Raises ValueError, whose sentence says what is wrong."""
         if not text:
             raise ValueError("is empty: a path is a delimiter and then @key or #index, like /@id")
-        if text[0].isspace():
+        if text[0].isspace() and text[1:2] not in ("@", "#"):
             raise ValueError(
-                "begins with a space, which would be the delimiter: remove the space behind the "
-                "comma"
+                "begins with a space, which would be the delimiter, and @key or #index must follow "
+                "it: remove the space behind the comma"
             )
         if text[0] in "@#":
             raise ValueError(f"begins with {text[0]}: the delimiter comes first, like /@id")

@@ -53,3 +53,5 @@ class Layouts:
     """None: records have no keys, or keys are not read."""
     key_columns: tuple[str, ...] = ()
     """The columns of the key, as the table names them, in the order of its layout."""
+    metadata: tuple[tuple[str, str], ...] = ()
+    """Of the columns that are written beside key and value the name, and the key of METADATA."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,6 +15,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Group, Grouped, MessageFormat, Texts
 from dataflow_assets.formats.rows import fraction
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
+from dataflow_assets.sql.bytes.csv import Cells, splitter
 from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout
 
 SKIPPED = b""
@@ -88,7 +87,8 @@ def _texted(layout: Layout) -> Texted:
     if layout.kind == "json":
         return _json
     if layout.kind == "csv":
-        return lambda one: _csv(one, layout)
+        split = splitter(layout)
+        return lambda one: _csv(one, layout, split)
     return lambda one: _raw(one, layout)
 
 
@@ -107,22 +107,11 @@ def _without_value(error: Exception) -> str:
     return str(error).replace("JSON is malformed: ", "")
 
 
-def _csv(given: bytes, layout: Layout) -> bytes:
+def _csv(given: bytes, layout: Layout, split: Callable[[str], Cells]) -> bytes:
     text = given.decode()
     if layout.comments and text.startswith("#"):
         return SKIPPED
-    options: dict[str, Any] = {"delimiter": layout.delimiter, "strict": True}
-    options["quoting"] = csv.QUOTE_NONE if layout.quote is None else csv.QUOTE_MINIMAL
-    if layout.quote is not None:
-        options["quotechar"] = layout.quote
-    if layout.escape is not None:
-        options["escapechar"] = layout.escape
-    try:
-        rows = list(csv.reader([text], **options))
-    except csv.Error as error:
-        raise ValueError(f"not CSV: {error}") from None
-    cells = rows[0] if rows else [""]
-    return _encode([None if cell == layout.null_literal else cell for cell in cells])
+    return _encode(split(text))
 
 
 def _raw(given: bytes, layout: Layout) -> bytes:

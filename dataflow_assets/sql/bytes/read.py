@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from dataflow_assets.sql.bytes.layout import Layout, Times
-from dataflow_assets.sql.casts import cast, cutter, or_null, rounded, single, wrapped
+from dataflow_assets.sql.casts import bounds, cast, cutter, or_null, rounder, single, wrapped
 from dataflow_assets.sql.texts import parsed_date, parsed_time
 from dataflow_assets.sql.types import STRING, Type
 
@@ -47,14 +47,17 @@ class Reader:
             if self._layout.ignore_errors:
                 return None
             raise
-        columns = zip(self._layout.names, self._reads, found, strict=True)
-        return [self._one(name, read, value) for name, read, value in columns]
+        pairs = zip(self._reads, found, strict=True)
+        try:
+            return [None if value is None else read(value) for read, value in pairs]
+        except (ValueError, OverflowError):
+            columns = zip(self._layout.names, self._reads, found, strict=True)
+            return [self._one(name, read, value) for name, read, value in columns]
 
-    def present(self, body: Any) -> list[bool]:
-        """Which columns the bytes have at all, be they null."""
-        if self._layout.kind == "json" and isinstance(body, dict):
-            return [name in body for name in self._layout.names]
-        return [True] * len(self._layout.names)
+    def has(self, body: Any, at: int) -> bool:
+        """Whether the bytes have a column at all, be it null."""
+        named = self._layout.kind == "json" and isinstance(body, dict)
+        return not named or self._layout.names[at] in body
 
     def _fields(self, body: Any) -> Sequence[Any]:
         names = self._layout.names
@@ -62,17 +65,19 @@ class Reader:
             return [body]
         if self._layout.kind == "csv":
             return self._of_csv(body)
-        if not isinstance(body, Mapping):
+        if not isinstance(body, dict):
             raise ValueError("the record is not a JSON object")  # noqa: TRY004
         if self._layout.fail_on_missing:
             for name in names:
                 if name not in body:
                     raise ValueError(f"the field {name} is missing")
-        return [body.get(name) for name in names]
+        return list(map(body.get, names))
 
     def _of_csv(self, body: Any) -> Sequence[Any]:
         cells: list[Any] = list(body)
         missing = len(self._layout.names) - len(cells)
+        if missing == -1 and cells[-1] == "":  # a delimiter behind the last column
+            return cells[:-1]
         if missing and not (self._layout.ignore_errors and missing > 0):
             raise ValueError(f"{len(cells)} columns instead of {len(self._layout.names)}")
         return cells + [None] * missing
@@ -93,9 +98,10 @@ def reader(kind: Type, times: Times) -> Read:
     if kind.text:
         return _text
     if kind.integer:
-        return lambda value: _whole(value, kind)
+        return _whole_numbers(kind)
     if kind.kind == "DECIMAL":
-        return lambda value: rounded(_decimal(value), kind)
+        cut = rounder(kind)
+        return lambda value: cut(_decimal(value))
     if kind.kind in _SIMPLE:
         return _SIMPLE[kind.kind]
     if kind.kind == "DATE":
@@ -110,11 +116,20 @@ def reader(kind: Type, times: Times) -> Read:
 
 def _text(value: Any) -> str:
     """Numbers as they are written, objects and arrays as JSON."""
-    if isinstance(value, str):
-        return value
+    if value.__class__ is str:
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return _encode(value).decode() if isinstance(value, dict | list) else str(value)
+
+
+def _whole_numbers(kind: Type) -> Read:
+    least, most = bounds(kind.kind)
+
+    def read(value: Any) -> int:
+        return value if value.__class__ is int and least <= value <= most else _whole(value, kind)
+
+    return read
 
 
 def _whole(value: Any, kind: Type) -> int:
@@ -130,6 +145,8 @@ def _whole(value: Any, kind: Type) -> int:
 
 
 def _decimal(value: Any) -> Decimal:
+    if value.__class__ is Decimal:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise ValueError("not a number, as DECIMAL needs it")  # noqa: TRY004 - of a record
     try:
@@ -142,6 +159,8 @@ def _decimal(value: Any) -> Decimal:
 
 
 def _double(value: Any) -> float:
+    if value.__class__ is Decimal or value.__class__ is int:
+        return float(value)
     words = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
     if isinstance(value, str) and value.strip() in words:
         return float(words[value.strip()])
@@ -193,7 +212,7 @@ def _moments(kind: Type, times: Times) -> Read:
             found = datetime.fromisoformat(value)
         except ValueError:  # whose message has the value in it
             raise ValueError(message) from None
-        made: datetime = cut(found if local else found.replace(tzinfo=None))
+        made: datetime = cut(found if local or not found.tzinfo else found.replace(tzinfo=None))
         return made
 
     return read
@@ -224,9 +243,9 @@ def _of_text(kind: Type, layout: Layout) -> Read:
     if kind.text:
         return _text
     if kind.kind == "ARRAY":
-        inner = _of_text(kind.items[0], layout)
-        return lambda cell: [inner(one) for one in cell.split(layout.array_delimiter)]
-    if kind.moment or kind.kind in ("DATE", "TIME", "VARBINARY"):
+        inner, between = _of_text(kind.items[0], layout), layout.array_delimiter
+        return lambda cell: [inner(one.strip()) for one in cell.split(between)] if cell else []
+    if kind.moment or kind.kind in ("BOOLEAN", "DATE", "TIME", "VARBINARY"):
         return reader(kind, "SQL")
     change = cast(STRING, kind, _UTC)
     assert change is not None, "was looked at when the file was loaded"  # noqa: S101

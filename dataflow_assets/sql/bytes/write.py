@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.rows import fraction
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
+from dataflow_assets.sql.bytes.csv import joiner
 from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout, Times
 from dataflow_assets.sql.casts import or_null
-from dataflow_assets.sql.texts import clock_text, date_text
+from dataflow_assets.sql.texts import clock_text, date_text, shortest
 from dataflow_assets.sql.types import Type
 
 Write = Callable[[Any], Any]
@@ -22,12 +25,13 @@ Write = Callable[[Any], Any]
 Encode = Callable[[Mapping[str, Any]], bytes | None]
 """From the JSON values of a row, by the names of the layout, to bytes. Raises RejectedRecord."""
 _encode = msgspec.json.Encoder(decimal_format="number").encode
-_QUOTED = ("NaN", "Infinity", "-Infinity")
 
 
-def writer(kind: Type, times: Times) -> Write:
-    """What makes a JSON value of a value."""
-    if kind.kind in ("FLOAT", "DOUBLE"):
+def writer(kind: Type, times: Times) -> Write | None:
+    """What makes a JSON value of a value; None where the value is one."""
+    if kind.kind == "FLOAT":
+        return lambda value: fraction(shortest(value))
+    if kind.kind == "DOUBLE":
         return fraction
     if kind.kind == "VARBINARY":
         return lambda value: base64.b64encode(value).decode()
@@ -36,29 +40,43 @@ def writer(kind: Type, times: Times) -> Write:
     if kind.kind == "TIME":
         return lambda value: _trimmed(clock_text(value, 6))
     if kind.moment:
-        between = " " if times == "SQL" else "T"
-        zone = "Z" if kind.kind == "TIMESTAMP_LTZ" or times == "RFC-3339" else ""
-        return lambda value: f"{date_text(value)}{between}{_trimmed(clock_text(value, 6))}{zone}"
-    if not kind.items:
-        return lambda value: value
-    return _nested(kind, times)
+        return _moments(kind, times)
+    return _nested(kind, times) if kind.items else None
+
+
+def _moments(kind: Type, times: Times) -> Write:
+    between = " " if times == "SQL" else "T"
+    zone = "Z" if kind.kind == "TIMESTAMP_LTZ" or times == "RFC-3339" else ""
+
+    def write(value: datetime) -> str:
+        text = value.replace(tzinfo=None).isoformat(between)
+        return f"{text.rstrip('0') if value.microsecond else text}{zone}"
+
+    return write
 
 
 def _trimmed(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def _nested(kind: Type, times: Times) -> Write:
-    inner = [or_null(writer(one, times)) for one in kind.items]
+    inner = [or_null(writer(one, times) or _same) for one in kind.items]
     if kind.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in value]
     if kind.kind == "MAP":
-        return lambda value: {
-            "null" if name is None else str(inner[0](name)): inner[1](one)
-            for name, one in value.items()
-        }
+        return lambda value: {_name(name): inner[1](one) for name, one in value.items()}
     pairs = list(zip(kind.names, inner, strict=True))
     return lambda value: {name: write(one) for (name, write), one in zip(pairs, value, strict=True)}
+
+
+def _name(name: str | None) -> str:
+    if name is None:
+        raise ValueError("a map has a null key, which JSON cannot have")
+    return name
 
 
 def encoder(layout: Layout) -> Encode:
@@ -66,7 +84,7 @@ def encoder(layout: Layout) -> Encode:
     if layout.kind == "json":
         return lambda row: _json(row, layout)
     if layout.kind == "csv":
-        return lambda row: _csv(row, layout)
+        return joiner(layout)
     if layout.kind == "raw":
         return lambda row: _raw(row[layout.names[0]], layout)
     from dataflow_assets.formats.avro_encoder import AvroEncoder
@@ -93,38 +111,11 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
-def _csv(row: Mapping[str, Any], layout: Layout) -> bytes:
-    cells = [_cell(row[name], layout) for name in layout.names]
-    return layout.delimiter.join(cells).encode()
-
-
-def _cell(value: Any, layout: Layout) -> str:
-    if value is None:
-        return layout.null_literal or ""
-    if isinstance(value, list):
-        text = layout.array_delimiter.join(_plain_text(one) for one in value)
-    elif isinstance(value, dict):
-        text = layout.array_delimiter.join(_plain_text(one) for one in value.values())
-    else:
-        text = _plain_text(value)
-    return _quoted(text, layout) if isinstance(value, str | list | dict) else text
-
-
-def _plain_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else str(value)
-
-
-def _quoted(text: str, layout: Layout) -> str:
-    quote = layout.quote
-    special = (layout.delimiter, quote, "\n", "\r", " ", layout.escape)
-    if quote is None or text in _QUOTED or not any(one and one in text for one in special):
-        return text
-    inner = text
-    if layout.escape:
-        inner = inner.replace(layout.escape, layout.escape * 2)
-    return f"{quote}{inner.replace(quote, (layout.escape or quote) + quote)}{quote}"
+def _in_charset(text: str, charset: str) -> bytes:
+    try:
+        return text.encode(charset)
+    except UnicodeEncodeError:
+        raise RejectedRecord("encode", f"raw: {charset} lacks a character of the text") from None
 
 
 def _raw(value: Any, layout: Layout) -> bytes | None:
@@ -132,7 +123,7 @@ def _raw(value: Any, layout: Layout) -> bytes | None:
         return None
     kind = layout.types[0]
     if kind.text:
-        return str(value).encode(layout.charset)
+        return _in_charset(str(value), layout.charset)
     if kind.kind == "VARBINARY":
         return base64.b64decode(value)
     if kind.kind == "BOOLEAN":

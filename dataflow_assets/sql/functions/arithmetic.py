@@ -15,7 +15,7 @@ from decimal import (
 )
 from typing import Any
 
-from dataflow_assets.sql.casts import rounded, single, wrapped
+from dataflow_assets.sql.casts import rounder, single, wrapped, wrapper
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.moments import shifted
 from dataflow_assets.sql.functions.signatures import fit, takes
@@ -56,10 +56,14 @@ def _operator(
         a, b = (one if one != NULL else INT for one in types)
         if a.integer and b.integer:
             wide = _wider(a, b)
-            return Resolved(wide, lambda x, y: wrapped(wide.kind, whole(x, y)))
+            wrap = wrapper(wide.kind)
+            return Resolved(wide, lambda x, y: wrap(whole(x, y)))
         if a.exact and b.exact:
             wanted = digits(as_decimal(a), as_decimal(b))
-            return Resolved(wanted, lambda x, y: rounded(exact(Decimal(x), Decimal(y)), wanted))
+            cut = rounder(wanted)
+            if not a.integer and not b.integer:
+                return Resolved(wanted, lambda x, y: cut(exact(x, y)))
+            return Resolved(wanted, lambda x, y: cut(exact(Decimal(x), Decimal(y))))
         if "DOUBLE" in (a.kind, b.kind) or (
             a.exact is not b.exact and "DECIMAL" in (a.kind, b.kind)
         ):
@@ -166,15 +170,14 @@ def _cut_to(direction: str) -> Resolve:
     def resolve(types: Sequence[Type], _: Environment) -> Resolved:
         fit(types, ("number", "integer?"))
         kind = types[0]
+        fit_again = rounder(kind) if kind.kind == "DECIMAL" else None
 
         def call(value: Any, digits: int = 0) -> Any:
             if isinstance(value, float):
                 exact = Decimal(repr(value)) if math.isfinite(value) else None
                 return value if exact is None else float(_cut(exact, digits, direction))
             found = _cut(Decimal(value), digits, direction)
-            if kind.integer:
-                return wrapped(kind.kind, int(found))
-            return rounded(found, kind)
+            return fit_again(found) if fit_again else wrapped(kind.kind, int(found))
 
         return Resolved(kind, call)
 
@@ -189,31 +192,64 @@ def _cut(value: Decimal, digits: int, direction: str) -> Decimal:
 
 
 def _double(call: Callable[..., float], families: str = "number") -> Resolve:
-    """A function of floating numbers; where it has no value NaN, as in Java."""
+    """A function of floating numbers."""
+    return takes(families, DOUBLE, lambda *values: call(*map(float, values)))
 
-    def computed(*values: Any) -> float:
-        numbers = [float(value) for value in values]
+
+def _or_nan(call: Callable[[float], float]) -> Callable[[float], float]:
+    """Where it has no value NaN, as in Java."""
+
+    def computed(value: float) -> float:
         try:
-            return call(*numbers)
+            return call(value)
         except ValueError:
-            return -math.inf if call in _LOGS and numbers[-1] == 0 else math.nan
+            return math.nan
         except OverflowError:
             return math.inf
 
-    return takes(families, DOUBLE, computed)
+    return computed
 
 
-def _log(*numbers: float) -> float:
-    if len(numbers) == 1:
-        return math.log(numbers[0])
-    return math.log(numbers[1]) / math.log(numbers[0])
+def _logarithm(call: Callable[[float], float]) -> Callable[[float], float]:
+    return lambda value: -math.inf if value == 0 else _or_nan(call)(value)
 
 
-def _sign(value: Any) -> Any:
-    return (value > 0) - (value < 0)
+def _log(first: float, second: float | None = None) -> float:
+    """Of one number the natural one, of two that of the second to the base of the first."""
+    log = _logarithm(math.log)
+    return log(first) if second is None else _float_divided(log(second), log(first))
 
 
-_LOGS = (math.log, math.log10, math.log2)
+def _power(base: float, exponent: float) -> float:
+    try:
+        return math.pow(base, exponent)
+    except ValueError:
+        if base != 0:
+            return math.nan
+        odd = exponent % 2 == 1
+        return math.copysign(math.inf, base) if odd else math.inf
+    except OverflowError:
+        return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
+
+
+def _signs(types: Sequence[Type], _: Environment) -> Resolved:
+    """Of the argument's own type."""
+    fit(types, ("number",))
+    kind = types[0]
+    make: Callable[[int], Any] = float if kind.kind in ("FLOAT", "DOUBLE") else int
+    if kind.kind == "DECIMAL":
+        return Resolved(kind, lambda value: Decimal(_sign(value)).quantize(_unit(kind)))
+    return Resolved(kind, lambda value: make(_sign(value)))
+
+
+def _sign(value: Any) -> int:
+    return int(value > 0) - int(value < 0)
+
+
+def _unit(kind: Type) -> Decimal:
+    return Decimal(1).scaleb(-kind.scale)
+
+
 _GROUP = "Numbers"
 FUNCTIONS = (
     Function(
@@ -304,26 +340,67 @@ FUNCTIONS = (
         (("TRUNCATE(42.345, 2)", "42.34"), ("TRUNCATE(-1.9)", "-1")),
         _GROUP,
     ),
-    Function("SIGN", "SIGN(a)", "", _unary(_sign), (("SIGN(-3)", "-1"),), _GROUP),
+    Function(
+        "SIGN",
+        "SIGN(a)",
+        "-1, 0 or 1, of the type of a.",
+        _signs,
+        (("SIGN(-3)", "-1"), ("SIGN(-1.5)", "-1.0"), ("SIGN(CAST(2 AS DOUBLE))", "1.0")),
+        _GROUP,
+    ),
     Function(
         "POWER",
         "POWER(a, b)",
         "",
-        _double(math.pow, "number number"),
-        (("POWER(2, 10)", "1024.0"),),
+        _double(_power, "number number"),
+        (
+            ("POWER(2, 10)", "1024.0"),
+            ("POWER(0, -1)", "Infinity"),
+            ("POWER(-10, 309)", "-Infinity"),
+            ("POWER(-8, 0.5)", "NaN"),
+        ),
         _GROUP,
     ),
-    Function("SQRT", "SQRT(a)", "", _double(math.sqrt), (("SQRT(16)", "4.0"),), _GROUP),
-    Function("EXP", "EXP(a)", "", _double(math.exp), (("EXP(0)", "1.0"),), _GROUP),
-    Function("LN", "LN(a)", "", _double(math.log), (("LN(1)", "0.0"),), _GROUP),
-    Function("LOG10", "LOG10(a)", "", _double(math.log10), (("LOG10(1000)", "3.0"),), _GROUP),
-    Function("LOG2", "LOG2(a)", "", _double(math.log2), (("LOG2(8)", "3.0"),), _GROUP),
+    Function(
+        "SQRT",
+        "SQRT(a)",
+        "",
+        _double(_or_nan(math.sqrt)),
+        (("SQRT(16)", "4.0"), ("SQRT(-1)", "NaN")),
+        _GROUP,
+    ),
+    Function(
+        "EXP",
+        "EXP(a)",
+        "",
+        _double(_or_nan(math.exp)),
+        (("EXP(0)", "1.0"), ("EXP(1000)", "Infinity")),
+        _GROUP,
+    ),
+    Function(
+        "LN",
+        "LN(a)",
+        "",
+        _double(_logarithm(math.log)),
+        (("LN(1)", "0.0"), ("LN(0)", "-Infinity")),
+        _GROUP,
+    ),
+    Function(
+        "LOG10", "LOG10(a)", "", _double(_logarithm(math.log10)), (("LOG10(1000)", "3.0"),), _GROUP
+    ),
+    Function("LOG2", "LOG2(a)", "", _double(_logarithm(math.log2)), (("LOG2(8)", "3.0"),), _GROUP),
     Function(
         "LOG",
         "LOG([base, ]a)",
         "Without a base the natural one.",
         _double(_log, "number number?"),
-        (("LOG(1)", "0.0"), ("LOG(2, 8)", "3.0")),
+        (
+            ("LOG(1)", "0.0"),
+            ("LOG(2, 8)", "3.0"),
+            ("LOG(2, 0)", "-Infinity"),
+            ("LOG(1, 8)", "Infinity"),
+            ("LOG(-1)", "NaN"),
+        ),
         _GROUP,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dataflow_assets.sql.casts import cast
@@ -13,27 +13,34 @@ from dataflow_assets.sql.types import BOOLEAN, INT, Type, common
 
 def _array(types: Sequence[Type], environment: Environment) -> Resolved:
     fit(types, ("any", "any*"))
+    wanted, made = _alike(types, "the items of an array", environment)
+    return Resolved(Type("ARRAY", items=(wanted,)), lambda *values: made(values), nulls=True)
+
+
+def _alike(
+    types: Sequence[Type], what: str, environment: Environment
+) -> tuple[Type, Callable[[Sequence[Any]], list[Any]]]:
+    """The common type, and what gives it to values. Raises ValueError."""
     wanted = common(types)
     if wanted is None:
-        raise ValueError("the items of an array must have a common type")
+        raise ValueError(f"{what} must have a common type")
     casts = [None if one == wanted else cast(one, wanted, environment.local) for one in types]
 
-    def call(*values: Any) -> list[Any]:
+    def made(values: Sequence[Any]) -> list[Any]:
         pairs = zip(casts, values, strict=True)
         return [one if change is None or one is None else change(one) for change, one in pairs]
 
-    return Resolved(Type("ARRAY", items=(wanted,)), call, nulls=True)
+    return wanted, made
 
 
-def _map(types: Sequence[Type], _: Environment) -> Resolved:
+def _map(types: Sequence[Type], environment: Environment) -> Resolved:
     if not types or len(types) % 2:
         raise ValueError("takes a key and a value, and more of them")
-    key, value = common(types[::2]), common(types[1::2])
-    if key is None or value is None:
-        raise ValueError("keys, and values, must have a common type")
+    key, keys = _alike(types[::2], "the keys of a map", environment)
+    value, items = _alike(types[1::2], "the values of a map", environment)
 
     def call(*values: Any) -> dict[Any, Any]:
-        return dict(zip(values[::2], values[1::2], strict=True))
+        return dict(zip(keys(values[::2]), items(values[1::2]), strict=True))
 
     return Resolved(Type("MAP", items=(key, value)), call, nulls=True)
 
@@ -80,7 +87,14 @@ FUNCTIONS = (
         (("ARRAY[1, 2]", "[1, 2]"),),
         _GROUP,
     ),
-    Function("MAP", "MAP[key, value, ...]", "", _map, (("MAP['a', 1]", "{a=1}"),), _GROUP),
+    Function(
+        "MAP",
+        "MAP[key, value, ...]",
+        "",
+        _map,
+        (("MAP['a', 1]", "{a=1}"), ("MAP['a', 1, 'b', 2.5]", "{a=1.0, b=2.5}")),
+        _GROUP,
+    ),
     Function("ROW", "ROW(a, ...)", "", _row, (("ROW(1, 'x')", "(1, x)"),), _GROUP),
     Function(
         "ITEM",

@@ -1,18 +1,21 @@
-"""Java's patterns of dates: `yyyy-MM-dd HH:mm:ss.SSS`, to write and to read."""
+"""Java's patterns of dates: `yyyy-MM-dd HH:mm:ss[.SSS]`, to write and to read."""
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
 
-_PARTS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([^A-Za-z']+)", re.DOTALL)
+_PARTS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([\[\]])|([^A-Za-z'\[\]{}#]+)", re.DOTALL)
 _MONTHS = "January February March April May June July August September October November December"
 _DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 _READS = {
     "y": "year",
+    "u": "year",
     "M": "month",
+    "L": "month",
     "d": "day",
     "H": "hour",
     "h": "hour12",
@@ -20,14 +23,24 @@ _READS = {
     "s": "second",
     "S": "fraction",
     "a": "half",
+    "E": "weekday",
 }
-_LETTERS = "yMdHhmsSaE"
+_LETTERS = "yuMLdHhmsSaE"
+_LONGEST = 9  # of one part, but for the parts of a second
 
 
 @lru_cache(maxsize=256)
 def _parsed(pattern: str) -> tuple[tuple[str, str], ...]:
     """Letter and text of each part; no letter: a text. Raises ValueError."""
-    return tuple(_split(pattern))
+    found = tuple(_split(pattern))
+    depth = 0
+    for letter, _ in found:
+        depth += (letter == "[") - (letter == "]")
+        if depth < 0:
+            break
+    if depth:
+        raise ValueError("the pattern has a [ or ] without the other one")
+    return found
 
 
 def _split(pattern: str) -> Iterator[tuple[str, str]]:
@@ -35,12 +48,14 @@ def _split(pattern: str) -> Iterator[tuple[str, str]]:
     while at < len(pattern):
         found = _PARTS.match(pattern, at)
         if found is None:
-            raise ValueError("the pattern has a quote without an end")
-        letter = found[2]
-        if letter and letter not in _LETTERS:
+            raise ValueError("the pattern has a quote without an end, or one of { } #")
+        letter = found[2] or found[3] or ""
+        if letter and letter not in f"{_LETTERS}[]":
             raise ValueError(f"the pattern has the letter {letter}; allowed: {', '.join(_LETTERS)}")
+        if letter and len(found.group()) > _LONGEST:
+            raise ValueError(f"the pattern has more than {_LONGEST} times the letter {letter}")
         quoted = found[1].replace("''", "'") or "'" if found[1] is not None else found.group()
-        yield letter or "", quoted
+        yield letter, quoted
         at = found.end()
 
 
@@ -56,16 +71,16 @@ def written(value: datetime, pattern: str) -> str:
 
 def _part(value: datetime, letter: str, text: str) -> str:
     size = len(text)
+    if letter in ("[", "]"):
+        return ""
     if not letter:
         return text
-    if letter == "y":
+    if letter in "yu":
         return f"{value.year % 100:02}" if size == 2 else f"{value.year:0{size}}"
-    if letter == "M" and size > 2:
-        name = _MONTHS.split()[value.month - 1]
-        return name if size > 3 else name[:3]
+    if letter in "ML" and size > 2:
+        return _named(_MONTHS, value.month - 1, size)
     if letter == "E":
-        name = _DAYS.split()[value.weekday()]
-        return name if size > 3 else name[:3]
+        return _named(_DAYS, value.weekday(), size)
     if letter == "S":
         return f"{value.microsecond:06}".ljust(9, "0")[:size]
     if letter == "a":
@@ -75,48 +90,91 @@ def _part(value: datetime, letter: str, text: str) -> str:
     return f"{getattr(value, _READS[letter]):0{size}}"
 
 
+def _named(names: str, at: int, size: int) -> str:
+    name = names.split()[at]
+    return name if size > 3 else name[:3]
+
+
 def read(text: str, pattern: str) -> datetime | None:
     """A time of a text by a pattern; null where the text is not one. Raises ValueError."""
     found = _reader(pattern).fullmatch(text)
     if found is None:
         return None
-    given = {name: one for name, one in found.groupdict().items() if one is not None}
+    given = {
+        name.rstrip("0123456789_"): one
+        for name, one in found.groupdict().items()
+        if one is not None
+    }
     try:
         return _made(given)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
 def _made(given: dict[str, str]) -> datetime:
-    hour = int(given.get("hour", 0))
-    if "hour12" in given:
-        hour = int(given["hour12"]) % 12 + (12 if given.get("half", "AM").upper() == "PM" else 0)
-    return datetime(  # noqa: DTZ001 - a time without a zone
-        int(given.get("year", 1970)),
-        int(given.get("month", 1)),
-        int(given.get("day", 1)),
-        hour,
+    """Raises ValueError where there is no such time."""
+    year, month = _year(given), _month(given.get("month", "1"))
+    last = calendar.monthrange(year, month)[1]
+    day = int(given.get("day", 1))
+    found = datetime(  # noqa: DTZ001 - a time without a zone
+        year,
+        month,
+        min(day, last) if day <= 31 else day,  # Java takes the 30th of February for its last day
+        _hour(given),
         int(given.get("minute", 0)),
         int(given.get("second", 0)),
         int(given.get("fraction", "").ljust(6, "0")[:6]),
     )
+    weekday = given.get("weekday")
+    if weekday and not _DAYS.split()[found.weekday()].startswith(weekday):
+        raise ValueError("another day of the week")
+    return found
+
+
+def _year(given: dict[str, str]) -> int:
+    text = given.get("year", "1970")
+    return 2000 + int(text) if len(text) == 2 else int(text)
+
+
+def _month(text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    return next(at for at, name in enumerate(_MONTHS.split(), 1) if name.startswith(text))
+
+
+def _hour(given: dict[str, str]) -> int:
+    """Without AM or PM an hour of twelve says nothing."""
+    if "hour12" in given and "half" in given:
+        hour = int(given["hour12"])
+        if not 1 <= hour <= 12:
+            raise ValueError("not an hour of twelve")
+        return hour % 12 + (12 if given["half"] == "PM" else 0)
+    return int(given.get("hour", 0))
 
 
 @lru_cache(maxsize=256)
 def _reader(pattern: str) -> re.Pattern[str]:
-    shape = ""
-    for letter, text in _parsed(pattern):
-        if not letter:
-            shape += re.escape(text)
-        elif letter not in _READS or (letter == "M" and len(text) > 2):
-            raise ValueError(f"the pattern {text} can be written, but not read")
-        elif letter == "a":
-            shape += "(?P<half>[AaPp][Mm])"
-        else:
-            least = len(text)
-            most = 9 if letter in "yS" and least > 2 else max(least, 2)
-            shape += f"(?P<{_READS[letter]}>[0-9]{{{least},{most}}})"
-    try:
-        return re.compile(shape)
-    except re.error:
-        raise ValueError("the pattern names a part twice") from None
+    parts = enumerate(_parsed(pattern))
+    return re.compile("".join(_shape(at, letter, text) for at, (letter, text) in parts))
+
+
+def _shape(at: int, letter: str, text: str) -> str:
+    if not letter:
+        return re.escape(text)
+    if letter in ("[", "]"):
+        return "(?:" if letter == "[" else ")?"
+    return f"(?P<{_READS[letter]}_{at}>{_signs(letter, len(text))})"
+
+
+def _signs(letter: str, size: int) -> str:
+    """What a part may be, by how often its letter is written."""
+    if letter == "a":
+        return "AM|PM"
+    if (letter in "ML" and size > 2) or letter == "E":
+        names = (_MONTHS if letter in "ML" else _DAYS).split()
+        return "|".join(name if size > 3 else name[:3] for name in names)
+    if letter in "yu" and size != 2:
+        return "[0-9]{4}"
+    if letter == "S":
+        return f"[0-9]{{{size}}}"
+    return "[0-9]{1,2}" if size == 1 else f"[0-9]{{{size}}}"

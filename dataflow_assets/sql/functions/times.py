@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dataflow_assets.sql.casts import cutter, to_local, to_utc
 from dataflow_assets.sql.function import Environment, Function, Resolved
 from dataflow_assets.sql.functions import moments, patterns
 from dataflow_assets.sql.functions.signatures import fit
-from dataflow_assets.sql.texts import parsed_date
+from dataflow_assets.sql.texts import parsed_date, parsed_moment
 from dataflow_assets.sql.types import BIGINT, DATE, MILLIS, MONTHS, STRING, TIMESTAMP, Type
 
 _LTZ = Type("TIMESTAMP_LTZ", 3)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_TIME = -(2**63)  # what Flink makes of a text that is no time
 _SECONDS = "yyyy-MM-dd HH:mm:ss"
 Change = Callable[[Any], Any]
 
@@ -65,7 +68,7 @@ def _to_unit(move: Callable[[Any, str], Any]) -> Callable[[Sequence[Type], Envir
 
 
 def _added(types: Sequence[Type], environment: Environment) -> Resolved:
-    """TIMESTAMPADD(unit, number, time)."""
+    """TIMESTAMPADD(unit, number, time), where the unit of a date is one of days."""
     fit(types, ("text", "integer", "time"))
     months = moments.shifted(types[2], MONTHS, environment.local)
     millis = moments.shifted(types[2], MILLIS, environment.local)
@@ -107,28 +110,53 @@ def _reformatted(text: str, pattern: str) -> str | None:
 
 def _to_timestamp(types: Sequence[Type], _: Environment) -> Resolved:
     fit(types, ("text", "text?"))
+    return Resolved(TIMESTAMP, _timestamp)
 
-    def call(text: str, pattern: str | None = None) -> datetime | None:
-        if pattern is not None:
-            return patterns.read(text, pattern)
-        return patterns.read(text, _SECONDS) or patterns.read(text, f"{_SECONDS}.SSS")
 
-    return Resolved(TIMESTAMP, call)
+def _timestamp(text: str, pattern: str | None = None) -> datetime | None:
+    """By the pattern, else as a time is usually written: so Flink reads them."""
+    found = patterns.read(text, pattern) if pattern is not None else None
+    try:
+        found = found or parsed_moment(text.strip() if pattern is not None else text)
+    except ValueError:
+        return None
+    return _in_millis(found)
+
+
+_in_millis: Callable[[datetime], datetime] = cutter(TIMESTAMP)
 
 
 def _to_ltz(types: Sequence[Type], _: Environment) -> Resolved:
-    """Of seconds (0) or milliseconds (3)."""
-    fit(types, ("integer", "integer?"))
+    """Of seconds (0) or milliseconds (3), or of a text with its pattern and zone."""
+    if types and types[0].text:
+        fit(types, ("text", "text?", "text?"))
+        return Resolved(_LTZ, _instant)
+    fit(types, ("number", "integer?"))
 
-    def call(number: int, digits: int = 3) -> datetime | None:
+    def call(number: Any, digits: int = 3) -> datetime | None:
         if digits not in (0, 3):
             raise ValueError("TO_TIMESTAMP_LTZ: the precision is 0 or 3")
+        if isinstance(number, float) and not math.isfinite(number):
+            return None
         try:
-            return _EPOCH + timedelta(milliseconds=number if digits else number * 1000)
+            return _EPOCH + timedelta(milliseconds=int(number if digits else int(number) * 1000))
         except OverflowError:
             return None
 
     return Resolved(_LTZ, call)
+
+
+def _instant(text: str, pattern: str | None = None, zone: str = "UTC") -> datetime | None:
+    found = _timestamp(text, pattern)
+    return None if found is None else to_utc(found, zone_of(zone))
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """A time zone by its name. Raises ValueError."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("not a time zone: write its name, like UTC or Europe/Berlin") from None
 
 
 def _to_date(types: Sequence[Type], _: Environment) -> Resolved:
@@ -163,15 +191,24 @@ def _unix(types: Sequence[Type], environment: Environment) -> Resolved:
     if not types:
         return Resolved(BIGINT, lambda: now, nulls=True)
 
-    def call(text: str, pattern: str = _SECONDS) -> int | None:
+    def call(text: str, pattern: str = _SECONDS) -> int:
         found = patterns.read(text, pattern)
-        return None if found is None else int((to_utc(found, zone) - _EPOCH).total_seconds())
+        return _NO_TIME if found is None else int((to_utc(found, zone) - _EPOCH).total_seconds())
 
     return Resolved(BIGINT, call)
 
 
+def presents(name: str, arguments: int) -> bool:
+    """Whether the result of a function is the present time, and so another one later."""
+    return name in _PRESENT or (name == "UNIX_TIMESTAMP" and not arguments)
+
+
+_PRESENT = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE")
 _GROUP = "Times"
-_PATTERN = "Patterns have the letters y M d H h m s S a E, and texts in quotes."
+_PATTERN = (
+    "Patterns have the letters y u M L d H h m s S a E, texts in quotes, and `[...]` around what "
+    "may be missing."
+)
 _UNITS = "YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND"
 _NOON = "TIMESTAMP '2020-12-30 12:13:14'"
 FUNCTIONS = (
@@ -229,9 +266,13 @@ FUNCTIONS = (
     Function(
         "TIMESTAMPADD",
         "TIMESTAMPADD(unit, number, a)",
-        _UNITS + ".",
+        f"{_UNITS}. Of a DATE a TIMESTAMP(0) where the unit is smaller than a day.",
         _added,
-        ((f"TIMESTAMPADD(MINUTE, 3, {_NOON})", "2020-12-30 12:16:14"),),
+        (
+            (f"TIMESTAMPADD(MINUTE, 3, {_NOON})", "2020-12-30 12:16:14"),
+            ("TIMESTAMPADD(HOUR, 25, DATE '2020-12-30')", "2020-12-31 01:00:00"),
+            ("TIMESTAMPADD(DAY, 1, DATE '2020-12-30')", "2020-12-31"),
+        ),
         _GROUP,
     ),
     Function(
@@ -259,11 +300,23 @@ FUNCTIONS = (
     Function(
         "TO_TIMESTAMP",
         "TO_TIMESTAMP(text[, pattern])",
-        f"TIMESTAMP(3); null where the text is not one. {_PATTERN}",
+        "TIMESTAMP(3); null where the text is not one. Without a pattern, and where it does not "
+        f"fit, the text is read as `yyyy-M-d[ H:m:s[.f]]`. {_PATTERN}",
         _to_timestamp,
         (
             ("TO_TIMESTAMP('2020-12-30 12:13:14')", "2020-12-30 12:13:14.000"),
+            ("TO_TIMESTAMP('2020-1-2 3:04:05.6789')", "2020-01-02 03:04:05.678"),
+            ("TO_TIMESTAMP('2020-12-30')", "2020-12-30 00:00:00.000"),
+            ("TO_TIMESTAMP('2021-02-30')", "2021-02-28 00:00:00.000"),
+            ("TO_TIMESTAMP('2020-12-30T12:13:14')", None),
             ("TO_TIMESTAMP('30.12.2020', 'dd.MM.yyyy')", "2020-12-30 00:00:00.000"),
+            (
+                "TO_TIMESTAMP('2020-12-30T12:13', 'yyyy-MM-dd''T''HH:mm[:ss]')",
+                "2020-12-30 12:13:00.000",
+            ),
+            ("TO_TIMESTAMP('30 Dec 20', 'dd MMM yy')", "2020-12-30 00:00:00.000"),
+            ("TO_TIMESTAMP('20201230', 'yyyyMMdd')", "2020-12-30 00:00:00.000"),
+            ("TO_TIMESTAMP('2020-1-2', 'yyyy/MM/dd')", "2020-01-02 00:00:00.000"),
             ("TO_TIMESTAMP('x')", None),
         ),
         _GROUP,
@@ -271,11 +324,17 @@ FUNCTIONS = (
     Function(
         "TO_TIMESTAMP_LTZ",
         "TO_TIMESTAMP_LTZ(number[, 0 | 3])",
-        "Of seconds (0) or milliseconds (3).",
+        "Of seconds (0) or milliseconds (3). Also `TO_TIMESTAMP_LTZ(text[, pattern[, zone]])`, in "
+        "UTC without a zone.",
         _to_ltz,
         (
             ("TO_TIMESTAMP_LTZ(1000, 3)", "1970-01-01 00:00:01.000"),
             ("TO_TIMESTAMP_LTZ(1, 0)", "1970-01-01 00:00:01.000"),
+            ("TO_TIMESTAMP_LTZ(1500.9, 3)", "1970-01-01 00:00:01.500"),
+            (
+                "TO_TIMESTAMP_LTZ('2020-12-30 12', 'yyyy-MM-dd HH', 'Asia/Tokyo')",
+                "2020-12-30 03:00:00.000",
+            ),
         ),
         _GROUP,
     ),
@@ -284,7 +343,11 @@ FUNCTIONS = (
         "TO_DATE(text[, pattern])",
         "Null where the text is not one.",
         _to_date,
-        (("TO_DATE('2020-12-30')", "2020-12-30"), ("TO_DATE('x')", None)),
+        (
+            ("TO_DATE('2020-12-30')", "2020-12-30"),
+            ("TO_DATE('2020-12-30 12:13:14')", "2020-12-30"),
+            ("TO_DATE('x')", None),
+        ),
         _GROUP,
     ),
     Function(
@@ -298,9 +361,12 @@ FUNCTIONS = (
     Function(
         "UNIX_TIMESTAMP",
         "UNIX_TIMESTAMP([text[, pattern]])",
-        "Seconds; in `table.local-time-zone`.",
+        "Seconds; in `table.local-time-zone`. A text that is not a time gives the least BIGINT.",
         _unix,
-        (("UNIX_TIMESTAMP('1970-01-01 00:00:44')", "44"),),
+        (
+            ("UNIX_TIMESTAMP('1970-01-01 00:00:44')", "44"),
+            ("UNIX_TIMESTAMP('x')", "-9223372036854775808"),
+        ),
         _GROUP,
     ),
 )

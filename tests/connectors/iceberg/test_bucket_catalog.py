@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg import exceptions as ice
 from pyiceberg.schema import Schema
@@ -23,6 +24,14 @@ from dataflow_assets.connectors.iceberg import bucket_catalog
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.client import REMOTE_FILES
 from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
+from dataflow_assets.connectors.iceberg.table.data_files import (
+    ParquetFile,
+    data_file,
+    write_target,
+)
+from dataflow_assets.connectors.iceberg.types import file_schema
+from dataflow_assets.errors import PermanentError
 from tests.connectors.files.driver import bucket as fresh_bucket
 
 NAME = ("a", "b", "orders+1")
@@ -127,9 +136,101 @@ def test_a_hint_that_is_late_or_broken_does_no_harm(place: dict[str, Any]) -> No
     catalog = _catalog(place)
     table = catalog.create_table(NAME, SCHEMA)
     _set(catalog, table, count=1)
-    for hint in (b"1", b"", b"none"):
+    for hint in (b"1", b"", b"none", b"7"):
         catalog._write(f"{table.location()}/metadata/{bucket_catalog.HINT}", hint)
         assert _catalog(place).load_table(NAME).properties["count"] == "1"
+
+
+def test_a_lost_hint_and_lost_old_files_do_not_lead_to_a_new_table(place: dict[str, Any]) -> None:
+    """As a rule of the bucket leaves it that deletes what is old."""
+    catalog = _catalog(place)
+    table = catalog.create_table(NAME, SCHEMA)
+    for number in range(3):
+        _set(catalog, catalog.load_table(NAME), count=number)
+    for name in (bucket_catalog.HINT, "v1.metadata.json", "v3.metadata.json"):
+        table.io.delete(f"{table.location()}/metadata/{name}")
+    found = _catalog(place).made(NAME, SCHEMA, {})
+    assert (found.metadata.table_uuid, found.properties["count"]) == (
+        table.metadata.table_uuid,
+        "2",
+    )
+
+
+def test_a_table_of_another_program_is_not_written_over(place: dict[str, Any]) -> None:
+    catalog = _catalog(place)
+    folder = f"{BucketSink(**place, namespace='a.b', table='orders+1', table_schema='{}').bucket}"
+    catalog._write(f"{folder}/{'/'.join(NAME)}/metadata/00003-0a.metadata.json", b"{}")
+    with pytest.raises(PermanentError, match="of a table that another program has made there"):
+        catalog.made(NAME, SCHEMA, {})
+
+
+def test_a_hint_is_never_left_behind(
+    place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that is slow writes its hint after another one has committed and written its own."""
+    slow, other = _catalog(place), _catalog(place)
+    slow.create_table(NAME, SCHEMA)
+    written = slow._write
+
+    def later(path: str, content: bytes) -> None:
+        if path.endswith(bucket_catalog.HINT):
+            monkeypatch.setattr(slow, "_write", written)
+            for number in range(3):
+                _set(other, other.load_table(NAME), count=number)
+        written(path, content)
+
+    monkeypatch.setattr(slow, "_write", later)
+    _set(slow, slow.load_table(NAME), count=10)
+    assert _catalog(place)._hinted(NAME) == 5
+
+
+def test_a_commit_on_the_disk_waits_for_its_own_files_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file and folder that a commit makes is durable before its number is taken."""
+    durable: set[str] = set()
+
+    def seen(path: Path) -> None:
+        durable.add(str(path))
+
+    def no_sync() -> None:
+        raise AssertionError("all of the machine's files were waited for")
+
+    monkeypatch.setattr("os.sync", no_sync)
+    for module in ("sdk.durable_files", "connectors.iceberg.bucket_catalog"):
+        monkeypatch.setattr(f"dataflow_assets.{module}.sync", seen)
+    linked = Path.hardlink_to
+    missing: list[str] = []
+
+    def link(self: Path, target: Path) -> None:
+        held = [one for one in tmp_path.rglob("*") if one != target]
+        missing.extend(str(one) for one in held if one.suffix in (".parquet", ".avro"))
+        missing[:] = [one for one in missing if one not in durable]
+        linked(self, target)
+
+    monkeypatch.setattr(Path, "hardlink_to", link)
+    table = _catalog({"bucket": f"file://{tmp_path}"}).create_table(NAME, SCHEMA)
+    committer = Committer(_catalog({"bucket": f"file://{tmp_path}"}), table)
+    file = ParquetFile(write_target(table), file_schema(SCHEMA, ["id"]), "one")
+    file.write(pa.table({"id": [1]}).cast(file_schema(SCHEMA, ["id"])))
+    file.close()
+    committer.commit(Change("k", lambda _: "v", files=[data_file(file.document(), table)]))
+    assert missing == []
+    names = {Path(one).name for one in durable}
+    assert {"data", "metadata", "orders+1"} <= names
+    assert any(name.endswith(".parquet") for name in names)
+
+
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+def test_a_store_that_refuses_stops_the_flow_with_one_sentence(place: dict[str, Any]) -> None:
+    _catalog(place).create_table(NAME, SCHEMA)
+    table = _catalog(place).load_table(NAME)
+    wrong = _catalog(place)
+    wrong.load_table(NAME)
+    refused = place | {"secret_access_key": "wrong"}
+    wrong._bucket = BucketSink(**refused, namespace="a.b", table="orders+1", table_schema="{}")
+    with pytest.raises(PermanentError, match=r"HTTP 403.*check the credentials"):
+        _set(wrong, table, count=1)
 
 
 def test_a_table_that_is_not_there(place: dict[str, Any]) -> None:

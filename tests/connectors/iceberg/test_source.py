@@ -319,6 +319,25 @@ def test_where_a_person_wants_to_begin(make: MakeSource, catalog: Catalog, names
     assert ids(read(make(), middle)[0]) == [1, 2]
 
 
+def test_a_time_counts_when_a_snapshot_was_published(
+    make: MakeSource, catalog: Catalog, namespace: str
+) -> None:
+    """Written aside, on a branch of the table, and made current later with all before it."""
+    table = make_table(catalog, namespace)
+    table.append(rows(0, 1))
+    with table.manage_snapshots() as change:
+        change.create_branch(table.snapshots()[0].snapshot_id, "audit")
+    table.append(rows(1, 2), branch="audit")
+    table.append(rows(2, 3), branch="audit")
+    between = datetime.now(UTC)
+    with table.manage_snapshots() as change:
+        change.set_current_snapshot(ref_name="audit")
+    table.append(rows(3, 4))
+    with closing(make().open("f")) as session:
+        after = session.seek(between.isoformat())
+    assert ids(read(make(), after)[0]) == [1, 2, 3]
+
+
 def test_lag_is_rows_of_files_and_the_age_of_the_oldest_unread(
     make: MakeSource, catalog: Catalog, namespace: str
 ) -> None:

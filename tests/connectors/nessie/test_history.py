@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -274,3 +275,22 @@ def test_small_spans_of_many_snapshots(events: Events) -> None:
         events.append(5)
     found, _ = read(events.source(), after, Limit(records=7))
     assert ids(found) == list(range(1, 31))
+
+
+def test_seek_by_time_finds_what_was_merged_later(events: Events) -> None:
+    """The merge decides, and not when the snapshots were written on their own branch."""
+    events.append(1)
+    work = events.fork(events.branch)
+    events.append(2, work)
+    events.append(1, work)
+    between = datetime.now(UTC)
+    events.trees.merge(work, events.branch)
+    with events.table().transaction() as change:  # a later commit with the same snapshot
+        change.set_properties({"number": "1"})
+    merged = datetime.now(UTC)
+    events.append(1)
+    with closing(events.source().open("default/f")) as session:
+        after = session.seek(between.isoformat())
+        later = session.seek(merged.isoformat())
+    assert ids(read(events.source(), after)[0]) == [1, 2, 3, 4]
+    assert ids(read(events.source(), later)[0]) == [4]

@@ -45,10 +45,9 @@ def test_a_role_without_the_right_to_replicate(followed: Followed) -> None:
 
 
 def test_a_role_that_may_replicate_and_select_is_enough(followed: Followed) -> None:
-    """Where publication and slot are there already."""
+    """Where the publication is there already; else the owner of the tables is told what to run."""
     followed.make(KEYED)
     followed.run("INSERT INTO source VALUES (1, 'a')")
-    followed.start()
     role = followed.schema
     followed.run(
         f'CREATE ROLE "{role}" LOGIN REPLICATION; GRANT USAGE ON SCHEMA "{role}" TO "{role}"'
@@ -56,6 +55,11 @@ def test_a_role_that_may_replicate_and_select_is_enough(followed: Followed) -> N
     followed.run(f'GRANT SELECT ON source TO "{role}"')
     owner = followed.dsn
     try:
+        followed.dsn = owner.replace("postgres@", f"{role}@")
+        with pytest.raises(PermanentError, match=r"Let the owner run: CREATE PUBLICATION") as said:
+            followed.read()
+        followed.dsn = owner
+        followed.run(str(said.value).split("Let the owner run: ")[1])
         followed.dsn = owner.replace("postgres@", f"{role}@")
         assert [batch.num_rows for batch in followed.read()] == [1]
     finally:
@@ -172,6 +176,23 @@ def test_a_partition_whose_log_names_rows_otherwise(followed: Followed, changed:
     followed.run("ALTER TABLE source REPLICA IDENTITY FULL")
     followed.run("ALTER TABLE all_of_it REPLICA IDENTITY FULL")
     followed.plan()
+
+
+def test_a_partition_that_comes_under_a_session_and_logs_less_than_its_root(
+    followed: Followed,
+) -> None:
+    """A large value that its old row lacks is not null: nothing is stored without it."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, big text) PARTITION BY RANGE (id)")
+    followed.run("ALTER TABLE source ALTER big SET STORAGE EXTERNAL, REPLICA IDENTITY FULL")
+    begin = followed.start()
+    with closing(followed.source.open("followed/late")) as session:
+        followed.run("CREATE TABLE late PARTITION OF source DEFAULT")
+        followed.run("ALTER TABLE late ALTER big SET STORAGE EXTERNAL")
+        followed.run("INSERT INTO source SELECT 1, repeat(md5('x'), 300)")
+        followed.run("UPDATE source SET id = 2")
+        span = session.plan(begin, followed.limit)
+    with pytest.raises(PermanentError, match=r"key of a row was changed.*value of big"):
+        list(followed.source.batches(span.slices[0], frozenset()))
 
 
 def test_a_slot_that_was_dropped_or_made_again(followed: Followed) -> None:
@@ -411,11 +432,15 @@ def test_who_writes_is_named_where_a_slot_waits(
 
     monkeypatch.setattr(slot_module, "make", impatient)
     with psycopg.connect(followed.dsn, application_name="writer") as writer:
-        writer.execute("SELECT txid_current()")
+        name = f"{followed.schema}_guest"
+        writer.execute(f"CREATE ROLE {name} PASSWORD 'hunter2'".encode())
         with pytest.raises(
             DataflowError, match=r"open transactions that write: process \d+ \(writ"
-        ):
+        ) as caught:
             followed.plan()
+        writer.rollback()
+    assert f"CREATE ROLE {name} PASSWORD ..." in str(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

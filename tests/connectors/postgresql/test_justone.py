@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -386,11 +387,95 @@ def test_without_state_the_group_is_all_there_is(
 def test_a_connector_that_still_runs_is_waited_for(justone: Justone, running: Flow) -> None:
     with Predecessor(justone.dsn, "public", "readings") as connector:
         connector.flush([[0]], {(justone.topic, 0): 1, (justone.topic, 1): 0})
-        hasty = Request(patience=Patience(0.2, 0.05, 0.05))
         with pytest.raises(TransientError, match=r"JustOne's connector still writes to public"):
-            list(drain(running, lambda: justone.engine, hasty))
+            list(drain(running, lambda: justone.engine, HASTY))
     assert justone.drain(running) == 39
     assert _taken(justone) == [*range(40)]
+
+
+HASTY = Request(patience=Patience(0.2, 0.05, 0.05))
+
+
+def test_the_last_flush_of_a_connector_that_stops_meanwhile_is_counted(
+    justone: Justone, running: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stores its last rows right before the flow looks whether it still runs."""
+    connector = Predecessor(justone.dsn, "public", "readings")
+    with connector:
+        connector.flush([[0]], {(justone.topic, 0): 1, (justone.topic, 1): 0})
+        asked = TextLink.execute
+
+        def meanwhile(link: TextLink, query: str, *values: Any) -> Any:
+            if "pg_my_temp_schema" in query:
+                monkeypatch.setattr(TextLink, "execute", asked)
+                places = {(justone.topic, 0): 10, (justone.topic, 1): 10}
+                connector.flush([[n] for n in range(1, 20)], places)
+                connector.__exit__(None, None, None)
+                while justone.run("SELECT FROM pg_class WHERE relpersistence = 't'"):
+                    time.sleep(0.01)
+            return asked(link, query, *values)
+
+        monkeypatch.setattr(TextLink, "execute", meanwhile)
+        justone.drain(running)
+    assert _taken(justone) == [*range(40)]
+
+
+def test_a_connector_that_starts_while_its_state_is_read_is_noticed(
+    justone: Justone, running: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Predecessor(justone.dsn, "public", "readings") as connector:
+        connector.flush([[0]], {(justone.topic, 0): 1, (justone.topic, 1): 0})
+    started = Predecessor(justone.dsn, "public", "readings")
+    asked = TextLink.execute
+
+    def meanwhile(link: TextLink, query: str, *values: Any) -> Any:
+        if "max(kafka_offset)" in query:
+            monkeypatch.setattr(TextLink, "execute", asked)
+            started.__enter__()
+        return asked(link, query, *values)
+
+    monkeypatch.setattr(TextLink, "execute", meanwhile)
+    with pytest.raises(TransientError, match="JustOne's connector still writes"):
+        list(drain(running, lambda: justone.engine, HASTY))
+    started.__exit__(None, None, None)
+    assert justone.drain(running) == 39
+
+
+def test_temporary_tables_of_others_do_not_count(justone: Justone, running: Flow) -> None:
+    """One of another role, and one of other columns."""
+    with Predecessor(justone.dsn, "public", "readings") as connector:
+        connector.flush([[0]], {(justone.topic, 0): 1, (justone.topic, 1): 0})
+    role = f"analyst_{justone.topic}"
+    justone.run(f"CREATE ROLE {role}; GRANT {role} TO CURRENT_USER")
+    try:
+        with (
+            psycopg.connect(justone.dsn, autocommit=True) as own,
+            psycopg.connect(justone.dsn, autocommit=True) as other,
+        ):
+            own.execute("CREATE TEMP TABLE readings (id bigint, more text)")
+            other.execute(f"SET ROLE {role}".encode())
+            other.execute("CREATE TEMP TABLE readings (id bigint)")
+            assert justone.drain(running) == 39
+            other.execute("DROP TABLE pg_temp.readings")
+    finally:
+        justone.run(f"DROP ROLE {role}")
+
+
+def test_a_connector_without_state_is_noticed_by_its_consumer_group(
+    justone: Justone, running: Flow
+) -> None:
+    """Delivery `fastest` and `guaranteed`: the table shows nothing of it."""
+    settings = {"bootstrap.servers": justone.kafka.bootstrap, "group.id": justone.group}
+    connector = Consumer(settings | {"client.id": "connector-sink-0", "log_level": 0})
+    connector.subscribe([justone.topic])
+    while not connector.assignment():
+        connector.poll(0.1)
+    said = r"still has members \(connector-sink-0 at .*\): the connector runs\. Stop it"
+    with pytest.raises(TransientError, match=said):
+        list(drain(running, lambda: justone.engine, HASTY))
+    connector.close()
+    justone.commit({0: 20, 1: 10})
+    assert justone.drain(running) == 10
 
 
 @pytest.mark.parametrize(
@@ -446,6 +531,28 @@ def test_check_preview_and_status_know_the_flow(
     assert justone.drain(running) == 40
     assert main(["status", folder]) == 0
     assert running.name in capsys.readouterr().out
+
+
+def test_preview_and_status_show_where_the_connector_is(
+    justone: Justone, running: Flow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While it runs, and before the flow has run: nothing is taken over by looking."""
+    folder = str(justone.folder)
+    with Predecessor(justone.dsn, "public", "readings") as connector:
+        connector.flush([[0]], {(justone.topic, 0): 19, (justone.topic, 1): 18})
+        assert main(["status", folder]) == 0
+        assert "never run; begins at 0:19 1:18" in capsys.readouterr().out
+        assert main(["status", folder, "--json"]) == 0
+        (branch,) = json.loads(capsys.readouterr().out)["flows"][0]["branches"]
+        assert (branch["checkpoint"], branch["lag_records"]) == (None, 3)
+        assert branch["inherited"] == {"0": 19, "1": 18}
+        assert main(["preview", folder]) == 0
+    said = capsys.readouterr()
+    shown = said.out + said.err
+    assert "the next 3 records after where the program before this flow has stopped" in shown
+    assert justone.drain(running) == 3
+    assert main(["status", folder]) == 0
+    assert "never run" not in capsys.readouterr().out
 
 
 def test_taking_over_asks_for_a_table_that_can_have_been_filled(justone: Justone) -> None:

@@ -177,9 +177,6 @@ def test_what_is_said_before_a_run() -> None:
     assert "at least once" in said["catalog"]
     with pytest.raises(ValueError, match="upsertMode requires conflictKey"):
         TrinoSink.model_validate(config | {"upsertMode": True})
-    keyed = {"upsertMode": True, "conflictKey": "id", "deleteMode": "soft"}
-    with pytest.raises(ValueError, match="deleteMode: soft does not work for trino yet"):
-        TrinoSink.model_validate(config | keyed)
 
 
 @pytest.mark.parametrize(("most", "expected"), [(10_000, 5_000), (1_000_000, 940_000)])

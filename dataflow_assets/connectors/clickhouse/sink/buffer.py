@@ -16,9 +16,10 @@ from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE
-from dataflow_assets.contracts import OFFSET, OP, Chunk, N, Rejection, Sent
+from dataflow_assets.contracts import ABSENT, OFFSET, OP, UNKNOWN, Chunk, N, Rejection, Sent
 
 _NO_DELETES = "a delete needs upsertMode: true with deleteMode: hard or soft"
+_GAPS = ((ABSENT, pa.binary()), (UNKNOWN, pa.string()))
 _DAYS = (date(1970, 1, 1), date(2149, 6, 6))
 _SECONDS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2106, 2, 7, 6, 28, 15, tzinfo=UTC))
 _LIMITS = {"Date": _DAYS, "DateTime": _SECONDS, "DateTime32": _SECONDS}
@@ -66,7 +67,10 @@ class Buffer:
 
     def digest(self, piece: Piece) -> str:
         """Tells the rows of a piece from any others."""
-        rows = self.cut(piece).rows.combine_chunks()
+        rows = self.cut(piece).rows
+        if rows.column(UNKNOWN).null_count == rows.num_rows:
+            rows = rows.drop_columns([ABSENT, UNKNOWN])  # what a row leaves out has its default
+        rows = rows.combine_chunks()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as stream:
             stream.write_table(rows)
@@ -101,7 +105,7 @@ class Buffer:
 
     @property
     def _full(self) -> pa.Schema:
-        beside = [(OFFSET, pa.int64()), (N, pa.int32()), (OP, pa.int8())]
+        beside = [(OFFSET, pa.int64()), (N, pa.int32()), (OP, pa.int8()), *_GAPS]
         # Null is what the table turns into the column's default.
         columns = [one.with_nullable(True) for one in self.schema]
         return pa.schema([*columns, *(pa.field(*one) for one in beside)])
@@ -115,14 +119,18 @@ def without(rows: pa.Table, refused: Mapping[int, str]) -> pa.Table:
 
 
 def _complete(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Exactly these columns; what is not given of the system's is 0."""
+    """Exactly these columns; what is not given of the system's is 0, or null."""
     arrays = [
-        rows.column(one.name)
-        if one.name in rows.schema.names
-        else pa.array(np.zeros(rows.num_rows, one.type.to_pandas_dtype()))
+        rows.column(one.name) if one.name in rows.schema.names else _nothing(one, rows.num_rows)
         for one in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _nothing(field: pa.Field, rows: int) -> pa.Array:
+    if not pa.types.is_integer(field.type):
+        return pa.nulls(rows, field.type)
+    return pa.array(np.zeros(rows, field.type.to_pandas_dtype()))
 
 
 def _beyond(rows: pa.RecordBatch, schema: pa.Schema) -> dict[int, str]:

@@ -49,6 +49,7 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
     )
     commits: ClassVar[Literal["slice", "span"]] = "slice"
     adds_columns: ClassVar[bool] = True
+    replaces_whole_rows: ClassVar[bool] = True
 
     @override
     @classmethod

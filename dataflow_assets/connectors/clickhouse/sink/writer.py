@@ -7,10 +7,11 @@ same ids. What the table itself refuses is found by trial and left out of the sa
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
+import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
@@ -22,6 +23,8 @@ from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts, Insert
+from dataflow_assets.connectors.clickhouse.sink.kept_values import Filled, filled
+from dataflow_assets.connectors.clickhouse.sink.stored_rows import StoredRows
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, Partition
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
 from dataflow_assets.contracts import (
@@ -143,19 +146,33 @@ class ClickhouseWriter(Writer):
     def _insert(self, piece: Piece, border: Border) -> Totals:
         found = self._buffer.cut(piece)
         failpoints.reach("clickhouse.before-insert")
-        stored, refused = found.rows, 0
+        whole = self._filled(found.rows)
+        stored, refused = self._left(whole.rows, whole.refused), len(whole.refused)
         try:
             self._load().insert(stored, piece.token, border.version)
         except Failure as failure:
             if failure.kind is not Kind.REFUSED:
                 raise
             reasons = self._load().refused(stored, failure)
-            self._settle(self._buffer.refused(stored, reasons))
-            stored, refused = without(stored, reasons), len(reasons)
+            stored, refused = self._left(stored, reasons), refused + len(reasons)
             self._load().insert(stored, piece.token, border.version)
-        totals = Totals(stored.num_rows, len(found.rejected) + refused, found.size)
+        rows = found.rows.num_rows - refused  # with those that others of the INSERT replace
+        totals = Totals(rows, len(found.rejected) + refused, found.size)
         self._totals += totals
         return totals
+
+    def _filled(self, rows: pa.Table) -> Filled:
+        schema, facts = self._ticket.schema, self._facts
+        stored = StoredRows(self._session(), self._sink.place(), schema, facts.replicated)
+        in_order = self._sink.replacing_version_column is None
+        return filled(rows, schema, stored, in_order=in_order)
+
+    def _left(self, rows: pa.Table, refused: Mapping[int, str]) -> pa.Table:
+        """Without those that are refused, once they are settled."""
+        if not refused:
+            return rows
+        self._settle(self._buffer.refused(rows, refused))
+        return without(rows, refused)
 
     def _load(self) -> Insert:
         return Insert(self._session(), self._sink.place(), self._facts, self._ticket.schema)

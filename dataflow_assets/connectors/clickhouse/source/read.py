@@ -88,7 +88,7 @@ def _query(relation: Relation, part: Part, selected: list[str], values: Values) 
     changes = relation.change is not None and not part.rows.load
     ranked = [relation.change, relation.order] if changes else [relation.order]
     order = ", ".join(f"{quote(column.name)} NULLS FIRST" for column in ranked if column)
-    return f"{query} WHERE {conditions(relation, values, part.rows)} ORDER BY {order}"
+    return f"{query} WHERE {conditions(relation, values).of(part.rows)} ORDER BY {order}"
 
 
 def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.Field]]:

@@ -24,6 +24,7 @@ from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.frames.read import frame_of
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
+from dataflow_assets.connectors.iceberg.table.commit import FRAME
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
@@ -34,7 +35,6 @@ from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_c
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TOKEN = "dataflow.frame"  # noqa: S105 - a snapshot's property: whose commit it is
 TARGET_BYTES = 128 * 1024 * 1024
 ATTEMPTS = 5
 _RESULT = pa.schema([("files", pa.list_(pa.string())), ("rows", pa.int64())])
@@ -133,7 +133,7 @@ def _publish(  # noqa: PLR0913 - one commit's whole story
 
 
 def _commit(table: Table, files: list[DataFile], token: str, *, overwrite: bool) -> None:
-    properties = {TOKEN: token}
+    properties = {FRAME: token}
     with table.transaction() as transaction:
         if overwrite and table.current_snapshot() is not None:
             transaction.delete(AlwaysTrue(), snapshot_properties=properties)
@@ -143,7 +143,7 @@ def _commit(table: Table, files: list[DataFile], token: str, *, overwrite: bool)
 
 
 def _committed(table: Table, token: str) -> bool:
-    return any(s.summary is not None and s.summary.get(TOKEN) == token for s in table.snapshots())
+    return any(s.summary is not None and s.summary.get(FRAME) == token for s in table.snapshots())
 
 
 def _head(table: Table) -> int | None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -19,6 +18,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry
 from pyiceberg.table import FileScanTask, Table
 
+from dataflow_assets.connectors.iceberg.maintenance.stored_rows import Unreadable, stored_rows
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import (
     ParquetFile,
@@ -64,7 +64,7 @@ def turn(committer: Committer, target_bytes: int) -> int:
     gone = frozenset(one.file_path for one in group)
     files = [data_file(_merged(table, group), table)]
     reach("iceberg.compacted")
-    change = Change(KEY, lambda _: None, files=files, gone=gone, guard=_still(gone), same_rows=True)
+    change = Change(KEY, lambda _: None, files=files, gone=gone, guard=still(gone), same_rows=True)
     text = json.dumps({"commit": change.commit_id})
     try:
         committer.commit(change.putting(text))
@@ -75,8 +75,13 @@ def turn(committer: Committer, target_bytes: int) -> int:
 
 
 def _groups(table: Table, target_bytes: int) -> Iterator[list[DataFile]]:
-    """Groups of at least `FEWEST` files of one partition value and size, the oldest files first."""
-    entries = [one for one in _live(table) if one.data_file.file_size_in_bytes < target_bytes / 2]
+    """Groups of at least `FEWEST` files of one partition value and size, the oldest files first.
+
+    None of a table with a sort order, which the rows of a merged file would not have.
+    """
+    if not table.sort_order().is_unsorted:
+        return
+    entries = [one for one in live(table) if one.data_file.file_size_in_bytes < target_bytes / 2]
     current = table.spec().spec_id
     found = sorted((one for one in entries if one.data_file.spec_id == current), key=_kind_and_age)
     for _, some in groupby(found, key=lambda one: _kind_and_age(one)[:2]):
@@ -101,7 +106,7 @@ def _within(files: Sequence[DataFile], target_bytes: int) -> list[DataFile]:
     return found
 
 
-def _live(table: Table) -> list[ManifestEntry]:
+def live(table: Table) -> list[ManifestEntry]:
     """The data files of the current snapshot; none where others have left deletes beside them."""
     manifests = kept(table)
     if any(one.content != ManifestContent.DATA for one in manifests):
@@ -109,9 +114,11 @@ def _live(table: Table) -> list[ManifestEntry]:
     return [entry for one in manifests for entry in one.fetch_manifest_entry(table.io)]
 
 
-def _still(gone: frozenset[str]) -> Any:
+def still(gone: frozenset[str]) -> Callable[[Table], None]:
+    """A guard of a change: raises Moved where one of these files is not in the table any more."""
+
     def guard(table: Table) -> None:
-        if not gone <= {one.data_file.file_path for one in _live(table)}:
+        if not gone <= {one.data_file.file_path for one in live(table)}:
             raise Moved
 
     return guard
@@ -122,20 +129,26 @@ def _merged(table: Table, group: Sequence[DataFile]) -> str:
     target = write_target(table)
     schema = file_schema(table.schema(), [column.name for column in table.schema().fields])
     file = ParquetFile(target, schema, "merged", group[0].partition)
-    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
     held: list[pa.RecordBatch] = []
-    for batch in scan.to_record_batches([FileScanTask(one) for one in group]):
+    held_bytes = 0
+    for batch in (batch for one in group for batch in _rows(table, one, schema)):
         held.append(batch)
-        if sum(one.nbytes for one in held) >= ROW_GROUP_BYTES:
-            held = _written(file, held, schema)
+        held_bytes += batch.nbytes
+        if held_bytes >= ROW_GROUP_BYTES:
+            file.write(pa.Table.from_batches(held, schema))
+            held, held_bytes = [], 0
     if held:
-        _written(file, held, schema)
+        file.write(pa.Table.from_batches(held, schema))
     file.close()
     return file.document()
 
 
-def _written(
-    file: ParquetFile, held: Sequence[pa.RecordBatch], schema: pa.Schema
-) -> list[pa.RecordBatch]:
-    file.write(pa.Table.from_batches(held).select(schema.names).cast(schema))
-    return []
+def _rows(table: Table, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Piece by piece; a file of another program without field ids is read by PyIceberg, whole."""
+    try:
+        yield from stored_rows(table, file.file_path, schema)
+    except Unreadable:
+        scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+        for batch in scan.to_record_batches([FileScanTask(file)]):
+            found = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+            yield from found.to_batches()

@@ -7,11 +7,12 @@ meanwhile is seen there. Names hold a uuid, so that a file is known however its 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from pyarrow import fs
@@ -21,6 +22,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 THREADS = 8
+UNLISTED = "dataflow-unlisted.json"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # The last form is PyIceberg's, of what it rewrites to take rows out of a table.
 DATA = re.compile(rf"(?:[0-9a-f]{{8}}-\d+-.*|frame|errors|merged|00000-\d+)-{_UUID}\.parquet")
@@ -45,19 +47,62 @@ class Swept:
 
 def sweep(catalog: Catalog, table: Table, before: datetime) -> Swept:
     """Deletes files of before that time that nothing lists. Raises when a list cannot be read."""
+    return delete(table, unlisted(catalog, table, before).values())
+
+
+def sweep_later(catalog: Catalog, table: Table, now: datetime, grace: timedelta) -> Swept:
+    """Deletes files that are older than `grace`, and that nothing has listed for so long.
+
+    When a file was first seen unlisted is kept in a file beside the table's metadata: a snapshot
+    that has expired can be read for so long. Losing that file only delays.
+
+    Raises:
+        OSError: a list cannot be read; nothing was deleted.
+    """
+    found = unlisted(catalog, table, now - grace)
+    seen = _seen(table)
+    since = {name: seen.get(name, now) for name in found}
+    done = delete(table, [file for name, file in found.items() if now - since[name] >= grace])
+    left = {name: at.isoformat() for name, at in since.items() if now - at < grace}
+    if left or seen:
+        with table.io.new_output(_place(table)).create(overwrite=True) as stream:
+            stream.write(json.dumps(left).encode())
+    return done
+
+
+def _place(table: Table) -> str:
+    return table.location_provider().new_metadata_location(UNLISTED)
+
+
+def _seen(table: Table) -> dict[str, datetime]:
+    try:
+        with table.io.new_input(_place(table)).open() as stream:
+            found = json.loads(stream.read())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return {name: datetime.fromisoformat(at) for name, at in found.items()}
+
+
+def unlisted(catalog: Catalog, table: Table, before: datetime) -> dict[str, _File]:
+    """The files of before that time that no snapshot lists, by name."""
     places = table.location_provider()
     data = dict(_old(table, places.data_path, DATA, before))
     metadata = dict(_old(table, places.metadata_path, METADATA, before))
     if not data and not metadata:
-        return Swept()
+        return {}
     now = catalog.load_table(table.name())
     with ThreadPoolExecutor(THREADS) as pool:
         manifests = _manifests(now, pool)
         _drop(metadata, (snapshot.manifest_list for snapshot in now.metadata.snapshots))
         _drop(metadata, manifests)
         _drop_listed(data, now, manifests.values(), pool)
-        waiting = [*data.values(), *metadata.values()]
-        deleted = [file for file, gone in pool.map(lambda f: (f, _gone(now, f)), waiting) if gone]
+    return data | metadata
+
+
+def delete(table: Table, files: Iterable[_File]) -> Swept:
+    """What could be deleted of them."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        deleted = [file for file, gone in pool.map(lambda f: (f, _gone(table, f)), files) if gone]
     return Swept(len(deleted), sum(file.bytes for file in deleted))
 
 

@@ -12,18 +12,22 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.maintenance import compact
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
-from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
+from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep_later
+from dataflow_assets.connectors.iceberg.maintenance.retention import forget
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.commit import Committer
+from dataflow_assets.connectors.iceberg.table.foreign import ForeignWriters
 from dataflow_assets.contracts import utc_now
 from dataflow_assets.errors import DataflowError
 
 log = logging.getLogger(__name__)
 
 EVERY = 8  # commits of a flow between two looks
+SHARE, LEAST_SECONDS = 0.5, 5.0
+"""Of the time since the last look, how much may go into merging files; and at least so much."""
 EXPIRE_SECONDS = 600.0
-SNAPSHOTS, AGE = 10, timedelta(hours=1)
-"""What stays. Files of snapshots that expire are read for another three days: see ORPHANS."""
+SNAPSHOTS = 10
+"""So many stay, however old. Files of snapshots that expire stay for as long as ORPHANS."""
 ORPHANS = timedelta(days=3)
 SWEEP = timedelta(days=1)
 SWEPT = "dataflow.swept"
@@ -36,15 +40,19 @@ class Upkeep:
     def __init__(self, sink: TableSinkOptions) -> None:
         self._sink = sink
         self._commits = 0
+        self._looked = time.monotonic()
         self._expired = -EXPIRE_SECONDS
+        self._foreign = ForeignWriters()
 
     def after_commit(self, committer: Committer) -> None:
         """A turn now and then; the first commit of a run has one.
 
         What fails here is a warning: rows and checkpoint are stored, and the next turn tries again.
         """
+        if self._sink.written_alone and committer.table.name() == self._sink.identifier:
+            self._foreign.look(committer.table)
         self._commits += 1
-        if self._commits % EVERY != 1:
+        if (self._commits - 1) % EVERY:
             return
         try:
             with translated(self._sink, "tidy"):
@@ -53,17 +61,38 @@ class Upkeep:
             log.warning("%s; the flow goes on, and its table is tidied later", error)
 
     def _turn(self, committer: Committer) -> None:
-        merged = compact.turn(committer, self._sink.target_file_size_bytes)
-        if merged:
-            log.info("%s: %d files became one", ".".join(self._sink.identifier), merged)
+        self._merge(committer)
         if time.monotonic() - self._expired < EXPIRE_SECONDS:
             return
         self._expired = time.monotonic()
-        age = max(AGE, own_age(committer.table))
+        self._forget(committer)
+        stay = self._sink.snapshots_stay
+        if stay is None or committer.table.properties.get("gc.enabled", "").lower() == "false":
+            return
+        age = max(stay, own_age(committer.table))
         expire(committer.catalog, committer.table, SNAPSHOTS, utc_now() - age)
         if _is_due(committer.table.properties.get(SWEPT)):
             self._sweep(committer)
         committer.reload()
+
+    def _forget(self, committer: Committer) -> None:
+        """Rows beyond the retention, of the flow's table alone."""
+        retention, column = self._sink.retained
+        if retention is None or committer.table.name() != self._sink.identifier:
+            return
+        gone = forget(committer, column, utc_now() - retention)
+        if gone:
+            log.info("%s: %d files are too old", ".".join(self._sink.identifier), gone)
+
+    def _merge(self, committer: Committer) -> None:
+        """Group after group, until there is none or the time is over: as files come, they go."""
+        began = time.monotonic()
+        until = began + max(LEAST_SECONDS, SHARE * (began - self._looked))
+        while merged := compact.turn(committer, self._sink.target_file_size_bytes):
+            log.info("%s: %d files became one", ".".join(committer.table.name()), merged)
+            if time.monotonic() > until:
+                break
+        self._looked = time.monotonic()
 
     def _sweep(self, committer: Committer) -> None:
         """Said beforehand: of two drivers that begin at once, both may sweep, and no run does."""
@@ -71,7 +100,7 @@ class Upkeep:
         update = SetPropertiesUpdate(updates={SWEPT: json.dumps(utc_now().isoformat())})
         same = AssertTableUUID(uuid=table.metadata.table_uuid)
         committer.catalog.commit_table(table, (same,), (update,))
-        sweep(committer.catalog, table, utc_now() - ORPHANS)
+        sweep_later(committer.catalog, table, utc_now(), ORPHANS)
 
 
 def _is_due(text: str | None) -> bool:

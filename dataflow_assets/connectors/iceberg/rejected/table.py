@@ -164,6 +164,8 @@ class RejectedTable:
         self._catalog, self._sink = catalog, sink
         self._key = property_key(target, "rejected")
         self._note: dict[str, Any] | None = None
+        self.committer: Committer | None = None
+        """Of the last commit of this session; None before there is one."""
 
     def stored(self, checkpoint: StoredCheckpoint) -> frozenset[str]:
         """Tokens of the rejections that are stored although the rows beside them are not."""
@@ -189,7 +191,8 @@ class RejectedTable:
         files = [data_file(json.dumps(d), table) for one in found for d in one[REJECTED]]
         commit_id = uuid.uuid4().hex
         text = json.dumps(note | {"commit": commit_id})
-        Committer(self._catalog, table).commit(Change(self._key, lambda _: text, commit_id, files))
+        self.committer = Committer(self._catalog, table)
+        self.committer.commit(Change(self._key, lambda _: text, commit_id, files))
         self._note = note
         reach("iceberg.rejected-committed")
 

@@ -51,7 +51,7 @@ class IcebergSinkSession(StoredSession):
         self._property = CheckpointProperty(sink, target, run)
         self._rejected = RejectedTable(self._property.catalog, sink, target)
         self._publisher = Publisher(sink, self._property, self._rejected)
-        self._upkeep = Upkeep(sink) if sink.keeps_itself else None
+        self._upkeep = (Upkeep(sink), Upkeep(sink)) if sink.keeps_itself else None
         super().__init__(sink, target, run)
 
     @property
@@ -109,9 +109,17 @@ class IcebergSinkSession(StoredSession):
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         """One commit: the files of all slices and the state. Without files the state alone."""
         state = self._publisher.publish(step, receipts)
-        if self._upkeep is not None and self._property.committer is not None:
-            self._upkeep.after_commit(self._property.committer)
+        if self._upkeep is not None:
+            self._tidy(*self._upkeep)
         return state
+
+    def _tidy(self, rows: Upkeep, rejected: Upkeep) -> None:
+        """Both tables, each after commits of its own."""
+        if self._property.committer is not None:
+            rows.after_commit(self._property.committer)
+        committer, self._rejected.committer = self._rejected.committer, None
+        if committer is not None:
+            rejected.after_commit(committer)
 
     def _emptying(self) -> Change:
         """Takes every row out, on a head of which it is known that no other flow has rows in it."""

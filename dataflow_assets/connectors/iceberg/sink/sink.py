@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import ClassVar, Literal, Self
 
@@ -139,10 +140,16 @@ class BucketSink(BucketConnection, _TableSink, Maintained):
         "files and moves the checkpoint."
     )
     unwraps: ClassVar[bool] = False
+    snapshots_stay: ClassVar[timedelta | None] = timedelta(hours=1)
+    written_alone: ClassVar[bool] = True
     table_schema: str
     """The columns, in Iceberg's JSON of a schema."""
     time_column: str | None = None
-    """The column that takes the time of each record; the table is partitioned by its hours."""
+    """The column that takes the time of each record."""
+    partitions: tuple[str, ...] = ()
+    """How the table is partitioned, in terms of `partitionBy`."""
+    retention: timedelta | None = None
+    """Rows leave the table when their record is older than this; `time_column` is required."""
 
     @property
     @override
@@ -153,7 +160,12 @@ class BucketSink(BucketConnection, _TableSink, Maintained):
     @override
     def declared(self) -> Declared:
         location = self.location(self.identifier)
-        return Declared(self.table_schema, location, self.time_column)
+        return Declared(self.table_schema, location, self.partitions)
+
+    @property
+    @override
+    def retained(self) -> tuple[timedelta | None, str]:
+        return self.retention, self.time_column or ""
 
     @property
     @override
@@ -165,6 +177,15 @@ class BucketSink(BucketConnection, _TableSink, Maintained):
         from dataflow_assets.connectors.iceberg.sink.stored import problems
 
         return problems(self)
+
+    def stored_tables(self) -> Mapping[str, str]:
+        """The folder of each table of the namespace, by its name; also of rejected records.
+
+        Called by `dataflow check`. Raises TransientError, PermanentError.
+        """
+        from dataflow_assets.connectors.iceberg.sink.stored import tables
+
+        return {name: self.location((*self.identifier[:-1], name)) for name in tables(self)}
 
     def maintain(self, keep: Keep, readers: Sequence[Positions]) -> list[Tidied]:
         """Snapshots expire; files that no snapshot lists are deleted."""
@@ -187,6 +208,8 @@ class NessieSink(NessieConnection, _TableSink):
 
     type: ClassVar[str] = "nessie"
     icon: ClassVar[str] = "iceberg"
+    snapshots_stay: ClassVar[timedelta | None] = None
+    """Files belong to all branches: Nessie's own collector knows which nobody needs."""
     guarantee: ClassVar[str] = (
         "Exactly once: files and checkpoint are one commit that asserts the table's head, so that "
         "of two drivers on one span only one succeeds; with `upsertMode` the same commit takes out "

@@ -1,13 +1,21 @@
-"""What a declared table asks for that the stored table refuses, for `dataflow check`."""
+"""What is stored of the tables that files declare, for `dataflow check`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dataflow_assets.connectors.iceberg.client import connect
+from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.declared import differences
+
+
+def tables(place: CatalogConnection) -> list[str]:
+    """The names of the tables in the namespace."""
+    with translated(place, "list the tables beside"):
+        found = connect(place).list_tables(place.identifier[:-1])
+    return [name for *_, name in found]
 
 
 def problems(sink: TableSinkOptions) -> Iterator[tuple[str | None, str]]:

@@ -16,6 +16,7 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import short_hash
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.encode import encode
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
+from dataflow_assets.connectors.iceberg.table.partition_rows import datable
 from dataflow_assets.contracts import (
     DELETE,
     OFFSET,
@@ -44,6 +45,9 @@ class WriteTicket(Ticket):
     write_target: WriteTarget = field(default_factory=lambda: WriteTarget("", "", {}, {}))
     rejected: frozenset[str] = frozenset()
     """Tokens of rejected records that are in their table already."""
+
+
+_FAR = "the time by which the table is partitioned must be in the years 1 to 9999"
 
 
 class Appended:
@@ -98,8 +102,9 @@ class IcebergWriter(Writer):
                 self._write(left)
 
     def _write(self, chunk: Chunk) -> None:
-        taken, refused = self._rows.write(chunk.rows)
-        here = [r.of(chunk.sent.get(r.offset, Sent(None))) for r in refused]
+        rows, undated = _without_far_times(chunk.rows, self._ticket.write_target)
+        taken, refused = self._rows.write(rows)
+        here = [r.of(chunk.sent.get(r.offset, Sent(None))) for r in (*undated, *refused)]
         rejected = [*chunk.rejected, *here]
         self._rejected += rejected
         self._totals += Totals(taken, len(rejected), chunk.size)
@@ -124,6 +129,15 @@ class IcebergWriter(Writer):
         if not self._handed_over:
             self._rows.abort()
             self._rejects.abort()
+
+
+def _without_far_times(
+    rows: pa.RecordBatch, target: WriteTarget
+) -> tuple[pa.RecordBatch, list[Rejection]]:
+    near = datable(rows, target)
+    if pc.all(near).as_py() is not False:
+        return rows, []
+    return rows.filter(near), rejections(rows.filter(pc.invert(near)), _FAR)
 
 
 def _without_deletes(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:

@@ -92,6 +92,25 @@ def lineage(metadata: TableMetadata, head: Snapshot | None) -> Iterator[Snapshot
         head = None if parent is None else known.get(parent)
 
 
+def arrivals(metadata: TableMetadata, head: Snapshot | None) -> Mapping[int, int]:
+    """When each snapshot came to the table, in milliseconds since 1970.
+
+    One that was written aside and published later is older than that. What came with a later
+    one has no entry of its own in the table's log, where an older one still has.
+    """
+    logged: dict[int, int] = {}
+    for entry in metadata.snapshot_log:
+        logged.setdefault(entry.snapshot_id, entry.timestamp_ms)
+    line = [*lineage(metadata, head)]
+    known = max((at for at, one in enumerate(line) if one.snapshot_id in logged), default=-1)
+    found: dict[int, int] = {}
+    came: int | None = None
+    for at, one in enumerate(line):
+        came = logged.get(one.snapshot_id, came if at < known else None)
+        found[one.snapshot_id] = one.timestamp_ms if came is None else came
+    return found
+
+
 def change(snapshot: Snapshot) -> SnapshotChange:
     """What the snapshot's summary tells; an operation other than `append` may have only added."""
     summary = snapshot.summary

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -62,6 +63,13 @@ class BranchHistory:
         line = self._back_to(head, missing | inside, inside, whole=whole)
         return _with_snapshots(table, self._loaded(table, line))
 
+    def arrivals(self) -> Mapping[int, int]:
+        """When each snapshot came to the branch, of those that were asked for last.
+
+        A merge brings snapshots that are older than itself.
+        """
+        return {commit.snapshot: commit.at for commit in self._line}
+
     def _back_to(
         self, head: int, missing: set[int], inside: set[int], *, whole: bool
     ) -> list[TableCommit]:
@@ -90,9 +98,12 @@ class BranchHistory:
         for commit in self._catalog.commits(self._identifier):
             if known and commit.hash == known[0].hash:
                 again = bool(found) and found[-1].snapshot == commit.snapshot
+                if again:
+                    found[-1] = replace(found[-1], at=known[0].at)
                 return [*found, *known[again:]]
-            if found and found[-1].snapshot == commit.snapshot:
-                continue  # it changed properties only
+            if found and found[-1].snapshot == commit.snapshot:  # it changed properties only
+                found[-1] = replace(found[-1], at=commit.at)
+                continue
             found.append(commit)
             left.discard(commit.snapshot)
             if not (left or known or whole or commit.snapshot in inside):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from dataflow_assets.connectors.iceberg.client import NessieCatalog, connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import TableSourceOptions
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile, files, row_groups
-from dataflow_assets.connectors.iceberg.source.history import behind, lineage
+from dataflow_assets.connectors.iceberg.source.history import arrivals, behind, lineage
 from dataflow_assets.connectors.iceberg.source.nessie_history import BranchHistory
 from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_behind
 from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, cut
@@ -99,13 +99,18 @@ class IcebergSourceSession(SourceSession):
         return _positions(position_behind(self._look(there).metadata, int(given)))
 
     def seek(self, where: str) -> Positions:
-        """A timestamp: behind the last snapshot that was committed before it."""
+        """A timestamp: behind the snapshots that came before it, and before any other one.
+
+        When a snapshot was merged or published decides, not when it was written.
+        """
         if where == "earliest":
             return _positions(BEGINNING)
         head = self._look(whole=where != "latest").metadata.current_snapshot()
         if where == "latest":
             return _positions(_behind(head))
-        return _positions(_behind(_before(self._table, head, where)))
+        metadata = self._table.metadata
+        came = self._history.arrivals() if self._history else arrivals(metadata, head)
+        return _positions(_behind(_before(lineage(metadata, head), came, where)))
 
     def ends(self) -> Positions:
         """Behind the current snapshot."""
@@ -229,13 +234,16 @@ def _head(table: Table, stop: SnapshotPosition | None) -> Snapshot | None:
     return head
 
 
-def _before(table: Table, head: Snapshot | None, where: str) -> Snapshot | None:
-    """The last snapshot that was committed before a time."""
+def _before(line: Iterable[Snapshot], came: Mapping[int, int], where: str) -> Snapshot | None:
+    """The newest snapshot such that all which came at a time or later come after it."""
     at = datetime.fromisoformat(where)
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     limit = at.timestamp() * 1000
-    older = (one for one in lineage(table.metadata, head) if one.timestamp_ms < limit)
-    return next(older, None)
+    found: Snapshot | None = None
+    for one in line:  # the newest first
+        earlier = came.get(one.snapshot_id, one.timestamp_ms) < limit
+        found = (found or one) if earlier else None  # clocks differ: a later time may come again
+    return found
 
 
 def _behind(snapshot: Snapshot | None) -> SnapshotPosition:

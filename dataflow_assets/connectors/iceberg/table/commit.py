@@ -40,6 +40,7 @@ from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 
 COMMIT_ID = "dataflow.commit"  # in a snapshot's summary
+FRAME = "dataflow.frame"  # the same of a DataFrame that was written
 CONFLICTS = 30  # other writers' commits to give way to, one after the other
 LOST_ANSWERS = 4
 _LOST = (

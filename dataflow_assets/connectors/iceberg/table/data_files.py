@@ -28,6 +28,8 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType, UUIDType
 
+from dataflow_assets.sdk.durable_files import sync_written
+
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
 _FILE_PROPERTIES = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-impl")
@@ -124,10 +126,11 @@ class ParquetFile:
         return int(self._stream.tell())
 
     def close(self) -> None:
-        """Ends the file."""
+        """Ends the file; it survives a loss of power from now on."""
         self._parquet.close()
         self._bytes = self.bytes
         self._stream.close()
+        sync_written(self.path, self._target.location)
 
     def document(self, order_id: int = 0) -> str:
         """What describes the closed file, as JSON. `order_id`: the order that its rows have."""

@@ -7,14 +7,14 @@ written before stay as they are, and are read by id.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from pyiceberg import exceptions as ice
 from pyiceberg import types as ice_types
-from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV2
@@ -25,16 +25,18 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     SetCurrentSchemaUpdate,
 )
-from pyiceberg.transforms import HourTransform
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
-from dataflow_assets.connectors.iceberg.options import Declared
+from dataflow_assets.connectors.iceberg.layout import parse_term
+from dataflow_assets.connectors.iceberg.options import OWN_IDS, Declared
+from dataflow_assets.connectors.iceberg.table.partitioning import partition_spec
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.errors import PermanentError, TransientError
 
 ALLOWED = "allowed: add an optional field, make a field optional, int to long, float to double"
 PARTITIONING: Final = "partitioning"
+KEY: Final = "key"
 TRIES = 10  # of several drivers that change the table at the same time
 _WIDER = {
     (ice_types.IntegerType(), ice_types.LongType()),
@@ -50,12 +52,13 @@ class Difference:
     """
 
     message: str
-    field: int | Literal["partitioning"] | None = None
+    field: int | Literal["partitioning", "key"] | None = None
 
     @property
     def sentence(self) -> str:
         """With what is allowed."""
-        return self.message if self.field == PARTITIONING else f"{self.message}; {ALLOWED}"
+        own = self.field in (PARTITIONING, KEY)
+        return self.message if own else f"{self.message}; {ALLOWED}"
 
 
 def declared_schema(declared: Declared) -> Schema:
@@ -76,12 +79,19 @@ def opened(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declare
             continue
         if found := list(differences(table, declared)):
             raise PermanentError(_refusal(identifier, found))
-        wanted = declared_schema(declared)
+        wanted = _with_our_own(declared_schema(declared), table.schema())
         if same(table.schema(), wanted):
             return table
         with suppress(ice.CommitFailedException):
             _change(catalog, table, wanted)
     raise TransientError(f"table {'.'.join(identifier)} is changed by too many at once")
+
+
+def _with_our_own(wanted: Schema, stored: Schema) -> Schema:
+    """A column of our own stays once it is there, also where nothing needs it any more."""
+    known = {field.field_id for field in wanted.fields}
+    ours = [f for f in stored.fields if f.field_id >= OWN_IDS and f.field_id not in known]
+    return Schema(*wanted.fields, *ours, identifier_field_ids=wanted.identifier_field_ids)
 
 
 def _made(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared) -> Table:
@@ -106,18 +116,14 @@ def _made(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared
 
 
 def _spec(declared: Declared) -> PartitionSpec:
-    if declared.hour_of is None:
-        return PartitionSpec()
-    column = declared_schema(declared).find_field(declared.hour_of)
-    name = f"{declared.hour_of}_hour"
-    field = PartitionField(column.field_id, PARTITION_FIELD_ID_START, HourTransform(), name)
-    return PartitionSpec(field)
+    return partition_spec(declared_schema(declared), map(parse_term, declared.partitions))
 
 
 def _change(catalog: TableCatalog, table: Table, wanted: Schema) -> None:
     """One commit that adds the schema; raises CommitFailedException where somebody was quicker."""
     number = max(schema.schema_id for schema in table.metadata.schemas) + 1
-    schema = Schema(*wanted.fields, schema_id=number)
+    ids = wanted.identifier_field_ids
+    schema = Schema(*wanted.fields, schema_id=number, identifier_field_ids=ids)
     updates = (
         AddSchemaUpdate.model_validate({"schema": schema}),
         SetCurrentSchemaUpdate.model_validate({"schema-id": number}),
@@ -131,7 +137,8 @@ def _change(catalog: TableCatalog, table: Table, wanted: Schema) -> None:
 
 def same(one: Schema, other: Schema) -> bool:
     """Whether both have the same columns; their numbers may differ."""
-    return one.as_struct() == other.as_struct()
+    keys = set(one.identifier_field_ids) == set(other.identifier_field_ids)
+    return keys and one.as_struct() == other.as_struct()
 
 
 def _refusal(identifier: Sequence[str], found: Sequence[Difference]) -> str:
@@ -144,19 +151,34 @@ def _refusal(identifier: Sequence[str], found: Sequence[Difference]) -> str:
 
 def differences(table: Table, declared: Declared) -> Iterator[Difference]:
     """Everything that the declaration asks for and that cannot be done to the table."""
-    hours = {field.source_id for field in table.spec().fields}
-    wanted = {field.source_id for field in _spec(declared).fields}
-    times = hours | wanted if hours != wanted else set()
-    if times:
-        scheme = "hour" if hours else "unpartitioned"
+    wanted = declared_schema(declared)
+    if _terms(table.spec()) != _terms(_spec(declared)):
+        scheme = _scheme(table.spec(), table.schema())
         message = f"partitioning_scheme is {scheme} in the table, and cannot be changed"
         yield Difference(message, PARTITIONING)
-    stored, columns = table.schema().fields, declared_schema(declared).fields
-    yield from _of_fields(_without(stored, times), _without(columns, times), "")
+    if set(table.schema().identifier_field_ids) != set(wanted.identifier_field_ids):
+        named = ", ".join(sorted(table.schema().identifier_field_names())) or "none"
+        yield Difference(f"the key is {named} in the table, and cannot be changed", KEY)
+    yield from _of_fields(_declarable(table.schema()), _declarable(wanted), "")
 
 
-def _without(fields: Sequence[NestedField], ids: Container[int]) -> list[NestedField]:
-    return [field for field in fields if field.field_id not in ids]
+def _terms(spec: PartitionSpec) -> list[tuple[int, str]]:
+    return [(field.source_id, str(field.transform)) for field in spec.fields]
+
+
+def _scheme(spec: PartitionSpec, schema: Schema) -> str:
+    """As files say it: a word, or the terms of the partition."""
+    if not spec.fields:
+        return "unpartitioned"
+    if _terms(spec) == [(OWN_IDS, "hour")]:
+        return "hour"
+    return ", ".join(
+        f"{one.transform} of {schema.find_column_name(one.source_id)}" for one in spec.fields
+    )
+
+
+def _declarable(schema: Schema) -> list[NestedField]:
+    return [field for field in schema.fields if field.field_id < OWN_IDS]
 
 
 def _of_fields(

@@ -20,6 +20,8 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from dataflow_assets.sdk.durable_files import sync_written
+
 SMALL_MANIFEST = 1024 * 1024  # bytes; longer ones are not merged again
 
 
@@ -82,18 +84,24 @@ def write(
 ) -> list[str]:
     """Writes a manifest for each partition spec among the entries, and the list of all.
 
+    What is taken out is in manifests of its own, which the next snapshot leaves out: else its files
+    would be listed for as long as those beside them.
+
     The paths of what was written, the list's last.
     """
-    by_spec: dict[int, list[ManifestEntry]] = defaultdict(list)
+    by_spec: dict[tuple[int, bool], list[ManifestEntry]] = defaultdict(list)
     for entry in entries:
-        by_spec[entry.data_file.spec_id].append(entry)
+        gone = entry.status == ManifestEntryStatus.DELETED
+        by_spec[entry.data_file.spec_id, gone].append(entry)
     paths: list[str] = []
     manifests: list[ManifestFile] = []
-    for spec_id, mine in by_spec.items():
+    for (spec_id, _), mine in by_spec.items():
         paths.append(_new_path(table, f"{uuid.uuid4()}-m0.avro"))
         manifests.append(_write_manifest(table, snapshot_id, paths[-1], mine, spec_id))
     paths.append(_new_path(table, f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro"))
     _write_list(table, snapshot_id, paths[-1], [*manifests, *others])
+    for path in paths:
+        sync_written(path, table.location())
     return paths
 
 

@@ -13,8 +13,8 @@ from dataflow_assets.connectors.kafka.create_topic import Rules
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import FRAMING, Headers, Outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import FAMILY
-from dataflow_assets.contracts import DELETE, OFFSET, OP, N, Rejection, Sent
-from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.contracts import DELETE, OFFSET, OP, UNKNOWN, N, Rejection, Sent
+from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.formats.value_schema import Encode
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import interpolated
@@ -49,6 +49,8 @@ class Routing:
         rules = self._rules(self._sink.topic)
         if self._reads or self._encode or self._sink.upsert_mode or rules is None:
             return False
+        if rules.compacted and UNKNOWN in rows.schema.names:
+            return False
         if rules.compacted and rows.column("key").null_count:
             return False
         headers = pc.max(pc.list_value_length(rows.column("headers"))).as_py()
@@ -58,8 +60,10 @@ class Routing:
     def sort(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sorted:
         """Each row on its own."""
         found = Sorted()
-        for row, (value, key, headers, deleted) in enumerate(_rows(rows)):
+        for row, (value, key, headers, deleted, unknown) in enumerate(_rows(rows)):
             try:
+                if unknown is not None and value is not None:
+                    self._check_whole(value, unknown)
                 record = self._addressed(value, key, headers, deleted=deleted)
                 self._check(record)
             except RejectedRecord as error:
@@ -84,6 +88,17 @@ class Routing:
         if self._encode is not None and value is not None:
             value = self._encode(value)
         return Outgoing(topic, value, key, headers)
+
+    def _check_whole(self, value: bytes, unknown: str) -> None:
+        """The record before it of the same key goes, and with it the values that are missing."""
+        topic = self._named(parse(value)) if self._topic else self._sink.topic
+        rules = self._rules(topic)
+        if self._sink.upsert_mode or (rules is not None and rules.compacted):
+            raise PermanentError(
+                f"topic {topic} keeps the last record of each key, and this one would lack values: "
+                f"{unknown}; then delete the topic, and start the flow from earliest into a new "
+                "one. Or leave the columns out (excludeColumns of the source)"
+            )
 
     def _key_of_key(self, key: bytes) -> bytes | None:
         """Of a null message: an object is read as bodies are, a single value is the key itself."""
@@ -158,12 +173,16 @@ def _as_key(value: Any, name: str) -> bytes:
     return text_form(_present(value, name)).encode("utf-8", "strict")
 
 
-def _rows(rows: pa.RecordBatch) -> Iterator[tuple[Any, Any, Headers, bool]]:
-    columns = [rows.column(name).to_pylist() for name in ("value", "key", "headers")]
-    operations = rows.column(OP).to_pylist() if OP in rows.schema.names else [0] * rows.num_rows
-    for value, key, headers, operation in zip(*columns, operations, strict=True):
+def _rows(rows: pa.RecordBatch) -> Iterator[tuple[Any, Any, Headers, bool, str | None]]:
+    columns = [_column(rows, name) for name in ("value", "key", "headers", OP, UNKNOWN)]
+    for value, key, headers, operation, unknown in zip(*columns, strict=True):
         pairs = [(one["key"], one["value"]) for one in headers or ()]
-        yield value, key, pairs, operation == DELETE
+        yield value, key, pairs, operation == DELETE, unknown
+
+
+def _column(rows: pa.RecordBatch, name: str) -> list[Any]:
+    """The values; nothing of a system column that the rows do not have."""
+    return rows.column(name).to_pylist() if name in rows.schema.names else [None] * rows.num_rows
 
 
 def _rejection(

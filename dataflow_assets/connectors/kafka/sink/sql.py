@@ -18,9 +18,11 @@ class SqlKafkaSink(KafkaSink):
 
     layouts: InstanceOf[Layouts]
     """What keys and values are."""
+    folded_keys: int = 0
+    """Among as many keys only the last change of each is written; 0: every change is."""
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        from dataflow_assets.connectors.kafka.sink.sql_writer import SqlWriter
+        from dataflow_assets.connectors.kafka.sink.sql_writer import SqlWriter, Written
 
-        return SqlWriter(self, self.layouts, ticket, piece)
+        return SqlWriter(self, Written(self.layouts, self.folded_keys), ticket, piece)

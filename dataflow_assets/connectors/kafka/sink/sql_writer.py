@@ -2,44 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import Headers, Outgoing
-from dataflow_assets.connectors.kafka.sink.routing import Routing, RulesOf
+from dataflow_assets.connectors.kafka.sink.routing import Routing, RulesOf, Sorted
 from dataflow_assets.connectors.kafka.sink.writer import KafkaWriter
-from dataflow_assets.contracts import Slice, Ticket
+from dataflow_assets.contracts import Sent, Slice, Ticket
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.value_schema import Encode
 from dataflow_assets.records.record import parse
 from dataflow_assets.sql.bytes.layout import Layouts
 from dataflow_assets.sql.bytes.write import encoder
+from dataflow_assets.sql.metadata import TIMESTAMP, headers_of
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is made of rows."""
+
+    layouts: Layouts
+    folded_keys: int = 0
+    """Among as many keys only the last change of each is written; 0: every change is."""
 
 
 class SqlWriter(KafkaWriter):
     """One slice of rows in one transaction."""
 
     def __init__(
-        self, sink: KafkaSinkOptions, layouts: Layouts, ticket: Ticket, piece: Slice
+        self, sink: KafkaSinkOptions, written: Written, ticket: Ticket, piece: Slice
     ) -> None:
-        self._layouts = layouts
+        self._written = written
         super().__init__(sink, ticket, piece)
 
     @override
     def routed(self, encode: Encode | None) -> Routing:
-        return SqlRouting(self._sink, self._rules, self._layouts)
+        return SqlRouting(self._sink, self._rules, self._written)
 
 
 class SqlRouting(Routing):
     """Rows as bodies -> keys and values."""
 
-    def __init__(self, sink: KafkaSinkOptions, rules: RulesOf, layouts: Layouts) -> None:
+    def __init__(self, sink: KafkaSinkOptions, rules: RulesOf, written: Written) -> None:
         super().__init__(sink, rules)
+        layouts = written.layouts
+        self._most_keys = written.folded_keys
         self._value = encoder(layouts.value)
         self._key_of = encoder(layouts.key) if layouts.key else None
         names = layouts.key.names if layouts.key else ()
         self._key_names = list(zip(names, layouts.key_columns, strict=True))
+        self._times = [name for name, key in layouts.metadata if key == TIMESTAMP]
+        self._headers = [name for name, key in layouts.metadata if key != TIMESTAMP]
+
+    @override
+    def sort(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sorted:
+        found = super().sort(rows, sent)
+        if self._most_keys:
+            found.records = list(last_changes(found.records, self._most_keys))
+        return found
 
     @override
     def plain(self, rows: pa.RecordBatch) -> bool:
@@ -58,4 +82,17 @@ class SqlRouting(Routing):
         found = self._value(row)
         if found is None and self._sink.upsert_mode:
             raise RejectedRecord("encode", "a null value of format raw would delete its key")
-        return Outgoing(self._sink.topic, found, made)
+        time = next((row[name] for name in self._times), None)
+        written = [one for name in self._headers for one in headers_of(row[name])]
+        return Outgoing(self._sink.topic, found, made, written, time)
+
+
+def last_changes(records: Iterable[Outgoing], most: int) -> Iterator[Outgoing]:
+    """Of the changes of a key the last one, among `most` keys after the other."""
+    waiting: dict[bytes | None, Outgoing] = {}
+    for one in records:
+        if one.key not in waiting and len(waiting) == most:
+            yield from waiting.values()
+            waiting.clear()
+        waiting[one.key] = one
+    yield from waiting.values()

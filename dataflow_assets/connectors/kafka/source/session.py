@@ -22,7 +22,13 @@ from dataflow_assets.connectors.kafka.source.data_loss import LossCheck, beyond
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
 from dataflow_assets.connectors.kafka.source.lags import Behind, with_ages
 from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES, MOST_TOGETHER
-from dataflow_assets.connectors.kafka.source.take_over import ELSEWHERE, STORED, foreign, report
+from dataflow_assets.connectors.kafka.source.take_over import (
+    ELSEWHERE,
+    STORED,
+    check_left,
+    foreign,
+    report,
+)
 from dataflow_assets.connectors.kafka.topics import Offsets, described
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
 from dataflow_assets.errors import DataflowError, PermanentError, outcome, told
@@ -79,6 +85,7 @@ class KafkaSourceSession(SourceSession):
     @override
     def take_over(self, known: Positions) -> Positions:
         topic = self.topic.now()
+        check_left(self._source, self._broker.members(self._source.consumer_group, topic))
         lows, highs = self._lows_and_highs(topic)
         stored = {int(partition): int(offset) for partition, offset in known.items()}
         name = self._source.topic

@@ -209,10 +209,11 @@ def _headers(message: Message) -> list[dict[str, Any]]:
     return [{"key": name, "value": value} for name, value in headers(message)]
 
 
+_LAST = (2**63 - 1) // 1000  # milliseconds that are a number of microseconds in 64 bits
 _VALUES = {
     "body": Message.value,
     "key": Message.key,
-    "timestamp": lambda message: message.timestamp()[1] * 1000,
+    "timestamp": lambda message: min(message.timestamp()[1], _LAST) * 1000,
     "headers": _headers,
 }
 _NAMES = tuple(_VALUES)  # in the order of the frame

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
+from dataflow_assets.errors import TransientError
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +16,19 @@ STORED = (
     "these offsets are stored with the rows of the table, by the program that has filled it so "
     f"far: was it the same topic of the same cluster? Else {ELSEWHERE}"
 )
+
+
+def check_left(source: KafkaSourceOptions, members: Collection[str]) -> None:
+    """Raises TransientError while the program before still reads: it stores what we would.
+
+    `members`: of its consumer group, which a flow never joins.
+    """
+    if members:
+        raise TransientError(
+            f"consumer group {source.consumer_group} still has members ({', '.join(members)}): "
+            f"the connector runs. Stop it; this flow then reads topic {source.topic} from where it "
+            "has stopped"
+        )
 
 
 def foreign(topic: str, stored: Offsets, partitions: Collection[int]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.cdc.envelope import Records, Transaction
+from dataflow_assets.connectors.postgresql.cdc.envelope import UNLOGGED, Records, Transaction
+from dataflow_assets.connectors.postgresql.cdc.errors import not_logged
 from dataflow_assets.connectors.postgresql.cdc.layout import Layout
 from dataflow_assets.connectors.postgresql.cdc.text_values import arrow
 from dataflow_assets.connectors.postgresql.cdc.tuples import Bools, Changes, Column, Ints
@@ -87,8 +88,13 @@ def _rows(layout: Layout, found: Changes) -> pa.RecordBatch:
     arrays.append(pa.array(found.operations))
     fields.append(pa.field(OP, pa.int8()))
     if any(one.any() for one in unknown):
-        arrays.append(_masks(np.stack(unknown, axis=1)))
+        bits = np.stack(unknown, axis=1)
+        arrays.append(_masks(bits))
         fields.append(pa.field(ABSENT, pa.binary()))
+        unlogged = bits & ~found.deleted[:, None]  # of a deleted row the key is enough
+        if unlogged.any():
+            arrays.append(_reasons(layout, unlogged))
+            fields.append(UNLOGGED)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
@@ -97,6 +103,14 @@ def _masks(bits: Bools) -> pa.Array:
     data = pa.py_buffer(packed.tobytes())
     fixed = pa.Array.from_buffers(pa.binary(packed.shape[1]), len(bits), [None, data])
     return fixed.cast(pa.binary())
+
+
+def _reasons(layout: Layout, bits: Bools) -> pa.Array:
+    """Of each row that stays why values of it are not known; null where all are."""
+    masks, which = np.unique(bits, axis=0, return_inverse=True)
+    names = np.array([column.name for column in layout.read], object)
+    texts = [not_logged(layout.sql, names[mask]) if mask.any() else None for mask in masks]
+    return pa.array(texts, pa.string()).take(pa.array(which.reshape(-1)))
 
 
 def _before(layout: Layout, found: Changes) -> dict[int, bytes]:

@@ -12,11 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc.layout import Layout
-from dataflow_assets.contracts import DELETE, INSERT, KIND, METADATA, OP, UPDATE
+from dataflow_assets.contracts import DELETE, INSERT, KIND, LACKS, METADATA, OP, UPDATE
 from dataflow_assets.formats.rows import objects
 from dataflow_assets.sdk.place import constant, named
 
 PAYLOAD = pa.field("payload", pa.string(), metadata={KIND: b"json"})
+UNLOGGED = pa.field("#unlogged", pa.string(), metadata={LACKS: b"1"})
+"""Of each row why values of it are not known; null where all are."""
 OPERATION = pa.field("#operation", pa.string(), metadata={METADATA: b"operation"})
 _NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _CODES = {INSERT: "c", UPDATE: "u", DELETE: "d"}
@@ -154,9 +156,11 @@ def _envelopes(records: Records) -> pa.RecordBatch:
         pair = (image, _NULL) if code == DELETE else (before, image)
         op = _SNAPSHOT if records.in_snapshot else _CODES[code]
         payloads.append(_payload(*pair, op, records, row))
-    return pa.RecordBatch.from_arrays(
-        [pa.array(payloads, pa.string())], schema=pa.schema([PAYLOAD])
-    )
+    arrays, fields = [pa.array(payloads, pa.string())], [PAYLOAD]
+    if UNLOGGED.name in records.rows.schema.names:
+        arrays.append(records.rows.column(UNLOGGED.name))
+        fields.append(UNLOGGED)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def _payload(before: msgspec.Raw, after: msgspec.Raw, op: str, records: Records, row: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dataflow_assets.connectors.postgresql import dsn
@@ -63,6 +63,20 @@ def _advice(source: PostgresqlCdcOptions, failure: Failure) -> str:
             "second slot for a moment"
         )
     return _LEVEL if "wal_level" in said else ""
+
+
+def not_logged(table: str, columns: Sequence[str]) -> str:
+    """Why values of a row are not known, and what to run.
+
+    Args:
+        table: as statements name it.
+        columns: whose values they are.
+    """
+    return (
+        f"table {table}: the value of {', '.join(columns)} is not in the log, because it is large "
+        f"and the change has left it as it was. Run ALTER TABLE {table} REPLICA IDENTITY FULL (and "
+        "the same for each partition, where it has any), so that the log has such values in future"
+    )
 
 
 def wrong_level(source: PostgresqlCdcOptions, level: str) -> PermanentError:

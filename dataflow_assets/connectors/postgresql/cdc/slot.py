@@ -33,8 +33,10 @@ _VERSION = "SELECT current_setting('server_version_num')::int"
 _MAKE = "SELECT pg_create_logical_replication_slot($1, 'pgoutput', false)"
 _MAKE_FAILOVER = "SELECT pg_create_logical_replication_slot($1, 'pgoutput', false, false, true)"
 _MOVE = "SELECT pg_replication_slot_advance($1, $2::pg_lsn)"
+# Not beyond the first quote: what a statement quotes may be a password.
 _WRITERS = """
-SELECT pid, application_name, left(query, 80) FROM pg_stat_activity
+SELECT pid, application_name, left(regexp_replace(query, '[''$].*', '...'), 80)
+FROM pg_stat_activity
 WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 3
 """
 

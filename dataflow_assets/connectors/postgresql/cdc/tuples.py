@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN
+from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN, not_logged
 from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER
 from dataflow_assets.contracts import DELETE, INSERT, UPDATE
 from dataflow_assets.errors import PermanentError
@@ -96,6 +96,11 @@ class Changes:
         return np.where(self._is_new, found, DELETE).astype(np.int8)
 
     @property
+    def deleted(self) -> Bools:
+        """Whether a row is gone from its key."""
+        return ~self._is_new
+
+    @property
     def key_only(self) -> Bools:
         """Whether of a row that was deleted no more than the key is known."""
         found: Bools = ~self._is_new & (self._marks[self.message] != _OLD)
@@ -122,10 +127,12 @@ class Changes:
             return found
         place = np.cumsum(self._paired) - 1
         second = self._second[index].take(place[self.message[newer]])
-        # What an update has left as it was is in the old row, where the table logs all of it.
-        old = self._marks[self.message[newer]] == _OLD
+        # What an update has left as it was is in the old row, where the table logs all of it. A
+        # null there is no value: a new partition logs its key alone, and is announced as its root.
+        before = found.take(np.flatnonzero(newer))
+        old = (self._marks[self.message[newer]] == _OLD) & (before.kind == _TEXT)
         same = old & (second.kind == _UNCHANGED)
-        second = second.where(same, found.take(np.flatnonzero(newer)[same]))
+        second = second.where(same, before.take(np.flatnonzero(same)))
         return found.where(newer, second)
 
     def old_image(self, index: int) -> Column:
@@ -147,10 +154,8 @@ class Changes:
         """
         if (absent & self._is_new & self._changed[self.message]).any():
             raise PermanentError(
-                f"table {table}: the key of a row was changed, and the value of {name} is not in "
-                "the log, because it is large and was not changed: the row under its new key would "
-                f"lack it. Run ALTER TABLE {table} REPLICA IDENTITY FULL, so that the log has such "
-                f"values in future, then load the tables again: {AGAIN}"
+                f"the key of a row was changed, and the row under its new key would lack a value: "
+                f"{not_logged(table, [name])}. Then load the tables again: {AGAIN}"
             )
 
     def texts(self, column: Column) -> pa.Array:

@@ -20,28 +20,56 @@ _OFFSETS = """
 SELECT kafka_partition, max(kafka_offset) FROM {} WHERE kafka_topic = $1 GROUP BY kafka_partition
 """
 _RUNNING = """
-SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relpersistence = 't' AND c.relname = lower($1) AND c.relnamespace <> pg_my_temp_schema()
+SELECT n.nspname, pg_get_userbyid(c.relowner)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_class s
+WHERE s.oid = $1::regclass AND c.relpersistence = 't' AND c.relname = lower($2)
+  AND c.relnamespace <> pg_my_temp_schema()
+  AND c.relowner IN (s.relowner, current_user::regrole)
+  AND ARRAY(SELECT ROW(attname, atttypid) FROM pg_attribute
+            WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
+    = ARRAY(SELECT ROW(attname, atttypid) FROM pg_attribute
+            WHERE attrelid = $3::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
 LIMIT 1
 """
+"""A task's table has the target's columns, and is of the role that keeps the state, or ours."""
 
 
 def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:
     """The offset that comes next, by the partitions of a topic that the table knows.
 
     Raises TransientError while the connector still runs: it would store what is read here again.
+    It is looked for before the offsets are read, so that these are its last ones, and behind that,
+    so that a connector that somebody starts meanwhile is not overlooked.
     """
     place = qualified(SCHEMA, f"{schema}.{table}")
-    ((there,),) = link.execute(_THERE, place)
-    if not there:
+    if not _there(link, place):
         return {}
-    found: dict[int, int] = dict(link.execute(_OFFSETS.format(place), topic))
-    if running := link.execute(_RUNNING, table):
+    _check_stopped(link, schema, table, place)
+    found = stored(link, schema, table, topic)
+    _check_stopped(link, schema, table, place)
+    return found
+
+
+def stored(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:
+    """The same as it is now, whether the connector runs or not: for people to look at."""
+    place = qualified(SCHEMA, f"{schema}.{table}")
+    return dict(link.execute(_OFFSETS.format(place), topic)) if _there(link, place) else {}
+
+
+def _there(link: TextLink, place: str) -> bool:
+    ((there,),) = link.execute(_THERE, place)
+    return bool(there)
+
+
+def _check_stopped(link: TextLink, schema: str, table: str, place: str) -> None:
+    target = qualified(schema, table)
+    if _there(link, target) and (running := link.execute(_RUNNING, place, table, target)):
+        where, owner = running[0]
         raise TransientError(
             f"JustOne's connector still writes to {schema}.{table} (its temporary table is in "
-            f"{running[0][0]}): stop the connector; this flow then begins where it has stopped"
+            f"{where}, of the role {owner}): stop the connector; this flow then begins where it "
+            "has stopped"
         )
-    return found
 
 
 def check_version(link: TextLink, where: str) -> None:

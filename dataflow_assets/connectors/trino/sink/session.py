@@ -174,6 +174,7 @@ class TrinoSinkSession(StoredSession):
         self._able = capabilities.ask(self._client, self._table, sink.key)
         if sink.upsert_mode:
             capabilities.check_upsert(self._table, self._able, sink.key)
+            capabilities.check_mark(self._table, sink.soft)
 
     def _stage(self) -> Place:
         name = stage.name(self._target.id, self.checkpoint.epoch, uuid.uuid4().hex[:8])
@@ -235,7 +236,7 @@ class TrinoSinkSession(StoredSession):
     def _sql(self, table: Table, source: statement.Source, found: Stored, stamp: str) -> str:
         condition = self._checkpoints.may_write(stamp)
         if self._sink.upsert_mode:
-            return statement.merge(table, source, condition, self._sink.key)
+            return statement.merge(table, source, condition, self._sink.key, self._sink.soft)
         for earlier in found.undecided:
             condition += f" AND {statement.unless_committed(table, earlier.query)}"
         return statement.insert(table, source, condition, guarded=self._able.exactly_once)

@@ -30,8 +30,9 @@ class TrinoSink(TrinoSinkOptions, FrameSink):
     """Rows into one table of any catalog of Trino: appended, or merged into it by a key.
 
     A micro-batch is one statement. Rows wait in the receipts of the tasks or, where they are many,
-    in a table `dataflow_stage_...` beside the target. Without `deleteMode` deletes are rejected
-    records. What the catalog can do is found by trying it when the flow opens.
+    in a table `dataflow_stage_...` beside the target. Without `deleteMode` and
+    `softDeleteColumn` deletes are rejected records. What the catalog can do is found by trying it
+    when the flow opens.
     """
 
     type: ClassVar = "trino"

@@ -43,7 +43,10 @@ from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.server_failure import translated
 
 _APPENDED = "the table is appended to only: a delete has no meaning"
-_NO_DELETES = "a delete, and the sink has no deleteMode: set deleteMode: hard to remove the row"
+_NO_DELETES = (
+    "a delete, and the sink has no deleteMode: set deleteMode: hard to remove the row, or "
+    "softDeleteColumn to mark it"
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class TrinoWriter(Writer):
     def _accepted(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
         """Without the deletes that mean nothing here."""
         deleted = deletes(rows)
-        if not deleted.any() or self._sink.delete_mode == "hard":
+        if not deleted.any() or self._sink.takes_deletes:
             return rows, []
         reason = _NO_DELETES if self._sink.upsert_mode else _APPENDED
         refused = [_rejection(rows, int(row), reason) for row in np.flatnonzero(deleted)]

@@ -88,6 +88,19 @@ def _works(client: Client, sql: str, right: str) -> str:
     return ""
 
 
+def check_mark(table: Table, mark: str | None) -> None:
+    """Raises PermanentError where a column cannot say when its row was deleted; None: no column."""
+    if mark is None:
+        return
+    kinds = {column.name: column.kind.name for column in table.columns}
+    if not kinds.get(mark, "").startswith(("timestamp", "date")):
+        found = f"is {kinds[mark]}" if mark in kinds else "does not exist"
+        raise PermanentError(
+            f"softDeleteColumn: the column {mark} of {table.place} must be a timestamp or date; it "
+            f"{found}"
+        )
+
+
 def check_upsert(table: Table, found: Capabilities, key: Sequence[str]) -> None:
     """Raises PermanentError where rows cannot be matched by this key."""
     if not found.merge:

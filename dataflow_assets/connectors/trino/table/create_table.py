@@ -17,6 +17,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 
+MARK = "timestamp(6) with time zone"  # when the row of a key was deleted
 _TIMES = ("time", "timestamp")
 
 
@@ -27,6 +28,8 @@ def create(client: Client, sink: TrinoSinkOptions, place: Place, sample: pa.Sche
     fields = sink.raw_columns(sample) if sink.raw_mode else _columns(sink, sample)
     wanted = {f.name: sink.columns.get(f.name) or types.declared(f) for f in fields}
     wanted |= {name: kind for name, kind in sink.columns.items() if name not in wanted}
+    if sink.soft is not None:
+        wanted.setdefault(sink.soft, MARK)
     if not wanted:
         raise PermanentError(
             f"table {sink.address().name} cannot be created: the first records hold no object "

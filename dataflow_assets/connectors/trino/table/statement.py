@@ -80,17 +80,31 @@ def insert(table: Table, source: Source, condition: str, *, guarded: bool) -> st
     )
 
 
-def merge(table: Table, source: Source, condition: str, key: Sequence[str]) -> str:
-    """Rows that replace those of their key; of several rows of a key what the last ones carry."""
+def merge(
+    table: Table, source: Source, condition: str, key: Sequence[str], mark: str | None = None
+) -> str:
+    """Rows that replace those of their key; of several rows of a key what the last ones carry.
+
+    Args:
+        table: the target.
+        source: the rows.
+        condition: without which none is written.
+        key: the columns that rows are matched by.
+        mark: the column that says when a key was deleted; None: its row is removed.
+    """
     names = [column.name for column in source.columns]
     others = [name for name in names if name not in key]
     same = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
     sets = ", ".join(f"{quote(n)} = {_kept(n, at)}" for at, n in enumerate(names) if n in others)
     updates = f"WHEN MATCHED THEN UPDATE SET {sets} " if sets else ""
     values = ", ".join(f"s.{quote(name)}" for name in names)
+    if mark is None:
+        folded = _folded(source, condition, key)
+        deletes = f"WHEN MATCHED AND s.{_GONE} THEN DELETE "
+    else:
+        folded, deletes = _marked(source, condition, key, mark), ""
     return (
-        f"MERGE INTO {table.place.quoted} t USING ({_folded(source, condition, key)}) s ON {same} "  # noqa: S608 - quoted
-        f"WHEN MATCHED AND s.{_GONE} THEN DELETE {updates}"
+        f"MERGE INTO {table.place.quoted} t USING ({folded}) s ON {same} {deletes}{updates}"  # noqa: S608 - quoted
         f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT ({listed(names)}) VALUES ({values})"
     )
 
@@ -109,14 +123,41 @@ def _folded(source: Source, condition: str, key: Sequence[str]) -> str:
     alive = f"{AT} > _dataflow_deleted"
     columns = [*map(quote, key)]
     for at, column in enumerate(source.columns):
-        has = f"{alive} AND substr({ABSENT}, {at + 1}, 1) <> '1'"
-        columns.append(f"coalesce(bool_or({has}), false) AS {_has(at)}")
-        if column.name not in key:
-            last = f"max_by({quote(column.name)}, {AT}) FILTER (WHERE {has})"
-            columns.append(f"{last} AS {quote(column.name)}")
+        columns += _last(at, column, alive, key)
     columns.append(f"NOT coalesce(bool_or({alive}), false) AS {_GONE}")
     columns.append(f"max(_dataflow_deleted) > 0 AS {_WHOLE}")
     return f"SELECT {', '.join(columns)} FROM ({rows}) GROUP BY {keys}"  # noqa: S608 - quoted
+
+
+def _marked(source: Source, condition: str, key: Sequence[str], mark: str) -> str:
+    """One row for each key. A delete keeps what came before it, and the last row says the mark."""
+    alive, columns = f"{OPERATION} <> '{DELETE}'", [*map(quote, key)]
+    for at, column in enumerate(source.columns):
+        if column.name != mark:
+            columns += _last(at, column, alive, key)
+            continue
+        own = f"IF({_carried(at)}, {quote(mark)})"
+        now = f"CAST(current_timestamp AT TIME ZONE 'UTC' AS {column.type})"
+        last = f"max_by(IF({alive}, {own}, {now}), {AT})"
+        columns += [f"true AS {_has(at)}", f"{last} AS {quote(mark)}"]
+    columns.append(f"NOT coalesce(bool_or({alive}), false) AS {_GONE}")
+    columns.append(f"false AS {_WHOLE}")
+    rows = f"SELECT {', '.join(columns)} FROM ({source.sql(condition)})"  # noqa: S608 - quoted
+    return f"{rows} GROUP BY {listed(key)}"
+
+
+def _last(at: int, column: Column, alive: str, key: Sequence[str]) -> list[str]:
+    """Whether a row of the key that counts carries the column, and what the last such row has."""
+    has = f"{alive} AND {_carried(at)}"
+    found = [f"coalesce(bool_or({has}), false) AS {_has(at)}"]
+    if column.name not in key:
+        last = f"max_by({quote(column.name)}, {AT}) FILTER (WHERE {has})"
+        found.append(f"{last} AS {quote(column.name)}")
+    return found
+
+
+def _carried(at: int) -> str:
+    return f"substr({ABSENT}, {at + 1}, 1) <> '1'"
 
 
 def _has(at: int) -> str:

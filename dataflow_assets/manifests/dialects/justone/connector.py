@@ -27,9 +27,10 @@ from dataflow_assets.manifests.dialects.justone.keys import (
     CONNECTOR,
     STRING,
 )
-from dataflow_assets.manifests.dialects.justone.notes import Notes, Where
-from dataflow_assets.manifests.dialects.justone.references import ALLOWED, mentions
 from dataflow_assets.manifests.dialects.justone.values import Values
+from dataflow_assets.manifests.dialects.key_tables import PLACEHOLDER, is_placeholder
+from dataflow_assets.manifests.dialects.notes import Notes, Where
+from dataflow_assets.manifests.dialects.references import ALLOWED, mentions
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
@@ -80,7 +81,7 @@ def _check_keys(document: Document, notes: Notes) -> None:
     for key, text in document.value.items():
         where = (document, key)
         if not key.startswith(consumer.OVERRIDE):
-            notes.by_tables(where, key, CONNECTOR, ADDITIONS)
+            consumer.judge(key, where, notes, CONNECTOR, ADDITIONS)
         if mentions(text) and key not in _REFERABLE and key.startswith("db."):
             notes.wrong(where, f"only db.password may be {ALLOWED}")
     kind = document.value.get("connector.class")
@@ -117,6 +118,9 @@ def _sink(values: Values) -> JustOneSink | None:
         )
     }
     host = values.text("db.host") or "localhost"
+    if is_placeholder(host):
+        notes.wrong((document, "db.host"), f"still has {PLACEHOLDER}: write host or host:port")
+        return None
     if mentions(host):  # which has its finding
         return None
     if re.search(r"[/?@\s]", host):

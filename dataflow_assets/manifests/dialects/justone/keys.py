@@ -1,43 +1,20 @@
 """Every key of JustOne's files, with its verdict: what checking and the reference go by.
 
-| verdict | meaning |
-|---|---|
-| used | does what it says |
-| note | accepted; `dataflow check` notes what happens instead |
-| ignored | known, without effect here, and not noted: it is about Connect's own process |
-| refused | a finding says why |
-
-A key that is not listed is ignored, as Connect does it, and noted.
+A key that is not listed is ignored, as Connect does it, and noted. One that is ignored is not
+noted: it is about Connect's own process.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+
+from dataflow_assets.manifests.dialects.client_keys import CLIENT
+from dataflow_assets.manifests.dialects.key_tables import Key
 
 CLASS = "com.justone.kafka.sink.pg.json.PostgreSQLSinkConnector"
 CLASSES = frozenset({CLASS, "PostgreSQLSinkConnector", "PostgreSQLSink"})
 """As Connect's workers find it: by its full name, its plain one, or without the ending."""
 STRING = "org.apache.kafka.connect.storage.StringConverter"
-
-
-@dataclass(frozen=True)
-class Key:
-    """One key, or with `*` at its end all that begin so."""
-
-    name: str
-    verdict: Literal["used", "note", "ignored", "refused"]
-    says: str
-    default: str = "-"
-    """`required`, or the text that counts where the key is missing."""
-
-    def matches(self, key: str) -> bool:
-        """Whether the entry is about a key."""
-        if self.name.endswith("*"):
-            return key.startswith(self.name[:-1])
-        return key == self.name
 
 
 _NO_STEPS = (
@@ -146,39 +123,7 @@ ADDITIONS: Sequence[Key] = (
     ),
     Key("dataflow.suspended", "used", "`true` suspends the flows of the file.", "false"),
 )
-_PEM = (
-    "only PEM is supported: export the certificates (keytool -exportcert -rfc, openssl pkcs12) "
-    "and give them with ssl.truststore.type=PEM and ssl.keystore.type=PEM"
-)
 CONSUMER: Sequence[Key] = (
-    Key("security.protocol", "used", "How brokers are reached.", "PLAINTEXT"),
-    Key(
-        "sasl.mechanism",
-        "used",
-        "`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`; Kafka's own default, GSSAPI, is refused.",
-        "required with SASL",
-    ),
-    Key(
-        "sasl.jaas.config",
-        "used",
-        'A login module with `username="..."` and `password="..."`; each may be `${env:VARIABLE}` '
-        "or `${secrets:NAMESPACE/NAME:KEY}`.",
-        "required with SASL",
-    ),
-    Key("ssl.truststore.type", "used", f"`PEM`; otherwise {_PEM}"),
-    Key("ssl.truststore.location", "used", "Absolute path of the CA certificates in PEM."),
-    Key("ssl.truststore.certificates", "used", "The CA certificates as PEM text."),
-    Key("ssl.keystore.type", "used", f"`PEM`; otherwise {_PEM}"),
-    Key("ssl.keystore.location", "used", "Absolute path of certificate and key in PEM."),
-    Key("ssl.keystore.certificate.chain", "used", "The client's certificate as PEM text."),
-    Key("ssl.keystore.key", "used", "The client's key as PEM text, without a password."),
-    Key("ssl.key.password", "refused", "keys with a password are not supported: remove it"),
-    Key(
-        "ssl.endpoint.identification.algorithm",
-        "used",
-        "`https`: the brokers' names are checked. An empty one is refused.",
-        "https",
-    ),
     Key("group.id", "used", "The consumer group, instead of `connect-<name>`."),
     Key(
         "auto.offset.reset",
@@ -192,31 +137,7 @@ CONSUMER: Sequence[Key] = (
         "has no effect: only committed records are read",
         "read_committed",
     ),
-    Key("fetch.*", "ignored", "How fetches are cut."),
-    Key("max.*", "ignored", "How fetches are cut."),
-    Key("session.*", "ignored", "The flow is no member of its consumer group."),
-    Key("heartbeat.*", "ignored", "The flow is no member of its consumer group."),
-    Key("request.*", "ignored", "Time limits are the product's own."),
-    Key("default.*", "ignored", "Time limits are the product's own."),
-    Key("reconnect.*", "ignored", "Time limits are the product's own."),
-    Key("retry.*", "ignored", "Time limits are the product's own."),
-    Key("connections.*", "ignored", "Time limits are the product's own."),
-    Key("metadata.*", "ignored", "Time limits are the product's own."),
-    Key("receive.buffer.bytes", "ignored", "How fetches are cut."),
-    Key("send.buffer.bytes", "ignored", "How fetches are cut."),
-    Key("client.*", "ignored", "Names for the broker's own log."),
-    Key("enable.auto.commit", "ignored", "Positions are in the table's checkpoint."),
-    Key("check.crcs", "ignored", "Checked by the client."),
-    Key("partition.assignment.strategy", "ignored", "Partitions are tasks of Spark."),
-    Key("interceptor.classes", "ignored", "Classes of Java are not run."),
-    Key("ssl.truststore.password", "ignored", "PEM has none."),
-    Key("ssl.keystore.password", "ignored", "PEM has none."),
-    Key("ssl.protocol", "ignored", "TLS 1.2 and later."),
-    Key("ssl.enabled.protocols", "ignored", "TLS 1.2 and later."),
-    Key("ssl.cipher.suites", "ignored", "Those of the client."),
-    Key("ssl.provider", "ignored", "Classes of Java are not run."),
-    Key("ssl.keymanager.algorithm", "ignored", "Classes of Java are not run."),
-    Key("ssl.trustmanager.algorithm", "ignored", "Classes of Java are not run."),
+    *CLIENT,
 )
 WORKER: Sequence[Key] = (
     Key(
@@ -248,21 +169,3 @@ WORKER: Sequence[Key] = (
     Key("topic.*", "ignored", "Connect's own process."),
     Key("metric*", "ignored", "Connect's own process."),
 )
-_PLACEHOLDER = re.compile(r"\?{3,}")
-
-
-def entry(key: str, *tables: Sequence[Key]) -> Key | None:
-    """What the tables say about a key; a plain entry wins over one with `*`."""
-    found = [one for table in tables for one in table if one.matches(key)]
-    plain = (one for one in found if not one.name.endswith("*"))
-    return next(plain, found[0] if found else None)
-
-
-def names(*tables: Sequence[Key]) -> Iterator[str]:
-    """The keys that may be meant by another one."""
-    return (one.name for table in tables for one in table if not one.name.endswith("*"))
-
-
-def is_placeholder(text: str) -> bool:
-    """The example file has ??? where something must be written."""
-    return _PLACEHOLDER.fullmatch(text.strip()) is not None

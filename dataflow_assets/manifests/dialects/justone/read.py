@@ -15,7 +15,7 @@ from dataflow_assets.manifests.dialects.documents import Document, Path, Place
 from dataflow_assets.manifests.dialects.justone.connector import flows
 from dataflow_assets.manifests.dialects.justone.consumer import BROKERS, other_keys
 from dataflow_assets.manifests.dialects.justone.keys import CLASSES
-from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.notes import Notes
 
 _MANIFEST: tuple[tuple[Path, Path], ...] = (
     (("metadata", "name"), ("name",)),

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dataflow_assets.manifests.dialects.client_security import referred
 from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.justone.consumer import referred
-from dataflow_assets.manifests.dialects.justone.keys import CONNECTOR, entry
-from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.justone.keys import CONNECTOR
+from dataflow_assets.manifests.dialects.key_tables import entry
+from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.records.paths.parse_path import ParsePath
+
+_SPACE = "ends with a space, which is part of the last key: remove it, unless the key has it"
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,14 @@ class Values:
         where = (self.document, key)
         if not self.required(key, what):
             return ()
-        found = self.document.value[key].lstrip().rstrip(",").split(",")
+        found = self.document.value[key].rstrip(",").split(",")
         for number, text in enumerate(found, 1):
             try:
                 ParsePath.parse(text)
             except ValueError as error:
                 self.notes.wrong(where, f"path {number} {error}")
+            if text != text.rstrip():
+                self.notes.note(where, f"path {number} {_SPACE}")
         if columns and len(found) != columns:
             paths = f"{len(found)} path{'' if len(found) == 1 else 's'}"
             message = f"has {paths}, and db.columns {columns}: one path for each column"

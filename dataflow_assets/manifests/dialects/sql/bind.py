@@ -18,8 +18,8 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
 from dataflow_assets.sql.expressions import Constant, Expression, Member, call, cast_to
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.functions import FUNCTIONS, json, patterns, strings
-from dataflow_assets.sql.types import INT, STRING, decimal
+from dataflow_assets.sql.functions import FUNCTIONS, json, patterns, regular
+from dataflow_assets.sql.types import INT, STRING, Type, decimal
 
 ALIASES: Mapping[str, str] = {
     "CONCAT": "||",
@@ -49,15 +49,16 @@ PARTS: Mapping[str, str] = {
 _CHECKS: Mapping[str, tuple[int, Callable[[str], Any]]] = {
     "DATE_FORMAT": (1, patterns.check),
     "TO_TIMESTAMP": (1, patterns.check),
+    "TO_TIMESTAMP_LTZ": (1, patterns.check),
     "TO_DATE": (1, patterns.check),
     "FROM_UNIXTIME": (1, patterns.check),
     "UNIX_TIMESTAMP": (1, patterns.check),
     "JSON_VALUE": (1, json.parsed),
     "JSON_QUERY": (1, json.parsed),
     "JSON_EXISTS": (1, json.parsed),
-    "REGEXP": (1, strings.expression),
-    "REGEXP_EXTRACT": (1, strings.expression),
-    "REGEXP_REPLACE": (1, strings.expression),
+    "REGEXP": (1, regular.expression),
+    "REGEXP_EXTRACT": (1, regular.expression),
+    "REGEXP_REPLACE": (1, regular.expression),
 }
 """Arguments that are looked at when the file is loaded, where they are written out."""
 
@@ -144,9 +145,21 @@ def _invoked(node: Invoked, scope: Scope) -> Expression:
         _fail(node, f"{node.name} is not an aggregate: it takes neither DISTINCT nor FILTER")
     try:
         _check(name, arguments)
+        if name == "TIMESTAMPADD":
+            arguments = _of_days(arguments)
         return _with_digits(name, call(name, arguments, scope.environment), arguments)
     except ValueError as error:
         _fail(node, f"{node.name}: {error}")
+
+
+def _of_days(arguments: Sequence[Expression]) -> list[Expression]:
+    """Hours are added to the midnight of a date."""
+    found = list(arguments)
+    unit = found[0] if found else None
+    smaller = isinstance(unit, Constant) and unit.value in ("HOUR", "MINUTE", "SECOND")
+    if smaller and len(found) == 3 and found[2].type.kind == "DATE":
+        found[2] = cast_to(found[2], Type("TIMESTAMP", 0))
+    return found
 
 
 def _with_digits(name: str, found: Expression, arguments: Sequence[Expression]) -> Expression:

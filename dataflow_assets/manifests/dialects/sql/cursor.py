@@ -8,6 +8,7 @@ from typing import NoReturn, TypeVar
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Token, Unreadable
 
 Item = TypeVar("Item")
+_LONGEST = 10  # digits of a length
 
 _RESERVED = """
 ALL AND ANY ARRAY AS BETWEEN BY CASE CAST CREATE CROSS DISTINCT ELSE END ESCAPE EXCEPT EXISTS FALSE
@@ -66,7 +67,7 @@ class Cursor:
     def text(self, what: str) -> str:
         """Takes a text in quotes. Raises Unreadable."""
         if self.next.kind != "text":
-            self.fail(f"expected {what} in quotes, found {self.next}")
+            self.fail(f"expected {what} in quotes")  # what is there may be a secret without quotes
         return self.take().text
 
     def name(self, what: str) -> str:
@@ -80,9 +81,11 @@ class Cursor:
 
     def number(self, what: str) -> int:
         """Takes a whole number. Raises Unreadable."""
-        if not self.next.text.isdecimal() or self.next.kind != "number":
+        text = self.next.text
+        if self.next.kind != "number" or not text.isdecimal() or len(text) > _LONGEST:
             self.fail(f"expected {what}, a whole number, found {self.next}")
-        return int(self.take().text)
+        self.take()
+        return int(text)
 
     def listed(self, one: Callable[[], Item]) -> tuple[Item, ...]:
         """What is between parentheses, separated by commas."""
@@ -96,6 +99,16 @@ class Cursor:
     def fail(self, message: str) -> NoReturn:
         """Raises Unreadable at the next token."""
         raise Unreadable(self.place, message)
+
+    def copy(self) -> Cursor:
+        """Another one at the same place, to look further ahead."""
+        found = Cursor(self._read)
+        found._at = self._at
+        return found
+
+    def move(self, other: Cursor) -> None:
+        """Goes on where a copy is."""
+        self._at = other._at
 
     def skip_statement(self) -> None:
         """Goes on behind the next semicolon."""

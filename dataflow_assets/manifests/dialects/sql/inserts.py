@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, UPSERT
@@ -12,8 +13,18 @@ from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.sql.bytes.layout import Times
 from dataflow_assets.sql.expressions import Column as Reference
-from dataflow_assets.sql.expressions import Constant, Expression, cast_to
-from dataflow_assets.sql.query import Cell, Output, Plan
+from dataflow_assets.sql.expressions import (
+    Constant,
+    Expression,
+    cast_to,
+    columns,
+    conjunction,
+    conjuncts,
+    lasting,
+)
+from dataflow_assets.sql.metadata import HEADER_LIST, HEADERS, METADATA, WRITABLE
+from dataflow_assets.sql.plan import Cell, Output, Plan
+from dataflow_assets.sql.sharing import shared
 from dataflow_assets.sql.types import NULL, STRING, assignable
 
 
@@ -34,14 +45,26 @@ def plan(
         message = f"{table.name} is a sink only: a query reads a table of kafka or upsert-kafka"
         raise Unreadable(insert.query.place, message)
     _check_target(insert, target)
-    outputs = tuple(_outputs(insert, relation, target))
+    trims = settings.get("table.exec.sink.type-length-enforcer") == "TRIM_PAD"
+    outputs = tuple(_outputs(insert, relation, target, trims=trims))
     changelog = table.connector == UPSERT
+    cells = tuple(_cells(table))
+    key_where = _of_key(relation.where, cells) if changelog else None
+    conditions = [one for one in (relation.where, key_where) if one is not None]
+    try:
+        parts, expressions = shared([*conditions, *(one.expression for one in outputs)])
+    except ValueError as error:
+        message = f"{error}: write what is inside into a topic of its own"
+        raise Unreadable(insert.place, message) from None
+    computed = iter(expressions)
     found = Plan(
         value=table.layouts.value,
         key=table.layouts.key,
-        cells=tuple(_cells(table)),
-        outputs=outputs,
-        where=relation.where,
+        cells=cells,
+        where=next(computed) if relation.where is not None else None,
+        key_where=next(computed) if key_where is not None else None,
+        outputs=tuple(replace(one, expression=next(computed)) for one in outputs),
+        shared=parts,
         changelog=changelog,
         times=_times(target, insert),
         drops_nulls=settings.get("table.exec.sink.not-null-enforcer") == "DROP",
@@ -52,31 +75,43 @@ def plan(
     return found
 
 
+def _of_key(where: Expression | None, cells: Sequence[Cell]) -> Expression | None:
+    """The conditions of WHERE that look at the key alone, and say always the same of it."""
+    found = [
+        one
+        for one in conjuncts(where)
+        if lasting(one) and all(cells[at].of_key for at in columns(one))
+    ]
+    return conjunction(found)
+
+
 def _check_target(insert: Insert, target: Declared) -> None:
-    written = next((one for one in target.table.columns if _is_written(one)), None)
-    if written is not None:
-        message = (
-            f"the column {written.name} would be written as METADATA {written.metadata}, which is "
-            "not supported yet: declare it VIRTUAL"
-        )
+    for one in target.written:
+        if one.metadata is not None and one.metadata not in WRITABLE:
+            message = (
+                f"the column {one.name} is METADATA {one.metadata}, which cannot be written: "
+                "declare it VIRTUAL"
+            )
+            raise Unreadable(insert.table_place, message)
+    if sum(one.metadata in (HEADERS, HEADER_LIST) for one in target.written) > 1:
+        message = f"{target.name} has several columns of headers: declare all but one VIRTUAL"
         raise Unreadable(insert.table_place, message)
-    if not target.written:
+    if not target.physical:
         raise Unreadable(insert.table_place, f"{target.name} has no columns to write")
 
 
-def _is_written(column: Column) -> bool:
-    return column.metadata is not None and not column.virtual
-
-
-def _outputs(insert: Insert, relation: Relation, target: Declared) -> Iterator[Output]:
+def _outputs(
+    insert: Insert, relation: Relation, target: Declared, *, trims: bool
+) -> Iterator[Output]:
     given = dict(_given(insert, relation, target))
     for column in target.written:
         place, found = given.get(column.name, (insert.place, Constant(NULL, None)))
         yield Output(
             column.name,
-            _fitted(place, found, column, target),
+            _fitted(place, found, column, target, trims=trims),
             nullable=column.nullable and column.name not in target.table.key,
             key=column.name in target.table.key,
+            metadata=column.metadata or "",
         )
 
 
@@ -84,7 +119,9 @@ def _given(
     insert: Insert, relation: Relation, target: Declared
 ) -> Iterator[tuple[str, tuple[Place, Expression]]]:
     names = [one.name for one in target.written]
-    for name in insert.columns:
+    for at, name in enumerate(insert.columns):
+        if name in insert.columns[:at]:
+            raise Unreadable(insert.table_place, f"the column {name} is written twice")
         if name not in names:
             message = f"no column {name} in {target.name}; {meant(name, names)}"
             raise Unreadable(insert.table_place, message)
@@ -99,7 +136,9 @@ def _given(
         yield name, (place, one)
 
 
-def _fitted(place: Place, found: Expression, column: Column, target: Declared) -> Expression:
+def _fitted(
+    place: Place, found: Expression, column: Column, target: Declared, *, trims: bool
+) -> Expression:
     wanted = column.type or STRING
     if not assignable(found.type, wanted):
         message = (
@@ -107,10 +146,11 @@ def _fitted(place: Place, found: Expression, column: Column, target: Declared) -
             f"{wanted})"
         )
         raise Unreadable(place, message)
-    if found.type.text and wanted.text:
+    if found.type.text and wanted.text and not trims:
         return found  # lengths are not enforced
     try:
-        return cast_to(found, wanted)
+        made = cast_to(found, wanted)
+        return cast_to(made, METADATA[column.metadata]) if column.metadata else made
     except ValueError as error:
         raise Unreadable(place, str(error)) from None
 
@@ -118,7 +158,7 @@ def _fitted(place: Place, found: Expression, column: Column, target: Declared) -
 def _cells(table: Declared) -> Iterator[Cell]:
     layouts = table.layouts
     assert layouts is not None  # noqa: S101 - it was looked at
-    in_value = [one for one in table.written if _in_value(one, table)]
+    in_value = [one for one in table.physical if _in_value(one, table)]
     places = {one.name: at for at, one in enumerate(in_value)}
     keys = {name: at for at, name in enumerate(layouts.key_columns)}
     for column in table.stored:
@@ -171,7 +211,7 @@ def _check_changelog(
             "supported yet"
         )
         raise Unreadable(insert.table_place, message)
-    if not alone and made.where is not None and not made.judges_by_key:
+    if not alone and made.where != made.key_where:
         message = (
             "another INSERT writes into the same table: a row that this WHERE leaves out would be "
             "deleted there, whoever has written it; give each INSERT a table of its own"

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import codecs
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.justone.notes import Notes
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
 from dataflow_assets.sql.bytes.avro_schemas import problem
 from dataflow_assets.sql.bytes.layout import Layout, Layouts
+from dataflow_assets.sql.metadata import WRITABLE
 from dataflow_assets.sql.types import STRING, Type
 
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
 _RAW = ("CHAR", "VARCHAR", "VARBINARY", "BOOLEAN", "FLOAT", "DOUBLE")
 
 
@@ -47,15 +50,29 @@ class _Given:
     def truth(self, key: str) -> bool:
         return self.choice(key, ("true", "false"), "false") == "true"
 
+    def delimiter(self, key: str) -> str | None:
+        """The one option of CSV in which Flink reads Java's escapes."""
+        found = self.text(key)
+        if found is not None:
+            made = _ESCAPE.sub(_unescaped, found)
+            if len(made) == 1 and made not in "\r\n":
+                return made
+        return self.character(key, ",")
+
     def character(self, key: str, default: str | None) -> str | None:
         found = self.text(key)
         if found is None:
             return default
-        made = found.encode().decode("unicode_escape") if found.startswith("\\") else found
-        if len(made) != 1:
-            self.wrong(key, "must be one character")
+        if len(found) != 1 or found in "\r\n":
+            self.wrong(key, "must be one character, and not the end of a line")
             return default
-        return made
+        return found
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1]:
+        return chr(int(found[1], 16))
+    return _ESCAPED.get(found[2], found[2])
 
 
 def layouts(
@@ -86,7 +103,12 @@ def layouts(
     if key_kind is not None:
         of_key = [columns[name] for name in key_columns]
         key = _layout(given, key_kind, "key", of_key)
-    return Layouts(value, key, key_columns) if len(notes.findings) == before else None
+    beside = tuple((one.name, one.metadata or "") for one in table.columns if _is_written(one))
+    return Layouts(value, key, key_columns, beside) if len(notes.findings) == before else None
+
+
+def _is_written(column: Column) -> bool:
+    return column.metadata in WRITABLE and not column.virtual
 
 
 def _value_key(given: _Given, connector: str) -> str:
@@ -214,22 +236,29 @@ def _json(given: _Given, start: str) -> dict[str, Any]:
 
 def _csv(given: _Given, start: str) -> dict[str, Any]:
     quoted = not given.truth(f"{start}.disable-quote-character")
+    scientific = f"{start}.write-bigdecimal-in-scientific-notation"
+    quote = given.character(f"{start}.quote-character", '"') if quoted else None
+    escape = given.character(f"{start}.escape-character", None)
+    delimiter = given.delimiter(f"{start}.field-delimiter")
+    if delimiter in (quote, escape):
+        given.wrong(f"{start}.field-delimiter", "is also the character of quotes or of escapes")
     return {
-        "delimiter": given.character(f"{start}.field-delimiter", ","),
-        "quote": given.character(f"{start}.quote-character", '"') if quoted else None,
-        "escape": given.character(f"{start}.escape-character", None),
+        "delimiter": delimiter,
+        "quote": quote,
+        "escape": escape if escape != quote else None,  # a quote inside a cell is doubled anyway
         "array_delimiter": given.text(f"{start}.array-element-delimiter") or ";",
         "null_literal": given.text(f"{start}.null-literal"),
         "comments": given.truth(f"{start}.allow-comments"),
         "ignore_errors": given.truth(f"{start}.ignore-parse-errors"),
+        "plain_decimals": given.choice(scientific, ("true", "false"), "true") == "false",
     }
 
 
 def _raw(given: _Given, start: str) -> dict[str, Any]:
     charset = given.text(f"{start}.charset") or "UTF-8"
     try:
-        codecs.lookup(charset)
-    except LookupError:
+        "a".encode(charset)
+    except (LookupError, ValueError):
         given.wrong(f"{start}.charset", "is not known")
     order = ("big-endian", "little-endian")
     found = given.choice(f"{start}.endianness", order, "big-endian")

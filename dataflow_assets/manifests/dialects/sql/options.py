@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataflow_assets.manifests.dialects.justone.keys import Key
+from dataflow_assets.manifests.dialects.key_tables import Key
 
-KAFKA, UPSERT = "kafka", "upsert-kafka"
-TABLES = ("postgresql", "clickhouse", "iceberg")
+KAFKA, UPSERT, JDBC = "kafka", "upsert-kafka", "jdbc"
+TABLES = ("postgresql", "clickhouse", "iceberg", JDBC)
 """Sinks of the catalogue that are tables here, too."""
 CONNECTORS = (KAFKA, UPSERT, *TABLES)
 
@@ -51,9 +51,13 @@ COMMON: Sequence[Key] = (
     ),
     Key("scan.bounded.*", "refused", _BOUNDED),
     Key("scan.topic-partition-discovery.interval", "ignored", "New partitions are always found."),
-    Key("scan.parallelism", "ignored", "Each partition is read by a task of Spark."),
+    Key("scan.parallelism", "note", "has no effect: each partition is read by a task of Spark"),
     Key("scan.watermark.*", "note", f"has no effect: {_WATERMARKS}"),
-    Key("sink.parallelism", "ignored", "Each partition of the source is written by a task."),
+    Key(
+        "sink.parallelism",
+        "note",
+        "has no effect: what a task has read from a partition of the source, it also writes",
+    ),
     Key(
         "sink.delivery-guarantee",
         "note",
@@ -61,9 +65,15 @@ COMMON: Sequence[Key] = (
         "at-least-once",
     ),
     Key(
-        "sink.transactional-id-prefix", "ignored", "Transactional ids are made of the flow's name."
+        "sink.transactional-id-prefix",
+        "note",
+        "has no effect: transactional ids begin with dataflow, and are made of the flow's name",
     ),
-    Key("sink.transaction-naming-strategy", "ignored", "They are the same after each start."),
+    Key(
+        "sink.transaction-naming-strategy",
+        "note",
+        "has no effect: transactional ids are the same after each start",
+    ),
 )
 ONLY_KAFKA: Sequence[Key] = (
     Key(
@@ -93,16 +103,45 @@ ONLY_UPSERT: Sequence[Key] = (
     Key("value.format", "used", "`json`, `csv`, `avro` or `raw`.", "required"),
     Key(
         "sink.buffer-flush.max-rows",
-        "note",
-        "has no effect: each change is written, in the transaction of its slice",
+        "used",
+        "Above zero: of the changes of a key the last one is written, among as many keys. Needs "
+        "`sink.buffer-flush.interval`.",
         "0",
     ),
     Key(
         "sink.buffer-flush.interval",
-        "note",
-        "has no effect: each change is written, in the transaction of its slice",
+        "used",
+        "How long a row may wait, like `1s`: the flow's `dataflow.freshness`, unless SET says "
+        "another one. Needs `sink.buffer-flush.max-rows`.",
         "0",
     ),
+)
+_IN_TRANSACTIONS = "has no effect: rows are written in the transaction of their slice"
+_ATTEMPTS = "has no effect: attempts are the flow's own"
+_SINK_ONLY = "has no effect: the table is a sink only"
+OF_JDBC: Sequence[Key] = (
+    Key("connector", "used", "`jdbc`.", "required"),
+    Key(
+        "url",
+        "used",
+        "`jdbc:postgresql://host:port/database`, with the driver's parameters of TLS; other "
+        "databases are refused.",
+        "required",
+    ),
+    Key("table-name", "used", "The table, which must exist.", "required"),
+    Key("username", "used", "The user."),
+    Key("password", "used", "The password, or a reference to it."),
+    Key("driver", "ignored", "No classes of Java are run."),
+    Key(
+        "connection.max-retry-timeout", "note", "has no effect: attempts are the flow's own", "60s"
+    ),
+    Key("sink.buffer-flush.max-rows", "note", _IN_TRANSACTIONS, "100"),
+    Key("sink.buffer-flush.interval", "note", _IN_TRANSACTIONS, "1s"),
+    Key("sink.max-retries", "note", _ATTEMPTS, "3"),
+    Key("sink.parallelism", "note", "has no effect: each slice is written by a task"),
+    Key("scan.*", "note", _SINK_ONLY),
+    Key("lookup.*", "note", _SINK_ONLY),
+    Key("properties.*", "note", "has no effect: parameters are in the url"),
 )
 _ON_TIMES = (
     "`SQL` (`2020-12-30 12:13:14`) or `ISO-8601` (`2020-12-30T12:13:14`); TIMESTAMP_LTZ has `Z` "
@@ -122,10 +161,13 @@ FORMATS: Sequence[Key] = (
         "false",
     ),
     Key("json.timestamp-format.standard", "used", _ON_TIMES, "SQL"),
-    Key("json.map-null-key.mode", "note", "has no effect: a null key of a map is `null`", "FAIL"),
     Key(
-        "json.map-null-key.literal", "note", "has no effect: a null key of a map is `null`", "null"
+        "json.map-null-key.mode",
+        "used",
+        "`FAIL`: a row with a null key in a map is rejected. `DROP` and `LITERAL` are refused.",
+        "FAIL",
     ),
+    Key("json.map-null-key.literal", "refused", "is of the mode LITERAL, which is not supported"),
     Key("json.encode.decimal-as-plain-number", "used", "`true`: no exponents.", "false"),
     Key("json.encode.ignore-null-fields", "used", "`true`: null fields are left out.", "false"),
     Key("json.decode.json-parser.enabled", "ignored", "There is one parser."),
@@ -137,8 +179,13 @@ FORMATS: Sequence[Key] = (
     Key("csv.null-literal", "used", "The text that is null."),
     Key("csv.allow-comments", "used", "`true`: records that begin with `#` are left out.", "false"),
     Key("csv.ignore-parse-errors", "used", "As with JSON; columns that lack are null.", "false"),
-    Key("csv.write-bigdecimal-in-scientific-notation", "ignored", "Numbers are as in JSON."),
-    Key("avro.encoding", "refused", "only the binary encoding is supported"),
+    Key(
+        "csv.write-bigdecimal-in-scientific-notation",
+        "used",
+        "`false`: decimals have no exponents.",
+        "true",
+    ),
+    Key("avro.encoding", "used", "`binary`; `json` is refused.", "binary"),
     Key("avro.timestamp_mapping.legacy", "note", "only `true` is supported", "true"),
     Key("raw.charset", "used", "Of texts.", "UTF-8"),
     Key("raw.endianness", "used", "Of numbers: `big-endian` or `little-endian`.", "big-endian"),
@@ -178,6 +225,13 @@ SETTINGS: Sequence[Key] = (
         "10",
     ),
     Key("dataflow.suspended", "used", "An addition. `true` suspends the flows.", "false"),
+    Key(
+        "table.exec.sink.type-length-enforcer",
+        "used",
+        "`TRIM_PAD`: texts are cut, and CHARs filled, to the length of their column. `ERROR` is "
+        "refused.",
+        "IGNORE",
+    ),
     Key("table.exec.source.idle-timeout", "note", f"has no effect: {_WATERMARKS}"),
     Key("table.exec.state.ttl", "note", "has no effect: these queries have no state"),
     Key("table.exec.sink.*", "note", _BY_SPARK),
@@ -197,4 +251,6 @@ SETTINGS: Sequence[Key] = (
 
 def of_connector(connector: str) -> Sequence[Key]:
     """The options of a connector, without those of its formats."""
+    if connector == JDBC:
+        return OF_JDBC
     return (*COMMON, *(ONLY_UPSERT if connector == UPSERT else ONLY_KAFKA))

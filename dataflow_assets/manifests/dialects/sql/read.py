@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +18,9 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects.dataflow import Reading, same
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.documents import Place as Lines
-from dataflow_assets.manifests.dialects.justone.keys import entry, names
-from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.key_tables import entry, names
 from dataflow_assets.manifests.dialects.keys import meant, suggest
+from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import ends
 from dataflow_assets.manifests.dialects.sql.inserts import plan
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
@@ -51,11 +51,12 @@ _ENDS: Sequence[tuple[Path, int]] = (
     (("spec", "source", "config"), 0),
     (("spec", "sink", "config"), 1),
 )
-_DEEP = "an expression of this file is nested too deeply: split it by views"
+_DEEP = "an expression of this file is nested too deeply: split it"
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "dataflow.onRejected": ("table", "fail", "skip"),
     "dataflow.suspended": ("true", "false"),
     "table.exec.sink.not-null-enforcer": ("ERROR", "DROP"),
+    "table.exec.sink.type-length-enforcer": ("IGNORE", "TRIM_PAD"),
 }
 
 
@@ -80,6 +81,8 @@ class _File:
     tables: dict[str, Declared] = field(default_factory=dict)
     views: dict[str, tuple[View, Relation]] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
+    beside: Mapping[str, Sequence[tuple[str, Declared | None]]] = field(default_factory=dict)
+    """By the name of a table the files of the folder that declare it; None: with findings there."""
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""
 
@@ -90,12 +93,47 @@ class _File:
         self.notes.hints.append(Finding(self.file, place.line, place.column, what, message))
 
     def catalog(self) -> Catalog:
-        return Catalog(self.tables, self.views, frozenset(self.broken))
+        """Of two tables of a name the file's own is meant."""
+        own = {*self.written, *self.views, *self.broken}
+        others = {name: found for name, found in self.beside.items() if name not in own}
+        usable = {name: found[0][1] for name, found in others.items() if len(found) == 1}
+        tables = {name: one for name, one in usable.items() if one is not None}
+        unusable = {
+            name: _unusable(name, one) for name, one in others.items() if name not in tables
+        }
+        return Catalog(tables | self.tables, self.views, frozenset(self.broken), unusable)
 
 
-def read(text: str, file: str) -> list[Reading]:
-    """A reading for each flow, and one of findings and notes."""
+def _unusable(name: str, found: Sequence[tuple[str, Declared | None]]) -> str:
+    files = ", ".join(sorted(file for file, _ in found))
+    if len(found) == 1:
+        return f"{name} is declared in {files}, which has findings about it"
+    said = f"several files of this folder declare {name}: {files}"
+    return f"{said}; declare it in this one, or in one of them"
+
+
+def tables_of(text: str, file: str) -> Mapping[str, Declared | None]:
+    """The tables of a file, for the others of its folder; None: what has findings of its own."""
     state = _File(file, text)
+    try:
+        for one in read_script(text).statements:
+            if isinstance(one, Table):
+                _declare(one, state)
+    except RecursionError:
+        return {}
+    return {name: state.tables.get(name) for name in (*state.tables, *state.broken)}
+
+
+def read(
+    text: str,
+    file: str,
+    beside: Mapping[str, Sequence[tuple[str, Declared | None]]] | None = None,
+) -> list[Reading]:
+    """A reading for each flow, and one of findings and notes.
+
+    `beside`: by their names the tables of the other files of the folder, each with its file.
+    """
+    state = _File(file, text, beside=beside or {})
     inserts: list[Insert] = []
     flows: list[Reading] = []
     try:
@@ -117,7 +155,7 @@ def read(text: str, file: str) -> list[Reading]:
 def _flows(
     statements: Sequence[Statement], inserts: Sequence[Insert], state: _File
 ) -> Iterator[Reading]:
-    targets = Counter(one.table for one in inserts)
+    targets = Counter(one.table for insert in inserts for one in insert.parts)
     seen: dict[str, Place] = {}
     for one in statements:
         if isinstance(one, Set):
@@ -127,7 +165,11 @@ def _flows(
         elif isinstance(one, Table | View):
             _declare(one, state)
         else:
-            yield from _flow(one, state, seen, alone=targets[one.table] == 1)
+            before = len(state.notes.findings)
+            alone = targets[one.table] == 1
+            found = [each for part in one.parts for each in _flow(part, state, seen, alone=alone)]
+            # Half of a UNION would be a table that lacks rows.
+            yield from found if len(state.notes.findings) == before else ()
 
 
 def _set(option: Option, state: _File) -> None:
@@ -156,7 +198,7 @@ def _setting_problem(option: Option) -> str:
             return "is not a time zone: write its name, like UTC or Europe/Berlin"
     if option.key == "dataflow.freshness":
         number = option.value
-        if not number.isdecimal() or not 1 <= int(number) <= 3600:
+        if not re.fullmatch("[0-9]{1,4}", number) or not 1 <= int(number) <= 3600:
             return "must be a number of seconds, 1 to 3600"
     return ""
 
@@ -197,8 +239,7 @@ def _with_like(table: Table, state: _File) -> Table:
         return table
     other = state.written.get(table.like.table)
     if other is None:
-        message = f"no table {table.like.table} above; {meant(table.like.table, state.written)}"
-        raise Unreadable(table.like.place, message)
+        return merged(table, state.catalog().table(table.like.table, table.like.place).table)
     return merged(table, other)
 
 
@@ -228,10 +269,7 @@ def _flow(
     what = f"INSERT INTO {insert.table}"
     before = len(state.notes.findings)
     relation = _related(what, insert.query, state)
-    target = state.tables.get(insert.table)
-    if target is None and insert.table not in state.broken:
-        known = meant(insert.table, state.tables)
-        state.wrong(what, insert.table_place, f"no table {insert.table} above; {known}")
+    target = _target(what, insert, state)
     if relation is None or target is None:
         return
     try:
@@ -241,14 +279,11 @@ def _flow(
         return
     name = f"{target.name}.{relation.table.name}"
     if name in seen:
-        message = (
-            f"a second INSERT of {relation.table.name} into it: line {seen[name].line} has one"
-        )
-        state.wrong(what, insert.place, f"{message}; a flow has the name {name}")
+        message = f"a second query of {relation.table.name} into it: line {seen[name].line} has one"
+        state.wrong(what, insert.query.place, f"{message}; a flow has the name {name}")
         return
-    seen[name] = insert.place
+    seen[name] = insert.query.place
     _check_group(insert, relation.table, state)
-    pickle.dumps(made)  # as it travels to the tasks; RecursionError where it is nested too deeply
     source = ends.source(relation.table, name, state.notes)
     sink = ends.sink(target, state.notes)
     if source is not None and sink is not None and same(source, sink):
@@ -263,7 +298,7 @@ def _flow(
         name=name,
         source=source,
         branches=(Branch(sink),),
-        policies=_policies(state),
+        policies=_policies(state, target),
         transformations=(Transformation(SqlQuery(plan=made, text=insert.text)),),
         file=File(state.file),
         line=insert.place.line,
@@ -272,6 +307,15 @@ def _flow(
         language="sql",
     )
     yield Reading(document, flow=flow)
+
+
+def _target(what: str, insert: Insert, state: _File) -> Declared | None:
+    try:
+        return state.catalog().table(insert.table, insert.table_place)
+    except Unreadable as error:
+        if not error.message.endswith("has findings of its own"):
+            state.wrong(what, error.place, error.message)
+    return None
 
 
 def _check_group(insert: Insert, table: Declared, state: _File) -> None:
@@ -305,10 +349,11 @@ def _lines(place: Place) -> Lines:
     return Lines(place.line, place.column, place.line, place.column)
 
 
-def _policies(state: _File) -> Policies:
+def _policies(state: _File, target: Declared) -> Policies:
     way = state.settings.get("dataflow.onRejected", "table")
+    waits = f"{max(1, min(target.buffer.millis // 1000, 3600))}" if target.buffer else "10"
     return Policies(
-        freshness_seconds=float(state.settings.get("dataflow.freshness", "10")),
+        freshness_seconds=float(state.settings.get("dataflow.freshness", waits)),
         rejects=Rejects(way),  # type: ignore[arg-type]
     )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 
 from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
+from dataflow_assets.manifests.dialects.sql.read_json import NAMES as JSON
+from dataflow_assets.manifests.dialects.sql.read_json import read_json
 from dataflow_assets.manifests.dialects.sql.read_types import read_type
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Casting,
@@ -18,10 +21,22 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Token, Unreadable
 from dataflow_assets.sql.functions.moments import MILLIS, MONTHS, UNITS
 from dataflow_assets.sql.texts import parsed_date, parsed_moment, parsed_time
-from dataflow_assets.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, STRING, Type
+from dataflow_assets.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    MOST_DIGITS,
+    NULL,
+    STRING,
+    Type,
+)
 from dataflow_assets.sql.types import MILLIS as SECONDS_TYPE
 from dataflow_assets.sql.types import MONTHS as MONTHS_TYPE
 
+_OF_INTERVAL = re.compile(r"[+-]?[0-9]{1,12}(\.[0-9]{1,9})?")
+_FLAT = ("AND", "OR", "||")
 _BARE = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE")
 _PARTS = (*UNITS, "MILLISECOND", "DOY", "DOW")
 
@@ -36,7 +51,11 @@ def _joined(cursor: Cursor, operand: Callable[[Cursor], Node], *operators: str) 
     found = operand(cursor)
     while cursor.next.says(*operators):
         token = cursor.take()
-        found = Invoked(token.place, token.text.upper(), (found, operand(cursor)))
+        name = token.text.upper()
+        given: tuple[Node, ...] = (found, operand(cursor))
+        if name in _FLAT and isinstance(found, Invoked) and found.name == name:
+            given = (*found.arguments, given[1])  # a long list of conditions is not a deep one
+        found = Invoked(token.place, name, given)
     return found
 
 
@@ -82,6 +101,9 @@ def _is(cursor: Cursor, place: Place, given: Node) -> Node:
         name = "IS NOT DISTINCT FROM" if negated else "IS DISTINCT FROM"
         return Invoked(place, name, (given, _sum(cursor)))
     word = cursor.expect("NULL", "TRUE", "FALSE", "UNKNOWN", "JSON").text.upper()
+    if word == "JSON":
+        kind = cursor.take().text if cursor.next.says("VALUE", "SCALAR", "ARRAY", "OBJECT") else ""
+        word = f"JSON {kind.upper() or 'VALUE'}"
     found = Invoked(place, f"IS {word}", (given,))
     return Invoked(place, "NOT", (found,)) if negated else found
 
@@ -143,6 +165,8 @@ def _number(token: Token, sign: str = "") -> Literal:
     text = token.text
     if "e" in text.lower():
         return Literal(token.place, DOUBLE, float(sign + text))
+    if len(text.replace(".", "")) > MOST_DIGITS:
+        raise Unreadable(token.place, f"a number has at most {MOST_DIGITS} digits")
     if "." in text:
         value = Decimal(sign + text)
         scale = -int(value.as_tuple().exponent)
@@ -248,8 +272,8 @@ def _function(cursor: Cursor, token: Token) -> Node:
         found = _with_words(cursor, token.place, name)
     elif name in ("TIMESTAMPADD", "TIMESTAMPDIFF"):
         found = _with_unit(cursor, token.place, name)
-    elif name in ("JSON_VALUE", "JSON_QUERY"):
-        found = _of_json(cursor, token.place, name)
+    elif name in JSON:
+        found = read_json(cursor, token.place, name, read_expression)
     else:
         found = _plain(cursor, token.place, name)
     return found
@@ -345,21 +369,6 @@ def _unit(cursor: Cursor, units: tuple[str, ...]) -> Literal:
     return Literal(token.place, STRING, word)
 
 
-def _of_json(cursor: Cursor, place: Place, name: str) -> Node:
-    text = read_expression(cursor)
-    cursor.expect(",")
-    found: Node = Invoked(place, name, (text, read_expression(cursor)))
-    if name == "JSON_VALUE" and cursor.takes("RETURNING"):
-        found = Casting(place, found, read_type(cursor)[0], tries=True)
-    while cursor.sees("NULL", "ON"):
-        cursor.takes("NULL", "ON")
-        cursor.expect("EMPTY", "ERROR")
-    if not cursor.sees(")"):
-        cursor.fail(f"{name}: only NULL ON EMPTY and NULL ON ERROR are supported")
-    cursor.take()
-    return found
-
-
 def _case(cursor: Cursor) -> Node:
     place = cursor.take().place
     given = None if cursor.sees("WHEN") else read_expression(cursor)
@@ -423,10 +432,9 @@ def _interval(cursor: Cursor) -> Literal:
         cursor.expect(")")
     if cursor.sees("TO"):
         cursor.fail("an interval has one unit: add several of them")
-    try:
-        number = Decimal(text.strip())
-    except ArithmeticError:
-        raise Unreadable(place, "an interval is a number and a unit: INTERVAL '2' SECOND") from None
+    if not _OF_INTERVAL.fullmatch(text.strip()):
+        raise Unreadable(place, "an interval is a number and a unit: INTERVAL '2' SECOND")
+    number = Decimal(text.strip())
     if unit in MONTHS:
         return Literal(place, MONTHS_TYPE, sign * int(number) * MONTHS[unit])
     return Literal(place, SECONDS_TYPE, int(sign * number * MILLIS[unit]))

@@ -39,6 +39,23 @@ _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 
 def read_query(cursor: Cursor) -> Select:
     """A query. Raises Unreadable where nothing behind a place can be understood."""
+    found = _bracketed(cursor)
+    if cursor.sees("UNION", "ALL"):
+        cursor.fail("UNION ALL is supported in an INSERT INTO alone: write it there")
+    _refuse_sets(cursor)
+    return found
+
+
+def read_united(cursor: Cursor) -> tuple[Select, ...]:
+    """The queries of an INSERT, between which UNION ALL is. Raises Unreadable."""
+    found = [_bracketed(cursor)]
+    while cursor.takes("UNION", "ALL"):
+        found.append(_bracketed(cursor))
+    _refuse_sets(cursor)
+    return tuple(found)
+
+
+def _bracketed(cursor: Cursor) -> Select:
     if cursor.sees("WITH"):
         cursor.fail("WITH is not supported: write a CREATE VIEW")
     if cursor.sees("VALUES"):
@@ -47,12 +64,12 @@ def read_query(cursor: Cursor) -> Select:
     found = _select(cursor)
     if bracket:
         cursor.expect(")")
-    if cursor.next.says(*_SETS):
-        word = cursor.next.text.upper()
-        if word == "UNION" and cursor.ahead(1).says("ALL"):
-            cursor.fail("UNION ALL is not supported yet: write an INSERT INTO for each SELECT")
-        cursor.fail(f"{word} {_NOT_YET}")
     return found
+
+
+def _refuse_sets(cursor: Cursor) -> None:
+    if cursor.next.says(*_SETS):
+        cursor.fail(f"{cursor.next.text.upper()} {_NOT_YET}")
 
 
 def _select(cursor: Cursor) -> Select:

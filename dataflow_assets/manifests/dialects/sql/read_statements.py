@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.cursor import Cursor
-from dataflow_assets.manifests.dialects.sql.read_queries import read_query
+from dataflow_assets.manifests.dialects.sql.read_queries import read_query, read_united
 from dataflow_assets.manifests.dialects.sql.read_tables import (
     qualified,
     read_option,
@@ -54,7 +54,7 @@ def read_script(text: str) -> Script:
     except Unreadable as error:
         script.problems.append((error.place, error.message))
         return script
-    lines = text.splitlines()
+    lines = text.split("\n")  # as tokens count them: no other sign ends a line
     while cursor.next.kind != "end":
         if cursor.takes(";") or _of_set(cursor):
             continue
@@ -139,10 +139,10 @@ def _insert(cursor: Cursor, lines: list[str]) -> Insert:
     columns: tuple[str, ...] = ()
     if cursor.sees("(") and not cursor.ahead(1).says("SELECT"):
         columns = cursor.listed(lambda: cursor.name("a column"))
-    query = read_query(cursor)
+    queries = read_united(cursor)
     _conflict(cursor)
     text = _written(lines, place, cursor.place)
-    return Insert(place, table, table_place, columns, query, text)
+    return Insert(place, table, table_place, columns, queries, text)
 
 
 def _conflict(cursor: Cursor) -> None:

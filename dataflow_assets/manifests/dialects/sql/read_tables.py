@@ -75,7 +75,8 @@ def read_options(cursor: Cursor) -> tuple[Option, ...]:
         found[option.key] = option
         if not cursor.takes(","):
             break
-    cursor.expect(")")
+    if not cursor.takes(")"):  # what is there may be the rest of a secret
+        cursor.fail("expected , or ) behind an option; a quote inside a text is written twice")
     return tuple(found.values())
 
 

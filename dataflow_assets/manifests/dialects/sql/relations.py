@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
@@ -17,7 +17,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
 )
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
-from dataflow_assets.sql.expressions import Expression, call
+from dataflow_assets.sql.expressions import Expression, conjunction, conjuncts
 from dataflow_assets.sql.function import Environment
 
 Refused = Sequence[tuple[Place, str]]
@@ -51,6 +51,20 @@ class Catalog:
     """Each with its rows, which are found out once, where the view is declared."""
     broken: frozenset[str] = frozenset()
     """Names of tables and views that have findings of their own."""
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a table of another file why it cannot be used."""
+
+    def table(self, name: str, place: Place) -> Declared:
+        """A table. Raises Unreadable."""
+        found = self.tables.get(name)
+        if found is not None:
+            return found
+        if name in self.broken:
+            raise Unreadable(place, f"{name} has findings of its own")
+        if name in self.unusable:
+            raise Unreadable(place, self.unusable[name])
+        known = meant(name, [*self.tables, *self.views])
+        raise Unreadable(place, f"no table {name} above, or in another file of the folder; {known}")
 
 
 def related(select: Select, catalog: Catalog, environment: Environment) -> Relation:
@@ -64,7 +78,7 @@ def related(select: Select, catalog: Catalog, environment: Environment) -> Relat
         found = bound(select.where, scope)
         if found.type.kind not in ("BOOLEAN", "NULL"):
             raise Unreadable(select.where.place, f"WHERE takes a condition, not {found.type}")
-        where = found if where is None else call("AND", (where, found), environment)
+        where = conjunction((*conjuncts(where), *conjuncts(found)))
     return replace(source, columns=columns, places=places, where=where)
 
 
@@ -99,15 +113,7 @@ def _renamed(relation: Relation, view: View) -> Relation:
 def _table(source: Reference, catalog: Catalog) -> Declared:
     if source.options:
         raise Unreadable(source.place, "hints are not supported: set the options in the table")
-    found = catalog.tables.get(source.table)
-    if found is not None:
-        return found
-    if source.table in catalog.broken:
-        raise Unreadable(source.place, f"{source.table} has findings of its own")
-    known = [*catalog.tables, *catalog.views]
-    raise Unreadable(
-        source.place, f"no table {source.table} in this file; {meant(source.table, known)}"
-    )
+    return catalog.table(source.table, source.place)
 
 
 def _columns(select: Select, scope: Scope) -> Iterator[tuple[tuple[str, Expression], Place]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataflow_assets.manifests.dialects.sql.tokens import Place
@@ -178,9 +178,20 @@ class Insert:
     table: str
     table_place: Place
     columns: tuple[str, ...]
-    query: Select
+    queries: tuple[Select, ...]
+    """Each is a flow of its own, from a table of its own; between them is UNION ALL."""
     text: str
     """As it is written, for people."""
+
+    @property
+    def query(self) -> Select:
+        """The only one, of an INSERT that was divided into its parts."""
+        return self.queries[0]
+
+    @property
+    def parts(self) -> tuple[Insert, ...]:
+        """An INSERT for each query."""
+        return tuple(replace(self, queries=(one,)) for one in self.queries)
 
 
 @dataclass(frozen=True)

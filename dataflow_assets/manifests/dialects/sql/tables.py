@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects import documents
-from dataflow_assets.manifests.dialects.justone.keys import Key, entry, names
-from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.key_tables import Key, entry, names
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.layouts import layouts
 from dataflow_assets.manifests.dialects.sql.read_tables import included
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.sql.bytes.layout import Layouts
+from dataflow_assets.sql.casts import cast
 from dataflow_assets.sql.expressions import Column as Cell
 from dataflow_assets.sql.expressions import Expression
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.types import STRING, TIMESTAMP_LTZ, Type
+from dataflow_assets.sql.metadata import METADATA
+from dataflow_assets.sql.types import STRING, Type
 
-METADATA: Mapping[str, Type] = {
-    "topic": STRING,
-    "partition": Type("INT"),
-    "offset": Type("BIGINT"),
-    "timestamp": TIMESTAMP_LTZ,
-}
-"""The metadata of Kafka that columns can be."""
 _NO_METADATA = {
-    "headers": "headers are not supported yet in SQL",
-    "header-list": "headers are not supported yet in SQL",
     "leader-epoch": "is not known to readers here",
     "timestamp-type": "is not known to readers here",
 }
+
+
+_BUFFER = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """What `sink.buffer-flush.*` say."""
+
+    rows: int
+    """Keys among which changes of one key become one."""
+    millis: int
+    """How long a row may wait."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,31 @@ class Declared:
         return tuple(one for one in self.table.columns if one.computed is None)
 
     @property
+    def physical(self) -> tuple[Column, ...]:
+        """The columns that are in the bytes of records, or in a table of a database."""
+        return tuple(one for one in self.table.columns if one.physical)
+
+    @property
     def written(self) -> tuple[Column, ...]:
         """The columns that an INSERT fills."""
-        return tuple(one for one in self.table.columns if one.physical)
+        return tuple(
+            one
+            for one in self.table.columns
+            if one.physical or (one.metadata is not None and not one.virtual)
+        )
+
+    @property
+    def buffer(self) -> Buffer | None:
+        """How changes of one key become one; None: each is written."""
+        if not all(map(self.buffered, _BUFFER)):
+            return None
+        rows, waits = (self.text(key) for key in _BUFFER)
+        return Buffer(int(rows), milliseconds(waits) or 0)
+
+    def buffered(self, key: str) -> bool:
+        """Whether an option of the buffer is above zero, or not valid."""
+        found = self.text(key, "0")
+        return found.strip() != "0" and milliseconds(found) != 0
 
     def text(self, key: str, default: str = "") -> str:
         """The value of an option."""
@@ -134,9 +164,12 @@ def declared(table: Table, file: str, notes: Notes) -> Declared | None:
     for problem in _column_problems(table, connector):
         notes.findings.append(_at(file, table, *problem))
     found = Declared(table, connector, given, document)
+    if connector == known.JDBC:
+        _check_options(found, notes)
     if connector in known.TABLES:
         return found if len(notes.findings) == before else None
     _check_options(found, notes)
+    _check_values(found, notes)
     _check_required(found, notes)
     made = layouts(table, connector, given, document, notes)
     return replace(found, layouts=made) if len(notes.findings) == before else None
@@ -164,6 +197,8 @@ def _check_options(found: Declared, notes: Notes) -> None:
         replace(one, name=f"{prefix}.{one.name}") for prefix in ("key", "value") for one in both
     ]
     formats = [*prefixed, *(both if found.connector == known.KAFKA else ())]
+    if found.connector == known.JDBC:
+        formats = []
     for key in found.options:
         one = entry(key, plain, formats)
         where = (found.document, key)
@@ -183,12 +218,42 @@ def _unknown(key: str, found: Declared, keys: Sequence[Key]) -> str:
 
 
 def _note(found: Declared, one: Key, key: str, notes: Notes) -> None:
-    harmless = {"sink.delivery-guarantee": "exactly-once", "sink.buffer-flush.max-rows": "0"}
+    harmless = {"sink.delivery-guarantee": "exactly-once"}
     if key.endswith("avro.timestamp_mapping.legacy"):
         if found.text(key) != "true":
             notes.wrong((found.document, key), one.says)
     elif found.text(key) != harmless.get(key, one.default):
         notes.note((found.document, key), one.says)
+
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "sink.delivery-guarantee": ("at-least-once", "exactly-once", "none"),
+    "sink.transaction-naming-strategy": ("INCREMENTING", "POOLING"),
+    "properties.allow.auto.create.topics": ("true", "false"),
+    "json.decode.json-parser.enabled": ("true", "false"),
+    "json.map-null-key.mode": ("FAIL",),
+    "avro.encoding": ("binary",),
+}
+_NUMBERS = ("scan.parallelism", "sink.parallelism", "sink.buffer-flush.max-rows")
+_DURATIONS = ("scan.topic-partition-discovery.interval", "sink.buffer-flush.interval")
+
+
+def _check_values(found: Declared, notes: Notes) -> None:
+    """Also of options without effect: a misspelt value is no option of Flink's."""
+    for key, option in found.options.items():
+        plain = key.removeprefix("key.").removeprefix("value.")
+        where = (found.document, key)
+        allowed = _CHOICES.get(plain)
+        if allowed is not None and option.value not in allowed:
+            notes.wrong(where, meant(option.value, allowed))
+        elif key in _NUMBERS and not re.fullmatch("[0-9]{1,9}", option.value):
+            notes.wrong(where, "must be a whole number")
+        elif key in _DURATIONS and milliseconds(option.value) is None:
+            notes.wrong(where, "must be a duration, like 500ms, 1s or 5 min")
+    rows, waits = _BUFFER
+    if found.connector == known.UPSERT and (found.buffered(rows) != found.buffered(waits)):
+        lacking = rows if found.buffered(waits) else waits
+        notes.wrong((found.document, lacking), "must be above zero too, as the other one is")
 
 
 def _check_required(found: Declared, notes: Notes) -> None:
@@ -237,14 +302,13 @@ def _metadata_problems(column: Column, connector: str) -> Iterator[tuple[Place, 
         yield column.place, f"METADATA {key}: {_NO_METADATA[key]}"
     elif key not in METADATA:
         yield column.place, f"no METADATA {key}; {meant(key, METADATA)}"
-    elif column.type is not None and not _fits(METADATA[key], column.type):
-        yield column.place, f"METADATA {key} is {METADATA[key]}: declare the column so"
+    elif column.type is not None and not _casts(METADATA[key], column.type):
+        message = f"METADATA {key} is {METADATA[key]}, which cannot be cast to {column.type}"
+        yield column.place, message
 
 
-def _fits(kind: Type, wanted: Type) -> bool:
-    if kind.kind == "TIMESTAMP_LTZ":
-        return wanted.kind == kind.kind
-    return kind == wanted or (kind.integer and wanted.kind == "BIGINT")
+def _casts(kind: Type, wanted: Type) -> bool:
+    return cast(kind, wanted, Environment().local) is not None
 
 
 def _watermark_problems(table: Table, named: Mapping[str, Column]) -> Iterator[tuple[Place, str]]:

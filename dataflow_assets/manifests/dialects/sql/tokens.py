@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,11 +16,10 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     ("unicode", r"[uU]&'(?:[^']|'')*'"),
     ("text", r"'(?:[^']|'')*'"),
     ("quoted", r"`(?:[^`]|``)+`"),
-    ("number", r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"),
+    ("number", r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"),
     ("word", r"[^\W\d]\w*"),
     ("symbol", r"<>|!=|<=|>=|\|\||=>|[-+*/%=<>(),.;\[\]:]"),
 )
-_TOKEN = re.compile("|".join(f"(?P<{name}>{shape})" for name, shape in _SHAPES), re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{4})|\+([0-9a-fA-F]{6})|(\\))")
 _OPENED = {
     "'": "this text has no closing quote: a quote inside a text is written twice",
@@ -52,10 +51,42 @@ class Token:
         return self.kind in ("word", "symbol") and self.text.upper() in words
 
     def __str__(self) -> str:
-        """As messages name it. A text may be a secret."""
-        if self.kind == "end":
-            return "the end of the file"
-        return "a text" if self.kind == "text" else self.text
+        """As messages name it. A text or a hint may have a secret in it."""
+        names = {"end": "the end of the file", "text": "a text", "hint": "a hint"}
+        return names.get(self.kind, self.text)
+
+
+class Lexicon:
+    """How one language writes its tokens."""
+
+    def __init__(self, shapes: Sequence[tuple[str, str]], opened: Mapping[str, str]) -> None:
+        """Made once for each language.
+
+        `shapes`: patterns by kind, of which the first one that fits counts. `opened`: what to say
+        where none does, by the first sign.
+        """
+        names = (f"(?P<{name}>{shape})" for name, shape in shapes)
+        self._pattern, self._opened = re.compile("|".join(names), re.DOTALL), opened
+
+    def match(self, text: str, at: int, place: Place) -> tuple[str, str]:
+        """The kind and the text of what is at a place. Raises Unreadable."""
+        found = self._pattern.match(text, at)
+        if found is None:
+            raise Unreadable(place, self._opened.get(text[at], f"{text[at]} is not expected here"))
+        said = found.group()
+        if said == "/" and text.startswith("/*", at):
+            raise Unreadable(place, self._opened["/"])
+        return found.lastgroup or "", said
+
+    def token(self, name: str, said: str, place: Place) -> Token:
+        """What was matched, without its quotes."""
+        if name == "text":
+            return Token("text", said[1:-1].replace("''", "'"), place)
+        if name == "unicode":
+            return Token("text", _unicode(said, place), place)
+        if name == "quoted":
+            return Token("quoted", said[1:-1].replace("``", "`"), place)
+        return Token(name, said, place)  # type: ignore[arg-type]
 
 
 class Unreadable(Exception):
@@ -66,34 +97,32 @@ class Unreadable(Exception):
         super().__init__(message)
 
 
-def tokens(text: str) -> Iterator[Token]:
+FLINK = Lexicon(_SHAPES, _OPENED)
+
+
+def tokens(text: str, lexicon: Lexicon = FLINK) -> Iterator[Token]:
     """The tokens of a text, and one of kind `end`. Raises Unreadable."""
     at, line, begins = 0, 1, 0
     while at < len(text):
         place = Place(line, at - begins + 1)
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise Unreadable(place, _OPENED.get(text[at], f"{text[at]} is not expected here"))
-        name, said = found.lastgroup or "", found.group()
-        if said == "/" and text.startswith("/*", at):
-            raise Unreadable(place, _OPENED["/"])
+        name, said = lexicon.match(text, at, place)
         if name not in ("blank", "comment"):
-            yield _token(name, said, place)
+            yield lexicon.token(name, said, place)
         line += said.count("\n")
+        at += len(said)
         if "\n" in said:
-            begins = at + said.rindex("\n") + 1
-        at = found.end()
+            begins = at - len(said) + said.rindex("\n") + 1
     yield Token("end", "", Place(line, at - begins + 1))
 
 
-def _token(name: str, said: str, place: Place) -> Token:
-    if name == "text":
-        return Token("text", said[1:-1].replace("''", "'"), place)
-    if name == "unicode":
-        return Token("text", _ESCAPE.sub(_unescaped, said[3:-1].replace("''", "'")), place)
-    if name == "quoted":
-        return Token("quoted", said[1:-1].replace("``", "`"), place)
-    return Token(name, said, place)  # type: ignore[arg-type]
+def _unicode(said: str, place: Place) -> str:
+    """`U&'...'`. Raises Unreadable for a number that is no character."""
+    try:
+        found = _ESCAPE.sub(_unescaped, said[3:-1].replace("''", "'"))
+        found.encode()
+    except (ValueError, OverflowError):
+        raise Unreadable(place, "this text names a character that does not exist") from None
+    return found
 
 
 def _unescaped(found: re.Match[str]) -> str:

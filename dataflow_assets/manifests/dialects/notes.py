@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.justone.keys import Key, entry, is_placeholder, names
-from dataflow_assets.manifests.dialects.keys import suggest
+from dataflow_assets.manifests.dialects.key_tables import PLACEHOLDER, is_placeholder
 
 Where = tuple[Document, str]
 """A document and the key in it as it is written there."""
@@ -34,20 +33,6 @@ class Notes:
         document, name = where
         self.hints.append(document.finding((name,), message, key=True))
 
-    def unknown(self, where: Where, tables: Iterable[Sequence[Key]]) -> None:
-        """A key that Connect would ignore in silence."""
-        meant = suggest(where[1], names(*tables))
-        advice = f"; did you mean {meant}?" if meant else ""
-        self.note(where, f"is ignored, as Connect does it: no such key is known here{advice}")
-
-    def by_tables(self, where: Where, key: str, *tables: Sequence[Key]) -> None:
-        """What the tables say about a key: refusals, and keys that are not known."""
-        found = entry(key, *tables)
-        if found is None:
-            self.unknown(where, tables)
-        elif found.verdict == "refused":
-            self.wrong(where, found.says, key=True)
-
     def required(self, where: Where, text: str | None, what: str) -> bool:
         """Whether a value is there."""
         if text is None:
@@ -55,7 +40,7 @@ class Notes:
         elif not text.strip():
             self.wrong(where, f"is required, but has no value: {what}", key=True)
         elif is_placeholder(text):
-            self.wrong(where, f"still has the ??? of the example file: {what}")
+            self.wrong(where, f"still has {PLACEHOLDER}: {what}")
         else:
             return True
         return False

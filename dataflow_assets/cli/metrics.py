@@ -1,0 +1,119 @@
+"""`dataflow metrics`: how far flows are behind, in the text format of Prometheus.
+
+Asked on each scrape, of the sources and sinks themselves: whichever process drives the flows, or
+none, the values are true. Servers are asked again only when an answer is older than `STALE`.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from dataflow_assets.cli import selection
+from dataflow_assets.cli.console import out
+from dataflow_assets.manifests.load import load
+from dataflow_assets.runs.lag_metrics import PARTITION_LAG, UNTAGGED, Value, partition_lags
+from dataflow_assets.runs.statuses import Answer, statuses
+
+STALE = 5.0  # seconds
+_BRANCH = ("flow", "branch", "table")
+_LAGS = (
+    ("dataflow_lag_records", "Records that a branch of a flow has not stored."),
+    ("dataflow_lag_seconds", "Age of the oldest record that a branch of a flow has not stored."),
+)
+
+
+def metrics(asked: Namespace) -> int:
+    """Serves until SIGTERM or Ctrl-C; the folders are read again for each answer."""
+    selection.say_findings(load(asked.paths))
+    host, port = asked.listen
+    server, thread = start_http_server(port, host, registry(asked.paths))
+    out(f"http://{host}:{server.server_port}/metrics")
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        ended.wait()
+    finally:
+        server.shutdown()
+        thread.join()
+    return 0
+
+
+def registry(paths: Sequence[Path]) -> CollectorRegistry:
+    """The metrics of the flows in these files and folders."""
+    found = CollectorRegistry()
+    found.register(_Lags(paths))
+    return found
+
+
+class _Lags(Collector):
+    """Lags of all flows that are not suspended, and of which of them they are known."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._asking = threading.Lock()
+        self._answers: Sequence[Answer] = ()
+        self._asked = -STALE
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        answers = self._current()
+        known = GaugeMetricFamily(
+            "dataflow_lag_known", "1 where the lag of a flow could be found out, else 0.", None,
+            ["flow"],
+        )  # fmt: skip
+        for answer in answers:
+            known.add_metric([answer.flow.id], float(answer.error is None))
+        yield known
+        yield from _of_branches(answers)
+        yield from _of_partitions(answers)
+
+    def _current(self) -> Sequence[Answer]:
+        """Of scrapes that come at once, one asks."""
+        with self._asking:
+            if time.monotonic() - self._asked >= STALE:
+                flows = [flow for flow in load(self._paths).flows if not flow.suspended]
+                self._answers, self._asked = statuses(flows), time.monotonic()
+            return self._answers
+
+
+def _of_branches(answers: Sequence[Answer]) -> Iterator[Metric]:
+    found = [GaugeMetricFamily(name, text, None, _BRANCH) for name, text in _LAGS]
+    for status in (status for answer in answers for status in answer.found):
+        labels = [status.flow, status.branch, status.address.name]
+        for family, value in zip(found, (status.lag.records, status.lag.seconds), strict=True):
+            family.add_metric(labels, value)
+    yield from found
+
+
+def _of_partitions(answers: Sequence[Answer]) -> Iterator[Metric]:
+    """Labels of Prometheus have no dots: `table.id` is `table_id`."""
+    values: list[Value] = [
+        value
+        for answer in answers
+        for status in answer.found
+        for value in partition_lags(answer.flow, status.lag)
+    ]
+    if not values:
+        return
+    names = list(values[0].tags)
+    family = GaugeMetricFamily(
+        PARTITION_LAG,
+        "Age in seconds of the oldest record that is not in the table; 0 where all are. The tag "
+        f"partition is left out with {UNTAGGED}=partition.",
+        None,
+        [name.replace(".", "_") for name in names],
+    )
+    for value in values:
+        family.add_metric([value.tags[name] for name in names], value.value)
+    yield family

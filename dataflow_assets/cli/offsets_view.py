@@ -1,0 +1,63 @@
+"""What `dataflow status --offsets` says: where each task of a source has come to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from dataflow_assets.cli.console import err, out
+from dataflow_assets.contracts import Offset
+from dataflow_assets.runs.statuses import Answer, Status
+
+
+def as_json(answers: Sequence[Answer], describe: Callable[[BaseException], str]) -> dict[str, Any]:
+    """The offsets of each branch as plain data."""
+    return {
+        "flows": [
+            {
+                "flow": answer.flow.id,
+                "error": None if answer.error is None else describe(answer.error),
+                "branches": [
+                    {
+                        "branch": found.branch,
+                        "offsets": [
+                            {"task": one.task, "key": one.key, "value": one.value}
+                            for one in _offsets(answer, found)
+                        ],
+                    }
+                    for found in answer.found
+                ],
+            }
+            for answer in answers
+        ]
+    }
+
+
+def show(answers: Sequence[Answer], describe: Callable[[BaseException], str]) -> None:
+    """A line for each offset; what is wrong with flows comes first, on stderr."""
+    for answer in answers:
+        if answer.error is not None:
+            err(f"{answer.flow.id}: {' '.join(describe(answer.error).split())}")
+    for answer in answers:
+        for line in _lines(answer):
+            out(line)
+
+
+def _lines(answer: Answer) -> Iterator[str]:
+    for found in answer.found:
+        head = f"{found.flow} -> {found.address}"
+        offsets = _offsets(answer, found)
+        if not offsets:
+            yield f"{head}: no offsets yet"
+        for one in offsets:
+            yield f"{head}: TASK_ID {one.task} KEY {_text(one.key)} VALUE {_text(one.value)}"
+
+
+def _offsets(answer: Answer, found: Status) -> Sequence[Offset]:
+    positions = found.checkpoint.positions if found.checkpoint else {}
+    return answer.flow.source.offsets(positions)
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

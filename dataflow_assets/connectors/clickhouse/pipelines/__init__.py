@@ -1,0 +1,1 @@
+"""Tables of SingleStore's pipelines in ClickHouse, with columns that are MATERIALIZED."""

@@ -1,0 +1,31 @@
+"""The ClickHouse sink of SingleStore's pipelines."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from pydantic import InstanceOf
+from typing_extensions import override
+
+from dataflow_assets.connectors.clickhouse.pipelines import table
+from dataflow_assets.connectors.clickhouse.shared_client import Lease
+from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
+from dataflow_assets.contracts import Run, SinkSession, Target
+from dataflow_assets.pipelines.table import Table
+from dataflow_assets.sdk.server_failure import translated
+
+
+class PipelineClickhouseSink(ClickhouseSink):
+    """Appends to a table that its file declares.
+
+    Made by the manifest language `pipelines`; DataFlow manifests do not name it.
+    """
+
+    definition: InstanceOf[Table]
+    """Columns and indexes, as the statements of the file say."""
+
+    @override
+    def open(self, target: Target, run: Run) -> SinkSession:
+        with translated(f"making {self.address()}"), closing(Lease(self.dsn())) as lease:
+            table.prepare(lease.client, self.place(), self.definition)
+        return super().open(target, run)

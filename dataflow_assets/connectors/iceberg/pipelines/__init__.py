@@ -1,0 +1,1 @@
+"""Tables of SingleStore's pipelines in Iceberg, where steps fill what is computed."""

@@ -1,0 +1,66 @@
+"""Snapshots that another program has committed to a table which its flow writes alone."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from dataflow_assets.connectors.iceberg.table.commit import COMMIT_ID, FRAME
+
+log = logging.getLogger(__name__)
+
+_OURS = (COMMIT_ID, FRAME)
+_NAMES = (
+    "engine-name",
+    "engine-version",
+    "app-name",
+    "app-id",
+    "spark.app.id",
+    "flink.job-id",
+    "trino_query_id",
+    "trino_user",
+    "iceberg-version",
+)
+"""What engines write about themselves into the summary of a snapshot."""
+
+
+class ForeignWriters:
+    """Those of one table, each named once in the life of a session."""
+
+    def __init__(self) -> None:
+        self._told: set[int] = set()
+
+    def look(self, table: Table) -> None:
+        """Warns of snapshots that are not ours; called on the driver behind each commit."""
+        for snapshot in table.metadata.snapshots:
+            if snapshot.snapshot_id not in self._told and not _is_ours(snapshot):
+                self._told.add(snapshot.snapshot_id)
+                log.warning(
+                    "table %s: snapshot %d of %s was written by another program (%s). Its flow "
+                    "must be the only one that writes the table: find that program and stop it",
+                    ".".join(table.name()),
+                    snapshot.snapshot_id,
+                    _time(snapshot),
+                    writer(snapshot),
+                )
+
+
+def _is_ours(snapshot: Snapshot) -> bool:
+    summary = snapshot.summary
+    return summary is not None and any(summary[key] is not None for key in _OURS)
+
+
+def writer(snapshot: Snapshot) -> str:
+    """What the snapshot says about the program that made it."""
+    summary = snapshot.summary
+    known = {key: summary[key] for key in _NAMES} if summary else {}
+    said = [f"{key} {value}" for key, value in known.items() if value is not None]
+    what = f"{summary.operation.value}; " if summary else ""
+    return what + (", ".join(said) or "it does not say its name, as PyIceberg does not")
+
+
+def _time(snapshot: Snapshot) -> str:
+    return f"{datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,1 @@
+"""The source of SingleStore's Kinesis pipelines."""

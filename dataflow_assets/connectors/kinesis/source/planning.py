@@ -1,0 +1,189 @@
+"""Which records come next: the shards are read ahead, up to a limit, and their last record kept.
+
+Kinesis names no last record of a shard, and the bounds of a span are fixed before it is read. So
+the driver reads what the tasks will read, and keeps of it where it ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from dataflow_assets.connectors.kinesis.client import MOST_RECORDS, Record, Shard, Stream
+from dataflow_assets.connectors.kinesis.source.position import ShardPosition, StreamPosition
+from dataflow_assets.contracts import Limit
+
+SLACK = 2_000
+"""Milliseconds by which the clocks of the service and of the driver may differ: what arrives so
+shortly after an end was asked for counts as visible then."""
+_SECONDS = 10.0  # that a shard is read ahead at most
+
+
+class Range(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Records of a shard: those behind `start`, up to the one numbered `last`."""
+
+    shard: str
+    start: ShardPosition
+    first: str
+    last: str
+    records: int
+    bytes: int
+    arrived: int
+    """When the first of them arrived, in ms since 1970."""
+
+    @classmethod
+    def parse(cls, part: str) -> Range | None:
+        """What `text` wrote; None for a part without records."""
+        return msgspec.json.decode(part, type=cls) if part else None
+
+    @property
+    def text(self) -> str:
+        """As a part is recorded."""
+        return msgspec.json.encode(self).decode()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where reading ahead ends at the latest."""
+
+    upto: ShardPosition | None = None
+    """A position of another reader; None: no such bound."""
+    before: int | None = None
+    """Records that arrived then or later, in ms since 1970, are left for later."""
+
+    def excludes(self, record: Record) -> bool:
+        """Whether the record is left for later."""
+        if self.upto is not None and not self.upto.has(record.sequence):
+            return True
+        return self.before is not None and record.arrived >= self.before
+
+    @classmethod
+    def of(cls, until: StreamPosition | None, shard: str) -> Bound:
+        """For one shard."""
+        if until is None:
+            return cls()
+        if until.visible:
+            return cls(before=until.visible + SLACK)
+        return cls(upto=until.of(shard))
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What reading ahead has found in a shard."""
+
+    shard: Shard
+    start: ShardPosition
+    first: Record | None = None
+    last: Record | None = None
+    records: int = 0
+    bytes: int = 0
+    ended: bool = False
+    """It is closed, and there is nothing behind these records."""
+    full: bool = False
+    """There is more."""
+    looked: int = 0
+    """When the last page was asked for, where it came to the tip of the shard, else 0; in ms since
+    1970 by the clock of the reader."""
+    behind: int = 0
+    """Milliseconds from the last page to the tip."""
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """The records; none where there are none."""
+        if self.first is None or self.last is None:
+            return ()
+        ends, sizes = (self.first.sequence, self.last.sequence), (self.records, self.bytes)
+        return (Range(self.shard.id, self.start, *ends, *sizes, self.first.arrived),)
+
+    @property
+    def position(self) -> ShardPosition:
+        """Behind the records."""
+        start, last = self.start, self.last
+        read = max(start.read, self.looked, last.arrived if last else 0)
+        if last is None:
+            return msgspec.structs.replace(start, read=read, finished=self.ended)
+        return ShardPosition(last.sequence, read=read, finished=self.ended)
+
+
+def ahead(stream: Stream, shard: Shard, start: ShardPosition, limit: Limit, bound: Bound) -> Ahead:
+    """Reads a shard until there is nothing more, or a limit is reached.
+
+    Called by the driver, in a thread for each of several shards.
+
+    Args:
+        stream: connected.
+        shard: whose records.
+        start: behind which position.
+        limit: the most records and bytes; one record at least.
+        bound: what is left for later.
+    """
+    found, until, looked = Ahead(shard, start), time.monotonic() + _SECONDS, now()
+    for page in stream.pages(shard.id, start.iterator, min(MOST_RECORDS, limit.records + 1)):
+        taken, more = _fitting(page.records, limit, bound, found)
+        found = _with(found, taken, page.behind)
+        if more is not None:
+            return replace(found, full=more)
+        if page.ended or page.at_tip:
+            return replace(found, ended=page.ended, looked=looked)
+        if found.records and time.monotonic() > until:
+            return replace(found, full=True)
+        looked = now()
+    return replace(found, ended=True, looked=looked)
+
+
+def _fitting(
+    records: Sequence[Record], limit: Limit, bound: Bound, found: Ahead
+) -> tuple[Sequence[Record], bool | None]:
+    """The records to take, and why not all of them: True for a limit, False for the bound."""
+    count, size = found.records, found.bytes
+    for index, record in enumerate(records):
+        if bound.excludes(record):
+            return records[:index], False
+        size += len(record.data)
+        if count and (count == limit.records or size > limit.bytes):
+            return records[:index], True
+        count += 1
+    return records, None
+
+
+def _with(found: Ahead, records: Sequence[Record], behind: int) -> Ahead:
+    if not records:
+        return replace(found, behind=behind)
+    return replace(
+        found,
+        first=found.first or records[0],
+        last=records[-1],
+        records=found.records + len(records),
+        bytes=found.bytes + sum(len(record.data) for record in records),
+        behind=behind,
+    )
+
+
+def readable(shards: Iterable[Shard], finished: Collection[str]) -> list[Shard]:
+    """The shards to read now: those whose parents are done, as far as they are still there."""
+    known = list(shards)
+    waiting = {one.id for one in known} - set(finished)
+    return [one for one in known if one.id in waiting and waiting.isdisjoint(one.parents)]
+
+
+def cut(stream: Stream, one: Range, limit: Limit) -> Sequence[str]:
+    """The borders of parts with the records of this range, each within the limit."""
+    if one.records <= limit.records and one.bytes <= limit.bytes:
+        return (one.text,)
+    found, start = list[str](), one.start
+    bound = Bound(ShardPosition(one.last))
+    while not start.has(one.last):
+        piece = ahead(stream, Shard(one.shard), start, limit, bound)
+        if not piece.ranges:
+            return (one.text,)  # whoever reads the part says what is gone
+        found += [smaller.text for smaller in piece.ranges]
+        start = piece.position
+    return tuple(found)
+
+
+def now() -> int:
+    """The time of this machine, in ms since 1970."""
+    return round(time.time() * 1_000)

@@ -1,0 +1,76 @@
+"""What a task reads: the records of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from dataflow_assets.connectors.kinesis.client import Record, Stream
+from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
+from dataflow_assets.connectors.kinesis.source.planning import Range
+from dataflow_assets.contracts import METADATA, PartSlice, Slice
+from dataflow_assets.errors import TransientError
+from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.place import constant, named
+
+_TIME = pa.timestamp("ms", "UTC")
+
+
+def read(
+    source: KinesisSourceOptions, piece: Slice, metadata: frozenset[str]
+) -> Iterator[pa.RecordBatch]:
+    """The records of a part; ends only when they are those that were read ahead."""
+    assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
+    one = Range.parse(piece.part)
+    if one is None:
+        yield _batch(source, "", (), metadata)
+        return
+    left = one.records
+    for page in Stream(source).pages(one.shard, one.start.iterator, left):
+        records = [each for each in page.records if int(each.sequence) <= int(one.last)]
+        left -= len(records)
+        reach("kinesis.read")
+        yield _batch(source, one.shard, records, metadata)
+        if page.ended or page.at_tip or left <= 0 or len(records) < len(page.records):
+            break
+    if left or records[-1].sequence != one.last:
+        raise TransientError(
+            f"shard {one.shard} of {source.title} no longer shows the {one.records} records from "
+            f"{one.first} to {one.last} that were planned"
+        )
+
+
+def _batch(
+    source: KinesisSourceOptions, shard: str, records: Sequence[Record], metadata: frozenset[str]
+) -> pa.RecordBatch:
+    sequences = pa.array([one.sequence for one in records], pa.string())
+    bodies = [_enveloped(shard, one) if source.envelope else one.data for one in records]
+    known: dict[str, tuple[pa.Field, Any]] = {
+        "key": (pa.field("key", pa.binary()), [one.key.encode() for one in records]),
+        "timestamp": (pa.field("timestamp", _TIME), [one.arrived for one in records]),
+        "shardId": (_beside("shardId"), [shard] * len(records)),
+        "sequenceNumber": (_beside("sequenceNumber"), sequences),
+    }
+    wanted = [known[name] for name in sorted(metadata & known.keys())]
+    fields = [pa.field("body", pa.binary()), *(found for found, _ in wanted)]
+    arrays = [pa.array(bodies, pa.binary()), *(pa.array(v, f.type) for f, v in wanted)]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    return named(batch, {"shard": constant(shard, len(records)), "record": sequences})
+
+
+def _beside(name: str) -> pa.Field:
+    return pa.field(f"#{name}", pa.string(), metadata={METADATA: name.encode()})
+
+
+def _enveloped(shard: str, record: Record) -> bytes:
+    return msgspec.json.encode(
+        {
+            "partitionKey": record.key,
+            "sequenceNumber": record.sequence,
+            "shardId": shard,
+            "data": record.data,
+        }
+    )

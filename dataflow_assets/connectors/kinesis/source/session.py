@@ -1,0 +1,306 @@
+"""The driver's side of the source: which records of which shards come next."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.connectors.kinesis.client import Shard, Stream
+from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
+from dataflow_assets.connectors.kinesis.source.planning import (
+    Ahead,
+    Bound,
+    Range,
+    ahead,
+    cut,
+    now,
+    readable,
+)
+from dataflow_assets.connectors.kinesis.source.position import ShardPosition, StreamPosition
+from dataflow_assets.connectors.kinesis.source.read import read
+from dataflow_assets.contracts import (
+    Lag,
+    Limit,
+    PartSlice,
+    Position,
+    Positions,
+    SourceSession,
+    Span,
+    folded,
+)
+from dataflow_assets.errors import Outdated, PermanentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+STREAM = "stream"  # the one partition
+_TOGETHER = 16  # shards that are asked at the same time
+MOST_SHARDS = 64  # of one span: each of its parts carries the positions of all
+_SAMPLE = 100  # records of a shard by which its lag is told
+
+
+@dataclass
+class Walk:
+    """What reading ahead has found in the shards of a stream."""
+
+    found: list[Ahead] = field(default_factory=list)
+    full: bool = False
+    """There is more."""
+
+    @property
+    def ranges(self) -> list[Range]:
+        """The records of all shards, each of one shard."""
+        return [one for ahead in self.found for one in ahead.ranges]
+
+    @property
+    def moved(self) -> dict[str, ShardPosition]:
+        """Where shards are read to that have records, or that are finished."""
+        return {one.shard.id: one.position for one in self.found if one.records or one.ended}
+
+    def stale(self, before: int) -> dict[str, ShardPosition]:
+        """Positions of shards that had no records, and of which that was last stored earlier."""
+        idle = (one for one in self.found if one.looked and not one.records and not one.ended)
+        return {one.shard.id: one.position for one in idle if 0 < one.start.known < before}
+
+
+class KinesisSourceSession(SourceSession):
+    """Reads shards ahead for every plan; asks for the list of shards when one of them ends."""
+
+    def __init__(self, source: KinesisSourceOptions) -> None:
+        self._source, self._stream = source, Stream(source)
+        self._described = self._stream.describe()
+        self._shards = self._stream.shards()
+        self._first = 0
+        self._threads = ThreadPoolExecutor(_TOGETHER, "kinesis")
+        self._idle: dict[str, tuple[Ahead, int]] = {}
+        """By the shard: a look that found nothing, and up to when that holds."""
+        self._kept: set[str] = set()
+        """Numbers of records that were found to be there still."""
+
+    @property
+    @override
+    def identity(self) -> str:
+        return self._described.identity
+
+    @override
+    def start(self) -> Positions:
+        begin = self._source.starting_position
+        if begin == "TRIM_HORIZON":
+            return _positions(StreamPosition())
+        if begin == "LATEST" or self._source.begin is None:
+            return self._from_now()
+        return self._from(self._source.begin)
+
+    @override
+    def seek(self, where: str) -> Positions:
+        if where == "earliest":
+            return _positions(StreamPosition())
+        if where == "latest":
+            return self._from_now()
+        moment = datetime.fromisoformat(where)
+        return self._from(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+    def _from_now(self) -> Positions:
+        """By the clock of the service, which tells whole seconds: what is older is not read."""
+        return _positions(StreamPosition(begin=self._stream.describe().now))
+
+    def _from(self, moment: datetime) -> Positions:
+        """Behind what arrived before; all that there is where that is gone anyway."""
+        begin = round(moment.timestamp() * 1_000)
+        oldest = self._described.now - self._described.retention
+        return _positions(StreamPosition(begin=begin if begin > oldest else 0))
+
+    @override
+    def ends(self) -> Positions:
+        return _positions(StreamPosition(visible=now()))
+
+    @override
+    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+        start, stop = self._start({partition: position or ""}), StreamPosition.parse(end)
+        if not stop.visible:
+            return start.behind(stop)
+        if start.visible >= stop.visible:
+            return False
+        return bool(self._walk(start, Limit(1, 1), stop).ranges)
+
+    @override
+    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
+        """A span of one empty part keeps positions of idle shards from looking like a loss."""
+        start = self._start(after)
+        self._check_kept(start)
+        walk = self._walk(start, limit, StreamPosition.parse(until[STREAM]) if until else None)
+        stale = walk.stale(now() - self._described.retention // 4)
+        parts = [one.text for one in walk.ranges] or [""] * bool(stale)
+        added = StreamPosition({**stale, **walk.moved})
+        return Span.of_parts(added.text, parts, full=walk.full)
+
+    def _start(self, after: Positions) -> StreamPosition:
+        """Where a reader is. Shards that it knows more about are asked for once more."""
+        start = StreamPosition.parse(after.get(STREAM))
+        closed = {one.id: one.closed for one in self._shards}
+        if any(closed.get(name) is not True for name in start.finished) or (
+            start.shards.keys() - closed.keys()
+        ):
+            self._shards = self._stream.shards()
+        return start
+
+    def _walk(self, start: StreamPosition, limit: Limit, until: StreamPosition | None) -> Walk:
+        """Shards whose parents have nothing more are read in the same walk."""
+        walk, done, finished = Walk(), set[str](), set(start.finished)
+        while todo := [s for s in readable(self._shards, finished) if s.id not in done]:
+            for shard, found in self._looks(todo, start, limit, until):
+                walk.found.append(found)
+                walk.full = walk.full or found.full
+                done.add(shard.id)
+                if found.ended and not found.records:
+                    finished.add(shard.id)
+            if len(walk.ranges) >= MOST_SHARDS:
+                walk.full = True
+                return walk
+            if any(one.ended for one in walk.found):
+                self._shards = self._stream.shards()
+        return walk
+
+    def _looks(
+        self,
+        shards: Sequence[Shard],
+        start: StreamPosition,
+        limit: Limit,
+        until: StreamPosition | None,
+    ) -> Iterator[tuple[Shard, Ahead]]:
+        """In turn: of very many shards the next ones, where the last look ended."""
+        begin = self._first % len(shards)
+        chosen = [*shards[begin:], *shards[:begin]][:MOST_SHARDS]
+        self._first = begin + len(chosen)
+        look = partial(self._look, start, limit, until)
+        yield from zip(chosen, self._threads.map(look, chosen), strict=True)
+
+    def _look(
+        self, start: StreamPosition, limit: Limit, until: StreamPosition | None, shard: Shard
+    ) -> Ahead:
+        """At one shard, in a thread of its own."""
+        position, visible = start.of(shard.id), until.visible if until else 0
+        known, holds = self._idle.get(shard.id, (None, 0))
+        if known and known.start == position and (known.ended or 0 < visible <= holds):
+            return known
+        found = ahead(self._stream, shard, position, limit, Bound.of(until, shard.id))
+        if not found.records and (found.looked or visible):
+            self._idle[shard.id] = found, max(found.looked, visible)
+        return found
+
+    def _check_kept(self, start: StreamPosition) -> None:
+        """Raises PermanentError where retention may have removed what was not read."""
+        there = {one.id for one in self._shards}
+        known = start.shards or {name: start.of(name) for name in there}
+        for shard, position in known.items():
+            lost = shard not in there or self._is_lost(shard, position)
+            if not position.finished and lost:
+                self._tell_lost(shard, position)
+
+    def _is_lost(self, shard: str, position: ShardPosition) -> bool:
+        """Whether the record is gone behind which is read on; of idle shards in time."""
+        oldest = now() - self._described.retention
+        if position.finished or not position.known or position.known > oldest:
+            return False
+        sequence = position.sequence_number
+        if sequence in self._kept:
+            return False
+        if sequence and self._stream.keeps(shard, sequence):
+            self._kept.add(sequence)
+            return False
+        return True
+
+    def _tell_lost(self, shard: str, position: ShardPosition) -> None:
+        hours = self._described.retention // 3_600_000
+        at = datetime.fromtimestamp(position.known / 1_000, UTC)
+        what = (
+            f"records of shard {shard} of {self._source.title} may have been removed before they "
+            f"were read: the flow has read what arrived before {at:%Y-%m-%dT%H:%M:%SZ}, and the "
+            f"stream keeps records for {hours} hours"
+        )
+        if self._source.on_data_loss == "fail":
+            raise PermanentError(
+                f"{what}; set onDataLoss: continue to go on with the oldest records that are there"
+            )
+        log.warning("%s; going on with the oldest records that are there", what)
+
+    @override
+    def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        one = self._readable(piece)
+        return cut(self._stream, one, limit) if one else (piece.part,)
+
+    @override
+    def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        """Not cut: where a branch upserts, a key must be in one part."""
+        self._readable(piece)
+        return (piece.part,)
+
+    def _readable(self, piece: PartSlice) -> Range | None:
+        """Raises Outdated where retention has removed records of the part."""
+        one = Range.parse(piece.part)
+        old = one and one.arrived <= now() - self._described.retention
+        if one and old and not self._stream.keeps(one.shard, one.first):
+            raise Outdated(
+                f"records of shard {one.shard} of {self._source.title} from {one.first} on were "
+                "removed by retention before they were stored: start from earliest with "
+                "table: truncate, or from latest without them"
+            )
+        return one
+
+    @override
+    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
+        raise NotImplementedError("tasks read shards by themselves")
+
+    @override
+    def fold(self, positions: Positions) -> Positions:
+        """Shards that are gone are forgotten."""
+        found = StreamPosition.parse(positions.get(STREAM))
+        found = found.then(StreamPosition.parse(folded(positions, STREAM)))
+        there = {one.id for one in self._shards}
+        return _positions(found.without(found.shards.keys() - there))
+
+    @override
+    def lag(self, after: Positions) -> Lag:
+        """Records by how dense the first ones of each shard are."""
+        walk = self._walk(self._start(after), Limit(_SAMPLE), None)
+        records = sum(map(_waiting, walk.found))
+        oldest = min((one.arrived for one in walk.ranges), default=0)
+        seconds = max(0.0, (now() - oldest) / 1_000) if oldest else 0.0
+        return Lag(records, seconds, self.ends())
+
+    @override
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        span = self.plan(after, Limit(limit))
+        if not span.slices:
+            return {}
+        first = next(read(self._source, span.slices[0], self._source.metadata_columns), None)
+        return {} if first is None else {STREAM: first.slice(0, limit)}
+
+    @override
+    def release(self, upto: Positions) -> None:
+        """A stream keeps nothing of its readers."""
+
+    @override
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _waiting(found: Ahead) -> int:
+    """How many records of a shard are not read, by a sample of its first ones."""
+    if not found.full or not found.first or not found.last:
+        return found.records
+    span = max(1, found.last.arrived - found.first.arrived)
+    return found.records + max(1, round(found.records * found.behind / span))
+
+
+def _positions(position: StreamPosition) -> Positions:
+    return {STREAM: position.text}

@@ -1,0 +1,64 @@
+"""The `kinesis` source as a manifest declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
+from dataflow_assets.contracts import Slice, SourceSession
+
+
+class KinesisSource(KinesisSourceOptions):
+    """Reads one stream of Amazon Kinesis Data Streams: each shard in the order of its records.
+
+    Shards that were split or merged are read to their end before the shards that they became, so
+    that the records of a partition key keep their order. A record that the Kinesis Producer Library
+    has packed out of several is one message, as it was sent. The partition key is the message's
+    key, as a topic of Kafka gets it.
+
+    The driver reads each record once to fix where a micro-batch ends, and a task reads it again to
+    store it. A shard gives 2 MB a second to all its readers together, so a flow reads at most 1 MB
+    a second of each shard. Enhanced fan-out is not used.
+    """
+
+    type: ClassVar[str] = "kinesis"
+    delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
+    reads_back: ClassVar[bool] = False  # nothing here writes to a stream
+    guarantee: ClassVar[str] = (
+        "Each record of each shard exactly once, by its sequence number: the records of a "
+        "micro-batch are recorded before they are read, and read again after a crash. Records that "
+        "retention may have removed before they were read are an error, unless "
+        "`onDataLoss: continue`; the flow must run at least once in the stream's retention period "
+        "for that to be known. A stream that was deleted and re-created counts as another one "
+        "(`onTopicRecreated`)."
+    )
+    metadata_columns: ClassVar[frozenset[str]] = frozenset(
+        {"key", "timestamp", "shardId", "sequenceNumber"}
+    )
+    metadata_keys: ClassVar[Mapping[str, str]] = {
+        "key": "the record's partition key",
+        "timestamp": "when the record arrived, approximately",
+        "shardId": "id of the shard",
+        "sequenceNumber": "the record's sequence number, as text",
+    }
+
+    @property
+    @override
+    def poll_seconds(self) -> float:
+        return float(self.poll_interval)
+
+    @override
+    def open(self, flow: str) -> SourceSession:
+        from dataflow_assets.connectors.kinesis.source.session import KinesisSourceSession
+
+        return KinesisSourceSession(self)
+
+    @override
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        from dataflow_assets.connectors.kinesis.source.read import read
+
+        return read(self, piece, metadata)

@@ -1,0 +1,1 @@
+"""Tables of SingleStore's pipelines in PostgreSQL, with generated columns."""

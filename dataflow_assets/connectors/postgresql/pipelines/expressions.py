@@ -1,0 +1,89 @@
+"""Expressions of computed columns as PostgreSQL computes them."""
+
+from __future__ import annotations
+
+from dataflow_assets.connectors.postgresql.client import quote
+from dataflow_assets.pipelines.expressions import (
+    Column,
+    Constant,
+    Expression,
+    Extract,
+    FromBase64,
+    is_json,
+)
+from dataflow_assets.pipelines.types import Type
+
+_TYPES = {
+    "TINYINT": "SMALLINT",
+    "SMALLINT": "SMALLINT",
+    "MEDIUMINT": "INTEGER",
+    "INT": "INTEGER",
+    "BIGINT": "BIGINT",
+    "FLOAT": "DOUBLE PRECISION",
+    "DOUBLE": "DOUBLE PRECISION",
+    "JSON": "JSONB",
+    "BOOL": "BOOLEAN",
+    "DATE": "DATE",
+    "DATETIME": "TIMESTAMP",
+}
+
+
+def column_type(kind: Type) -> str:
+    """A type as PostgreSQL declares it."""
+    if kind.kind == "text":
+        return f"VARCHAR({kind.length})" if kind.length is not None else "TEXT"
+    if kind.kind == "decimal":
+        return f"NUMERIC({kind.length}, {kind.scale})"
+    return _TYPES[kind.name]
+
+
+def generated(expression: Expression, kind: Type, schema: str) -> str:
+    """The value of a generated column: null where what is computed is none of its type."""
+    text, prefix = translated(expression, schema), f"{quote(schema)}."
+    if kind.kind == "json":
+        return text if is_json(expression) else f"{prefix}dataflow_json({text})"
+    if kind.kind == "text":
+        return f"({text})::text"
+    number = _number(expression, text, prefix)
+    if kind.kind == "integer":
+        cast = column_type(kind).lower()
+        return f"{prefix}dataflow_integer({number}, {kind.bits})::{cast}"
+    if kind.kind == "decimal":
+        return f"{prefix}dataflow_decimal({number}, {kind.length}, {kind.scale})"
+    if kind.kind == "bool":
+        return f"({number}) <> 0"
+    return f"{prefix}dataflow_double({number})"
+
+
+def _number(expression: Expression, text: str, prefix: str) -> str:
+    if isinstance(expression, Extract) and expression.form in ("DOUBLE", "BIGINT"):
+        return f"({text})::numeric"
+    return f"{prefix}dataflow_number({text if is_json(expression) else f'({text})::text'})"
+
+
+def translated(expression: Expression, schema: str) -> str:
+    """The expression itself, its functions in a schema."""
+    if isinstance(expression, Column):
+        return quote(expression.name)
+    if isinstance(expression, Constant):
+        return _constant(expression.value)
+    inner = translated(expression.given, schema)
+    if isinstance(expression, FromBase64):
+        return f"{quote(schema)}.from_base64({inner})"
+    return _extract(expression, inner, schema)
+
+
+def _extract(expression: Extract, inner: str, schema: str) -> str:
+    """Step by step: a number is a place in arrays alone, a name a key of objects alone."""
+    of_json = is_json(expression.given)
+    found = inner if of_json else f"{quote(schema)}.dataflow_json(({inner})::text)"
+    for part in expression.path:
+        found = f"({found} -> {part if isinstance(part, int) else _constant(part)})"
+    return f"{quote(schema)}.json_extract_{expression.form.lower()}({found})"
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace("'", "''")
+        return f"E'{escaped}'"
+    return "NULL" if value is None else str(value).upper()

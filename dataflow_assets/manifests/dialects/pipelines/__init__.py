@@ -1,0 +1,1 @@
+"""The language of SingleStore's pipelines: `*.sql` files with CREATE PIPELINE."""

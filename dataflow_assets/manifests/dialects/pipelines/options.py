@@ -1,0 +1,64 @@
+"""The keys of CONFIG and CREDENTIALS with their verdicts: what checking and the reference go by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dataflow_assets.manifests.dialects.key_tables import Key
+
+KINESIS = "com.singlestore.kafka.connect.kinesis.KinesisSourceConnector"
+CLASSES = (
+    KINESIS,
+    "com.github.jcustenborder.kafka.connect.kinesis.KinesisSourceConnector",
+)
+"""Classes that are the native source `kinesis` here; their keys are the same."""
+
+_OWN = "a row is made of the record itself, and needs no converter"
+_TOPIC = "there is no topic of Kafka in between"
+KEYS: Sequence[Key] = (
+    Key("connector.class", "used", f"`{KINESIS}`.", "required"),
+    Key("kafka.topic", "used", "The value of the column `topic`.", "required"),
+    Key("kinesis.stream", "used", "Name of the stream.", "required"),
+    Key("kinesis.region", "used", "AWS region of the stream.", "`us-east-1`"),
+    Key(
+        "kinesis.position",
+        "used",
+        "Where a pipeline without offsets begins: `TRIM_HORIZON` or `LATEST`.",
+        "`TRIM_HORIZON`",
+    ),
+    Key("kinesis.endpoint", "used", "Address of the service, where it is not the region's own."),
+    Key("aws.access.key.id", "used", "AWS access key; without it as AWS's own clients look it up."),
+    Key("aws.secret.key.id", "used", "AWS secret key."),
+    Key("kinesis.shard.id", "refused", "all shards of a stream are read"),
+    Key("kinesis.record.limit", "ignored", "Reads are as large as AWS allows."),
+    Key("kinesis.empty.records.backoff.ms", "ignored", "BATCH_INTERVAL says how often to look."),
+    Key("kinesis.throughput.exceeded.backoff.ms", "ignored", "Pauses grow by themselves."),
+    Key("tasks.max", "note", "has no effect: all shards are read side by side", "4"),
+    Key("name", "ignored", "The name is the pipeline's."),
+    Key("key.converter*", "note", f"has no effect: {_OWN}"),
+    Key("value.converter*", "note", f"has no effect: {_OWN}"),
+    Key("header.converter*", "note", f"has no effect: {_OWN}"),
+    Key("topic.creation.*", "note", f"has no effect: {_TOPIC}"),
+    Key("offsets.storage.topic", "note", f"has no effect: {_TOPIC}"),
+    Key("exactly.once.support", "ignored", "Rows and offsets are one commit."),
+    Key("transaction.boundary*", "ignored", "Rows and offsets are one commit."),
+    Key(
+        "transforms*",
+        "refused",
+        "transforms of Kafka Connect are not run for Kinesis: use a procedure",
+    ),
+    Key("predicates*", "refused", "transforms of Kafka Connect are not run for Kinesis"),
+    Key("errors.*", "note", "has no effect: STOP_ON_ERROR says what a record that fails does"),
+)
+_SECRET = re.compile(
+    r"secret|password|passphrase|passwd|token|credential|api[._-]?key|access\.key|private"
+    r"|sasl\.jaas",
+    re.IGNORECASE,
+)
+MASK = "***"
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a key must not be shown."""
+    return _SECRET.search(key) is not None

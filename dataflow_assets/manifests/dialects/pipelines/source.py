@@ -1,0 +1,159 @@
+"""CONFIG and CREDENTIALS of a pipeline as the source of a flow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from dataflow_assets.connectors.kinesis.pipelines.source import PipelineKinesisSource
+from dataflow_assets.contracts import Source
+from dataflow_assets.manifests.dialects.client_security import referred
+from dataflow_assets.manifests.dialects.documents import Document
+from dataflow_assets.manifests.dialects.documents import Place as Lines
+from dataflow_assets.manifests.dialects.key_tables import entry
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.notes import Notes, Where
+from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, KEYS, MASK, is_secret
+from dataflow_assets.manifests.dialects.pipelines.syntax import Json, Options
+from dataflow_assets.manifests.dialects.references import mentions
+from dataflow_assets.manifests.dialects.sql.tokens import Place
+from dataflow_assets.pipelines.rows import Envelope
+
+_FIELDS = {
+    "kinesis.stream": "stream",
+    "kinesis.region": "region",
+    "kinesis.endpoint": "endpoint",
+    "kinesis.position": "starting_position",
+    "aws.access.key.id": "access_key",
+    "aws.secret.key.id": "secret_access_key",
+}
+_POSITIONS = ("TRIM_HORIZON", "LATEST")
+_ID = ("shardId", "sequenceNumber")
+_LEAST_SECONDS = 1
+
+
+@dataclass(frozen=True)
+class Connected:
+    """What a pipeline reads."""
+
+    source: Source
+    envelope: Envelope
+    config_json: str
+    """CONFIG and CREDENTIALS as people may see them."""
+
+
+def connected(file: str, begin: Place, options: Options, notes: Notes) -> Connected | None:
+    """The source; None where `notes` has got the reason."""
+    document = _document(file, begin, options)
+    values: Mapping[str, str] = document.value
+    _check_secrets(file, options.config, notes)
+    if not _supported(document, notes):
+        return None
+    before = len(notes.findings)
+    for key in values:
+        _check_key(key, document, notes)
+    notes.required((document, "kinesis.stream"), values.get("kinesis.stream"), "the stream")
+    topic = values.get("kafka.topic")
+    notes.required((document, "kafka.topic"), topic, "the value of the column topic")
+    given = _given(document, notes)
+    if len(notes.findings) > before:
+        return None
+    source = _made({**given, "poll_interval": _seconds(options)}, document, notes)
+    if source is None:
+        return None
+    return Connected(source, Envelope(str(topic), _ID), masked(values))
+
+
+def masked(values: Mapping[str, str]) -> str:
+    """As JSON, without secrets."""
+    shown = {key: MASK if is_secret(key) else value for key, value in values.items()}
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _document(file: str, begin: Place, options: Options) -> Document:
+    """CREDENTIALS over CONFIG, each key in its own place."""
+    values: dict[str, str] = {}
+    places: dict[tuple[str | int, ...], Lines] = {(): _lines(begin)}
+    for given in (options.config, options.credentials):
+        if given is not None:
+            values |= given.values
+            places |= {(key,): _lines(place) for key, place in given.places.items()}
+    return Document(file, values, places)
+
+
+def _lines(place: Place) -> Lines:
+    return Lines(place.line, place.column, place.line, place.column)
+
+
+def _check_secrets(file: str, config: Json | None, notes: Notes) -> None:
+    if config is None:
+        return
+    places: dict[tuple[str | int, ...], Lines] = {
+        (key,): _lines(place) for key, place in config.places.items()
+    }
+    document = Document(file, config.values, {(): _lines(config.place), **places})
+    for key, value in config.values.items():
+        if is_secret(key) and value and not mentions(value):
+            message = "is a secret in CONFIG: move it to CREDENTIALS, best as ${env:VARIABLE}"
+            notes.note((document, key), message)
+
+
+def _supported(document: Document, notes: Notes) -> bool:
+    where, found = (document, "connector.class"), document.value.get("connector.class")
+    if not notes.required(where, found, "the class of the connector"):
+        return False
+    if found in CLASSES:
+        return True
+    notes.wrong(where, f"the connector {found} is not supported in SQL; {meant(found, CLASSES)}")
+    return False
+
+
+def _check_key(key: str, document: Document, notes: Notes) -> None:
+    found = entry(key, KEYS)
+    if found is None:
+        known = meant(key, [one.name for one in KEYS if one.verdict == "used"])
+        advice = f"; {known}" if known.startswith("did") else ""
+        notes.note((document, key), f"has no effect: it is not known here{advice}")
+    elif found.verdict == "refused":
+        notes.wrong((document, key), found.says, key=True)
+    elif found.verdict == "note":
+        notes.note((document, key), found.says)
+
+
+def _given(document: Document, notes: Notes) -> dict[str, Any]:
+    given: dict[str, Any] = {"envelope": True}
+    for key, name in _FIELDS.items():
+        if key not in document.value:
+            continue
+        where: Where = (document, key)
+        text = str(document.value[key])
+        if is_secret(key):
+            given |= referred(name, text, where, notes)
+        elif mentions(text):
+            notes.wrong(where, "a reference is supported for secrets only")
+        else:
+            given[name] = text
+    position = given.get("starting_position", _POSITIONS[0])
+    if position not in _POSITIONS:
+        notes.wrong((document, "kinesis.position"), meant(position, _POSITIONS))
+    return given
+
+
+def _seconds(options: Options) -> int:
+    """BATCH_INTERVAL in whole seconds, rounded up."""
+    millis = options.batch_interval or 0
+    return max(_LEAST_SECONDS, -(-millis // 1000))
+
+
+def _made(given: Mapping[str, Any], document: Document, notes: Notes) -> Source | None:
+    places = {name: (document, key) for key, name in _FIELDS.items()}
+    places |= {"accessKey": (document, "aws.access.key.id")}
+    try:
+        return PipelineKinesisSource(**given)
+    except ValidationError as error:
+        notes.refused(error, places, (document, "connector.class"))
+        return None

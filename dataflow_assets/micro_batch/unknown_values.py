@@ -1,0 +1,60 @@
+"""What a source does not know of its rows, told to the sinks that replace whole rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataflow_assets.contracts import LACKS, OFFSET, UNKNOWN, Chunk
+from dataflow_assets.micro_batch.branches import PassBranch
+
+
+def told(
+    chunks: Sequence[Chunk],
+    branches: Sequence[PassBranch],
+    batch: pa.RecordBatch,
+    offsets: npt.NDArray[np.int64],
+) -> list[Chunk]:
+    """The chunks with the column UNKNOWN, where a row lacks a value and its sink asks for that.
+
+    Called inside tasks, once for each batch.
+
+    Args:
+        chunks: one for each branch, made of the batch.
+        branches: in the same order.
+        batch: as the source has delivered it, or as messages.
+        offsets: of each row of the batch, ascending.
+    """
+    reasons = _reasons(batch)
+    if reasons is None:
+        return list(chunks)
+    return [
+        _with(chunk, reasons, offsets) if branch.sink.replaces_whole_rows else chunk
+        for chunk, branch in zip(chunks, branches, strict=True)
+    ]
+
+
+def lacking(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Of each row of a batch whether its source does not know all of it. Called inside tasks."""
+    reasons = _reasons(batch)
+    if reasons is None:
+        return np.zeros(batch.num_rows, np.bool_)
+    found: npt.NDArray[np.bool_] = reasons.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _reasons(batch: pa.RecordBatch) -> pa.Array | None:
+    at = next((at for at, one in enumerate(batch.schema) if LACKS in (one.metadata or ())), None)
+    return None if at is None else batch.column(at)
+
+
+def _with(chunk: Chunk, reasons: pa.Array, offsets: npt.NDArray[np.int64]) -> Chunk:
+    places = np.searchsorted(offsets, chunk.rows.column(OFFSET).to_numpy())
+    found = reasons.take(pa.array(places))
+    if found.null_count == len(found):
+        return chunk
+    return replace(chunk, rows=chunk.rows.append_column(pa.field(UNKNOWN, pa.string()), found))

@@ -1,0 +1,84 @@
+"""Regular expressions that end: in time, and with results that fit into memory."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import regex
+
+SECONDS = 1
+"""After which a search is given up."""
+LONGEST = 16 * 1024 * 1024
+"""Characters of a text that a function makes: larger ones fit into no topic."""
+_REFERENCE = re.compile(r"\\(.)|\$([0-9])", re.DOTALL)
+
+
+def check_length(length: int) -> None:
+    """Raises ValueError before a text is made that is too long."""
+    if length > LONGEST:
+        raise ValueError(f"the text would have more than {LONGEST} characters")
+
+
+@lru_cache(maxsize=256)
+def expression(text: str) -> regex.Pattern[str]:
+    """Raises ValueError for one that cannot be used."""
+    import regex
+
+    # As in Java \\d and \\w are ASCII, and \\p is Unicode.
+    flags = regex.UNICODE if "\\p" in text.lower() else regex.ASCII
+    try:
+        return regex.compile(text, flags)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"the regular expression cannot be used: {error}") from None
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Whether a part of a text matches. Raises ValueError."""
+    return _searched(text, pattern) is not None
+
+
+def extracted(text: str, pattern: str, group: int = 0) -> str | None:
+    """A group of the first match. Raises ValueError."""
+    found = _searched(text, pattern)
+    if found is None or not 0 <= group <= expression(pattern).groups:
+        return None
+    return found[group]
+
+
+def _searched(text: str, pattern: str) -> regex.Match[str] | None:
+    try:
+        return expression(pattern).search(text, timeout=SECONDS)
+    except TimeoutError:
+        raise _endless() from None
+
+
+def replaced(text: str, pattern: str, by: str) -> str:
+    """`$1` is the first group, a backslash takes the meaning of what follows. Raises ValueError."""
+    groups, length = expression(pattern).groups, len(text)
+
+    def make(found: regex.Match[str]) -> str:
+        nonlocal length
+        made = _REFERENCE.sub(lambda one: _meant(one, found, groups), by)
+        length += len(made)
+        check_length(length)
+        return made
+
+    try:
+        return expression(pattern).sub(make, text, timeout=SECONDS)
+    except TimeoutError:
+        raise _endless() from None
+
+
+def _meant(one: re.Match[str], found: regex.Match[str], groups: int) -> str:
+    if one[1]:
+        return one[1]
+    if int(one[2]) > groups:
+        raise ValueError(f"the regular expression has no group {one[2]}")
+    return found[int(one[2])] or ""
+
+
+def _endless() -> ValueError:
+    return ValueError(f"the regular expression takes more than {SECONDS} seconds")

@@ -1,0 +1,115 @@
+"""Files of SingleStore's pipelines, and what they need beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dataflow_assets.manifests.load import Loaded, load
+
+CLASS = "com.singlestore.kafka.connect.kinesis.KinesisSourceConnector"
+FIRST = """\
+-- Enable the experimental feature
+SET GLOBAL experimental_features_config = "kafka_connect_enabled=true";
+
+-- Create Kinesis pipeline
+CREATE INFERRED PIPELINE kinesis_pipeline
+AS LOAD DATA KAFKACONNECT 'kafka-connector'
+CONFIG '{
+  "connector.class": "com.singlestore.kafka.connect.kinesis.KinesisSourceConnector",
+  "aws.access.key.id": "<aws_access_key>",
+  "aws.secret.key.id": "<aws_secret_key>",
+  "kafka.topic": "kinesis-topic",
+  "kinesis.stream": "my-kinesis-stream",
+  "kinesis.region": "us-east-1",
+  "tasks.max": 4
+}'
+CREDENTIALS '{}' -- AWS credentials are in CONFIG for Kinesis connector
+FORMAT AVRO;
+
+-- Start the pipeline
+START PIPELINE kinesis_pipeline;
+"""
+"""The first example of SingleStore's page, as it is written there."""
+COMPUTED = """
+-- Create a computed column for better performance
+ALTER TABLE kinesis_pipeline
+ADD COLUMN status AS (JSON_EXTRACT_STRING(record, 'partitionKey')) PERSISTED STRING;
+
+CREATE INDEX idx_status ON kinesis_pipeline(status);
+"""
+SECOND = """\
+-- Enable the experimental feature
+SET GLOBAL experimental_features_config = "kafka_connect_enabled=true";
+
+-- Create the target table for parsed records
+CREATE TABLE parsed_kinesis_stream (
+  partitionKey BIGINT,
+  sequence_number VARCHAR(255),
+  shardId VARCHAR(255),
+  data_base64 VARCHAR(255),
+  parsed_data AS FROM_BASE64(data_base64) PERSISTED VARCHAR(255)
+);
+
+-- Create the stored procedure to process incoming records
+CREATE OR REPLACE PROCEDURE parse_kinesis_stream(
+  batch QUERY(topic VARCHAR(255), id JSON, record JSON)
+)
+AS
+BEGIN
+  INSERT INTO parsed_kinesis_stream (
+    partitionKey,
+    sequence_number,
+    shardId,
+    data_base64
+  )
+  SELECT
+    record::$partitionKey,
+    record::$sequenceNumber,
+    record::$shardId,
+    record::$data
+  FROM batch;
+END;
+
+-- Create Kinesis pipeline with INTO PROCEDURE
+CREATE PIPELINE kinesis_pipeline_to_proc
+AS LOAD DATA KAFKACONNECT 'kafka-connector'
+CONFIG '{
+  "connector.class": "com.singlestore.kafka.connect.kinesis.KinesisSourceConnector",
+  "aws.access.key.id": "<aws_access_key>",
+  "aws.secret.key.id": "<aws_secret_key>",
+  "kafka.topic": "kinesis-topic",
+  "kinesis.stream": "my-kinesis-stream",
+  "kinesis.region": "us-east-1",
+  "tasks.max": 4
+}'
+CREDENTIALS '{}'
+BATCH_INTERVAL 2500
+INTO PROCEDURE parse_kinesis_stream
+FORMAT AVRO (
+  `topic` <- `topic`,
+  `id` <- `id`,
+  `record` <- `record`
+);
+
+-- Start the pipeline
+START PIPELINE kinesis_pipeline_to_proc;
+"""
+"""The second one."""
+TARGET = "target: postgresql://u:topsecret@db.example.com/shop\n"
+
+
+def loaded(folder: Path, text: str, connections: str = TARGET) -> Loaded:
+    """What a file comes to beside connections.yaml."""
+    (folder / "one.sql").write_text(text)
+    (folder / "connections.yaml").write_text(connections)
+    return load(folder)
+
+
+def told(found: Loaded) -> list[str]:
+    """The findings as `line:column: message`."""
+    return [f"{one.line}:{one.column}: {one.message}" for one in found.findings]
+
+
+def noted(found: Loaded) -> list[str]:
+    """The notes likewise, with what they are about."""
+    return [f"{one.line}:{one.column}: {one.path}: {one.message}" for one in found.hints]
