@@ -85,9 +85,7 @@ def test_a_catalog_whose_certificate_nobody_trusts(authority: Authority) -> None
 
 @pytest.mark.parametrize("address", ["keycloak:8080", "https://", "https://h:port"])
 def test_a_token_server_that_is_no_address(address: str) -> None:
-    with pytest.raises(
-        PermanentError, match=r"from .*: the answer is not a token; check"
-    ):
+    with pytest.raises(PermanentError, match=r"from .*: the answer is not a token; check"):
         fetched(address, None)
 
 

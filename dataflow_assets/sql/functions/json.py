@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
