@@ -52,7 +52,7 @@ def shared() -> SparkConnect:
         server = running(here)
         if server is None:
             log.warning(
-                "starting Spark: half a minute on an idle machine; later runs find it there"
+                "starting Spark: half a minute when idle; later runs find it there"
             )
             server = _started(here)
         watch(here)  # the one from before the start may have just ended the server's predecessor

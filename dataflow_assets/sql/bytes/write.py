@@ -25,6 +25,7 @@ Write = Callable[[Any], Any]
 """From a value that is not null to a JSON value."""
 Encode = Callable[[Mapping[str, Any]], bytes | None]
 """From the JSON values of a row, by the names of the layout, to bytes. Raises RejectedRecord."""
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def writer(kind: Type, times: Times) -> Write | None:
@@ -103,7 +104,7 @@ def _json(row: Mapping[str, Any], layout: Layout) -> bytes:
         found = {name: value for name, value in found.items() if value is not None}
     if layout.plain_decimals:
         found = _plain(found)
-    return exact_json(found)
+    return _encode(found)
 
 
 def _plain(value: Any) -> Any:
