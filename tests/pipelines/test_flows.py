@@ -387,7 +387,7 @@ def test_a_row_replaces_that_of_its_key(
     else:
         with clickhouse_connect.get_client(dsn=clickhouse.dsn(database)) as client:
             found = client.query("SELECT shardId, parsed_data FROM parsed_kinesis_stream FINAL")
-            rows = list(found.result_rows)
+            rows = [tuple(row) for row in found.result_rows]
     assert sorted((key, json.loads(data)["customer_id"]) for key, data in rows) == [
         (str(n), n + 8) for n in range(4)
     ]
