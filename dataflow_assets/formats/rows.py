@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import ABSENT, METADATA, PLACE, SYSTEM_COLUMNS, kind_of
+from dataflow_assets.contracts import ABSENT, LACKS, METADATA, PLACE, SYSTEM_COLUMNS, kind_of
 from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.records.record import parse
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,7 +17,18 @@ from dataflow_assets.sql.function import Environment, Function, Resolve, Resolve
 from dataflow_assets.sql.functions.signatures import fit
 from dataflow_assets.sql.types import BOOLEAN, STRING, Type
 
-_PART = re.compile(r"""\.([\w$-]+)|\['([^']*)'\]|\["([^"]*)"\]|\[(\d+)\]""")
+Value = TypeVar("Value")
+RETURNED = ("VARCHAR", "BOOLEAN", "INT", "DOUBLE")
+"""The kinds that RETURNING may name, as in Flink."""
+_PART = re.compile(r"""\.([\w$-]+)|\['([^']*)'\]|\["([^"]*)"\]|\[([0-9]{1,9})\]""")
+_MODE = re.compile(r"\s*(lax|strict)\s+(.*)", re.IGNORECASE | re.DOTALL)
+_decode = msgspec.json.Decoder(float_hook=Decimal).decode
+_KINDS: dict[str, tuple[type, ...]] = {
+    "VALUE": (object,),
+    "SCALAR": (str, int, Decimal, type(None)),
+    "ARRAY": (list,),
+    "OBJECT": (dict,),
+}
 
 
 @lru_cache(maxsize=256)
@@ -61,20 +72,30 @@ def _found(text: str, path: str) -> Any:
     return value
 
 
-def _value(text: str, path: str) -> str | None:
-    """A scalar as text; null for objects, arrays and what is not there."""
-    found = _found(text, path)
-    if found is MISSING or found is None or isinstance(found, dict | list):
-        return None
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    return found if isinstance(found, str) else exact_json(found).decode()
+def _empty(path: str, *, scalar: bool) -> str:
+    """What is wrong where a scalar stands, or none: an error at a strict path, else it is empty."""
+    return "ERROR" if scalar and parsed(path)[0] else "EMPTY"
 
 
-def _query(text: str, path: str) -> str | None:
-    """Objects and arrays as JSON; null for scalars and what is not there."""
-    found = _found(text, path)
-    return exact_json(found).decode() if isinstance(found, dict | list) else None
+def _value(types: Sequence[Type], environment: Environment) -> Resolved:
+    """JSON_VALUE: text, path, the type as a null of it, and twice what to do and a default."""
+    fit(types, ("text", "text", "any", "text", "any", "text", "any"))
+    wanted = types[2]
+    read = _reads(wanted)
+    empty, error = (_default(types[at], wanted, environment) for at in (4, 6))
+
+    def call(text: str | None, path: str, _: None, *others: Any) -> Any:
+        if text is None:
+            return None
+        found = _found(text, path)
+        if found is not MISSING and found is not None and not isinstance(found, dict | list):
+            return read(found)
+        nested = isinstance(found, dict | list)
+        if found is MISSING or (nested and _empty(path, scalar=True) == "ERROR"):
+            return _instead("JSON_VALUE", "ERROR", others[2], error(others[3]))
+        return _instead("JSON_VALUE", "EMPTY", others[0], empty(others[1]))
+
+    return Resolved(wanted, call, nulls=True)
 
 
 def _default(given: Type, wanted: Type, environment: Environment) -> Callable[[Any], Any]:
@@ -128,7 +149,7 @@ def _query(types: Sequence[Type], _: Environment) -> Resolved:
         ):
             found = [found]
         if isinstance(found, dict | list):
-            return _encode(found).decode()
+            return exact_json(found).decode()
         what = _empty(path, scalar=found is not None)
         behaviour = on_error if what == "ERROR" else on_empty
         return _instead("JSON_QUERY", what, behaviour, _WITHOUT.get(behaviour))
