@@ -14,6 +14,7 @@ import msgspec
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.rows import fraction
 from dataflow_assets.formats.value_schema import head_of
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
 from dataflow_assets.sql.bytes.csv import joiner
 from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout, Times
@@ -95,7 +96,7 @@ def encoder(layout: Layout, number: int | None = None) -> Encode:
 
     encode = AvroEncoder(schema_of(layout), ignore_unknown=True)
     head = b"" if number is None else head_of(number)
-    return lambda row: head + encode(_encode({name: row[name] for name in layout.names}))
+    return lambda row: head + encode(exact_json({name: row[name] for name in layout.names}))
 
 
 def _json(row: Mapping[str, Any], layout: Layout) -> bytes:
