@@ -51,7 +51,9 @@ def shared() -> SparkConnect:
     with Lease(here), _starting(here):
         server = running(here)
         if server is None:
-            log.warning("starting Spark: half a minute when idle; later runs find it there")
+            log.warning(
+                "starting Spark: half a minute on an idle machine; later runs find it there"
+            )
             server = _started(here)
         watch(here)  # the one from before the start may have just ended the server's predecessor
         return server

@@ -146,7 +146,6 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
     @override
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
-        yield from (f"{key}: {said}" if key else said for _, key, said in self.format_problems())
         wait, read = self.consumer_max_wait, self.net_read_timeout
         if wait and read and milliseconds(read) <= milliseconds(wait):
             yield "netReadTimeout must be greater than consumerMaxWait"
@@ -213,7 +212,6 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
     @override
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
-        yield from (f"{key}: {said}" if key else said for _, key, said in self.format_problems())
         if (
             "idempotent" in self.model_fields_set
             and self.idempotent
