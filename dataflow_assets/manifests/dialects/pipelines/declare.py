@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.pipelines import syntax
+from dataflow_assets.manifests.dialects.sql.statements import StatementNotes
 from dataflow_assets.manifests.dialects.sql.tokens import Place
 from dataflow_assets.pipelines.table import STATIC
 
@@ -43,24 +42,14 @@ class Pipeline:
 
 
 @dataclass
-class Declarations:
+class Declarations(StatementNotes):
     """Everything that a file declares."""
 
-    file: str
-    notes: Notes = field(default_factory=Notes)
     tables: dict[str, DeclaredTable] = field(default_factory=dict)
     procedures: dict[str, syntax.CreateProcedure] = field(default_factory=dict)
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
     target: str | None = None
     most_rows: int | None = None
-
-    def wrong(self, what: str, place: Place, message: str) -> None:
-        """A mistake at a place."""
-        self.notes.findings.append(Finding(self.file, place.line, place.column, what, message))
-
-    def note(self, what: str, place: Place, message: str) -> None:
-        """What happens instead."""
-        self.notes.hints.append(Finding(self.file, place.line, place.column, what, message))
 
 
 def declarations(statements: Sequence[syntax.Statement], file: str) -> Declarations:

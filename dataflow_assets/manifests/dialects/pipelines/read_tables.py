@@ -41,7 +41,7 @@ def read_table(cursor: Cursor) -> tuple[CreateTable, tuple[Noted, ...]]:
         if not cursor.takes(","):
             break
     cursor.expect(")")
-    while cursor.next.kind != "end" and not cursor.sees(";"):
+    while not cursor.at_end:
         cursor.take()  # AUTOSTATS, COMMENT, COLLATE: of SingleStore's storage
     return CreateTable(place, name, tuple(columns), exists, key), tuple(notes)
 

@@ -10,23 +10,24 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from typing_extensions import override
-
 from dataflow_assets.contracts import Rejects, Source
-from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects.dataflow import Reading, same
-from dataflow_assets.manifests.dialects.documents import Document, Path
+from dataflow_assets.manifests.dialects.documents import Path
 from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.key_tables import entry, names
 from dataflow_assets.manifests.dialects.keys import meant, suggest
-from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import ends, views
 from dataflow_assets.manifests.dialects.sql.inserts import plan
 from dataflow_assets.manifests.dialects.sql.like import merged
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
 from dataflow_assets.manifests.dialects.sql.read_statements import read_script
 from dataflow_assets.manifests.dialects.sql.relations import Catalog, Refusals, Relation, related
+from dataflow_assets.manifests.dialects.sql.statements import (
+    StatementDocument,
+    StatementNotes,
+    lines,
+)
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Insert,
     Option,
@@ -63,22 +64,11 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class InsertDocument(Document):
-    """An INSERT: findings about the flow are told at its statement and its tables."""
-
-    @override
-    def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
-        found = super().finding(path, message, key=key)
-        return Finding(found.file, found.line, found.column, str(self.value), message)
-
-
 @dataclass
-class _File:
+class _File(StatementNotes):
     """What is known while a file is read from its beginning to its end."""
 
-    file: str
     text: str
-    notes: Notes = field(default_factory=Notes)
     settings: dict[str, str] = field(default_factory=dict)
     written: dict[str, Table] = field(default_factory=dict)
     tables: dict[str, Declared] = field(default_factory=dict)
@@ -88,12 +78,6 @@ class _File:
     """By the name of a table the files of the folder that declare it; None: with findings there."""
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""
-
-    def wrong(self, what: str, place: Place, message: str) -> None:
-        self.notes.findings.append(Finding(self.file, place.line, place.column, what, message))
-
-    def note(self, what: str, place: Place, message: str) -> None:
-        self.notes.hints.append(Finding(self.file, place.line, place.column, what, message))
 
     def catalog(self) -> Catalog:
         """Of two tables of a name the file's own is meant."""
@@ -150,9 +134,7 @@ def read(
         flows = []
     if not inserts and not state.notes.findings:
         state.note("SQL", Place(1, 1), "no INSERT INTO in this file, and so no flow")
-    whole = Document(file, None, {(): Lines(1, 1, 1, 1)})
-    head = Reading(whole, tuple(state.notes.findings), tuple(state.notes.hints))
-    return [head, *flows]
+    return [state.reading(), *flows]
 
 
 def _flows(
@@ -357,16 +339,12 @@ def _check_group(insert: Insert, table: Declared, state: _File) -> None:
 
 def _document(
     insert: Insert, tables: tuple[Declared, Declared], state: _File, name: str
-) -> InsertDocument:
-    places: dict[Path, Lines] = {(): _lines(insert.place)}
+) -> StatementDocument:
+    places: dict[Path, Lines] = {(): lines(insert.place)}
     for path, at in _ENDS:
         place = insert.table_place if path == ("metadata", "name") else tables[at].table.place
-        places[path] = _lines(place)
-    return InsertDocument(state.file, f"flow {name}", places)
-
-
-def _lines(place: Place) -> Lines:
-    return Lines(place.line, place.column, place.line, place.column)
+        places[path] = lines(place)
+    return StatementDocument(state.file, f"flow {name}", places)
 
 
 def _policies(state: _File, target: Declared, made: Plan | ViewPlan) -> Policies:
