@@ -175,7 +175,6 @@ class SourceSession(ABC):
         """
         return span
 
-    @abstractmethod
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
         """The span's records, each Spark partition holding rows of exactly one slice, in order.
 
@@ -194,6 +193,7 @@ class SourceSession(ABC):
             minus the value above, all other columns are null, and the task reads the record with
             `Source.large_records`.
         """
+        raise NotImplementedError(f"{type(self).__name__}: tasks read this source by themselves")
 
     def reads_in_tasks(self, span: Span) -> bool:
         """Whether tasks read this span with `Source.messages_together`, and not from `frame`.

@@ -8,7 +8,7 @@ unread, or a `mask` could be slipped past. Text that is no JSON at all passes st
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
@@ -142,6 +142,18 @@ def _not_json(raw: bytes, error: Exception) -> NotJson:
 
 def _no_constant(name: str) -> None:
     raise json.JSONDecodeError("not JSON", name, 0)
+
+
+def value_at(value: Any, path: Iterable[str | int]) -> Any:
+    """What is in JSON at a path of keys and of places in lists; None where there is nothing."""
+    for part in path:
+        if isinstance(value, dict) and isinstance(part, str):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value
 
 
 def text(body: Any) -> bytes | None:

@@ -39,7 +39,7 @@ from dataflow_assets.views.stale import is_rebuilt, stale_rows
 from dataflow_assets.views.tasks import Place, load, part
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -232,10 +232,6 @@ class ViewSession(SourceSession):
                 f"accept that each row changes with the next record of its group: write SET "
                 f"'dataflow.acceptState' = '{found.query}'; in front of the INSERT"
             )
-
-    @override
-    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        raise NotImplementedError("tasks read the files of a view by themselves")
 
     @override
     def fold(self, positions: Positions) -> Positions:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
 from dataflow_assets.connectors.postgresql.pipelines.expressions import column_type, generated
-from dataflow_assets.errors import PermanentError
 from dataflow_assets.pipelines.table import Column, Table
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
@@ -30,7 +29,7 @@ def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
         if column.name not in found:
             link.execute(f"ALTER TABLE {qualified(*place)} ADD COLUMN {_declared(column, schema)}")
         elif found[column.name] != (column.computed is not None):
-            raise _differs(place, column)
+            raise column.differs(place)
     for statement in index_statements(place, table):
         link.execute(statement)
 
@@ -58,11 +57,3 @@ def _declared(column: Column, schema: str) -> str:
         return f"{quote(column.name)} {kind} GENERATED ALWAYS AS ({made}) STORED"
     required = "" if column.nullable else " NOT NULL"
     return f"{quote(column.name)} {column_type(column.type)}{required}"
-
-
-def _differs(place: tuple[str, str], column: Column) -> PermanentError:
-    has, wants = ("a plain", "computed") if column.computed is not None else ("a computed", "plain")
-    return PermanentError(
-        f"column {column.name} of table {'.'.join(place)} is {has} column, and the file declares "
-        f"it as {wants}: drop the column, and it is made as declared, or give it another name"
-    )
