@@ -31,7 +31,7 @@ from dataflow_assets.micro_batch.formatted import in_json, is_wrapped
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
-from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, slice_rows, spare_worker
+from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, numbers, spare_worker
 from dataflow_assets.micro_batch.transform import sampled
 from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.records.wrapped import unwrapped_texts
@@ -250,7 +250,7 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         work = replace(work, identity=source.identity)
         if work.steps is None and source.is_small(work.span):
             return work.sample(work.read_together(range(len(work.span.slices))))
-        read = slice_rows(spark(), work.span)
+        read = numbers(spark(), len(work.span.slices))
     else:
         read = frame(spark(), source, work.span, work.source, work.wanted)
     told = [msgspec.msgpack.decode(output, type=_Told) for output in collect(read, work)]

@@ -121,14 +121,23 @@ def spread(stage: Stage, changes: Mapping[tuple[bytes, bytes], int]) -> Spread:
         values = unpack(arguments)
         for at in apart:
             if values[at] is not None:
-                _count(found.distinct, pack([group, at, values[at]]), b"", times)
+                count(found.distinct, pack([group, at, values[at]]), b"", times)
                 values[at] = None
-        _count(found.groups, group, pack([_ROWS, values]), times)
+        count(found.groups, group, pack([_ROWS, values]), times)
     return found
 
 
-def _count(changes: Changes, key: bytes, beside: bytes, times: int) -> None:
+def count(changes: Changes, key: bytes, beside: bytes, times: int) -> None:
+    """So many more of a key and what goes with it."""
     changes[key, beside] = changes.get((key, beside), 0) + times
+
+
+def _replace(changes: Changes, before: bytes | None, now: bytes | None) -> None:
+    """A row that goes, and one that comes in its place."""
+    for row, sign in ((before, -1), (now, 1)):
+        if row is not None:
+            group, arguments = unpack(row)
+            count(changes, group, arguments, sign)
 
 
 @dataclass
@@ -161,10 +170,7 @@ def merge_rows(old: Mapping[bytes, bytes | None], arrived: Mapping[bytes, bytes 
         if now == before:
             continue
         found.puts[key] = now
-        for row, sign in ((before, -1), (now, 1)):
-            if row is not None:
-                group, arguments = unpack(row)
-                _count(found.changes, group, arguments, sign)
+        _replace(found.changes, before, now)
     return found
 
 
@@ -188,7 +194,7 @@ def merge_distinct(
             group, at, value = unpack(key)
             counted = stage.calls[at].name == "COUNT"
             one = pack([at, True if counted else value])
-            _count(found.changes, group, one, 1 if now else -1)
+            count(found.changes, group, one, 1 if now else -1)
     return found
 
 
@@ -274,8 +280,5 @@ def as_changes(rows: Iterable[tuple[bytes, bytes | None, bytes | None]]) -> Chan
     """Rows of a stage that have changed, as changes for the stage behind it."""
     found: Changes = {}
     for _, before, now in rows:
-        for row, sign in ((before, -1), (now, 1)):
-            if row is not None:
-                group, arguments = unpack(row)
-                _count(found, group, arguments, sign)
+        _replace(found, before, now)
     return found

@@ -18,8 +18,7 @@ from dataflow_assets.sql.bytes.layout import Layout, Times
 from dataflow_assets.sql.expressions import Expression, columns, program
 from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.input import Input, Source
-from dataflow_assets.sql.metadata import needed
-from dataflow_assets.sql.plan import KEY, Cell, Output
+from dataflow_assets.sql.plan import Cell, Output, metadata_of
 from dataflow_assets.sql.query_rows import Outputs, holds
 from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage
 from dataflow_assets.sql.types import Type
@@ -62,11 +61,15 @@ class ViewPlan:
         written = (self.outputs, self.having, self.shared, self.times, self.drops_nulls)
         return _digest((self.shape, written))
 
+    @cached_property
+    def key_names(self) -> frozenset[str]:
+        """The columns of the target that rows are matched by."""
+        return frozenset(one.name for one in self.outputs if one.key)
+
     def reads(self) -> frozenset[str]:
         """The metadata of messages that it looks at."""
-        found = [needed(one.metadata) for one in self.cells if one.place == "metadata"]
-        found.append(frozenset({"timestamp"} if self.changelog else ()))
-        return frozenset({KEY} if self.key is not None else ()).union(*found)
+        found = metadata_of(self.cells, key=self.key is not None)
+        return found | {"timestamp"} if self.changelog else found
 
     def origins(self, name: str) -> frozenset[str] | None:
         """The columns of the table that a column of the target is made of."""
@@ -166,8 +169,7 @@ def _written(view: ViewPlan, environment: Environment) -> Finish:
 
 def key_of(view: ViewPlan, body: bytes) -> bytes:
     """The key columns of a row of the target, by which it is deleted."""
-    names = {one.name for one in view.outputs if one.key}
-    return encode({name: value for name, value in parse(body).items() if name in names})
+    return encode({name: one for name, one in parse(body).items() if name in view.key_names})
 
 
 def named_group(view: ViewPlan, group: bytes, number: int) -> str:

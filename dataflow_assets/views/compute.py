@@ -6,7 +6,6 @@ one job for each table, which writes every bucket that has changed anew.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.micro_batch.fused import too_many
 from dataflow_assets.views import tables
+from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.hops import Change, Flowing, Hop, Moved
 from dataflow_assets.views.manifest import MANIFEST, File, Manifest, Position, Table, new_manifest
 from dataflow_assets.views.reading import Reader
@@ -243,13 +243,11 @@ class Computation:
         self._tables[hop.table] = Table(tuple(kept))
 
 
-def stored(place: Place, generation: str, manifest: Manifest) -> Position:
+def stored(files: StateFiles, place: Place, generation: str, manifest: Manifest) -> Position:
     """Writes the manifest, which nobody knows of yet; the position that names it."""
-    name, text = f"{place.folder}/{MANIFEST}", manifest.text()
-    place.files().write(name, text, 0)
+    file = files.write(f"{place.folder}/{MANIFEST}", manifest.text(), 0)
     failpoints.reach("view.manifest")
-    digest = hashlib.sha256(text).hexdigest()
-    return Position(manifest.offsets, generation, manifest.number, name, digest)
+    return Position(manifest.offsets, generation, manifest.number, file.name, file.digest)
 
 
 def folder_of(generation: str, number: int, name: str) -> str:

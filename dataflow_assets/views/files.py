@@ -46,24 +46,16 @@ class StateFiles:
         failpoints.reach("view.file")
         return File(name, rows, len(content), hashlib.sha256(content).hexdigest())
 
-    def read(self, file: File) -> bytes:
+    def read(self, name: str, digest: str) -> bytes:
         """The content, as it was written. Raises Lost where it is gone or damaged."""
-        content = self.content(file.name)
-        if len(content) != file.size or hashlib.sha256(content).hexdigest() != file.digest:
-            raise self.damaged(file.name)
-        return content
-
-    def damaged(self, name: str) -> Lost:
-        """The error for a file that is not what was written."""
-        return self._broken(name, "is damaged: it is not what was written")
-
-    def content(self, name: str) -> bytes:
-        """The same, unchecked."""
         try:
             with self._translated():
-                return self._files.read(self._path(name))
+                content: bytes = self._files.read(self._path(name))
         except FileNotFoundError:
             raise self._broken(name, "is gone") from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise self._broken(name, "is damaged: it is not what was written")
+        return content
 
     def open(self, name: str) -> Any:
         """To be read in pieces."""

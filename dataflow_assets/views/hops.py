@@ -15,6 +15,7 @@ from dataflow_assets.sql.stages import (
     Changes,
     Merged,
     as_changes,
+    count,
     merge_distinct,
     merge_rows,
     spread,
@@ -96,7 +97,7 @@ class Flowing:
         seen: Changes = {}
         for _, row, times in arrived:
             group, arguments = unpack(row or b"")
-            seen[group, arguments] = seen.get((group, arguments), 0) + times
+            count(seen, group, arguments, times)
         return self._spread(0, seen)
 
     def merge(
@@ -116,7 +117,7 @@ class Flowing:
         stage, counted = self.view.stages[hop.stage], added_up(changes)
         if hop.kind == "distinct":
             found = merge_distinct(stage, old, counted)
-            return Moved(found.puts, {f"groups-{hop.stage}": _listed(found.changes)})
+            return Moved(found.puts, {Hop("groups", hop.stage).table: _listed(found.changes)})
         found = groups(self.view, hop.stage, self.environment).merge(old, counted)
         refused = [self._refused(hop.stage, *one) for one in found.refused]
         if hop.stage + 1 == len(self.view.stages):
@@ -126,8 +127,8 @@ class Flowing:
 
     def _spread(self, stage: int, changes: Changes) -> dict[str, list[Change]]:
         found = spread(self.view.stages[stage], changes)
-        tables = {f"distinct-{stage}": found.distinct, f"groups-{stage}": found.groups}
-        return {name: _listed(one) for name, one in tables.items() if one}
+        tables = {Hop("distinct", stage): found.distinct, Hop("groups", stage): found.groups}
+        return {hop.table: _listed(one) for hop, one in tables.items() if one}
 
     def _output(self, found: Merged) -> Iterator[Row]:
         """A row that has another key now is deleted under the one before."""
@@ -156,8 +157,7 @@ def added_up(changes: Iterable[Change]) -> Changes:
     """Changes of the same row together."""
     found: Changes = {}
     for key, beside, number in changes:
-        place = key, beside or b""
-        found[place] = found.get(place, 0) + number
+        count(found, key, beside or b"", number)
     return found
 
 

@@ -30,4 +30,4 @@ def read(location: FilesConnection, piece: PartSlice) -> Iterator[pa.RecordBatch
     """The rows of a part. Raises PermanentError where its file is lost or damaged."""
     part = msgspec.json.decode(piece.part, type=Part)
     if part.file is not None:
-        yield from batches(StateFiles(location, part.flow).read(part.file))
+        yield from batches(StateFiles(location, part.flow).read(part.file.name, part.file.digest))

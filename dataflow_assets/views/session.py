@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 import uuid
@@ -155,7 +154,7 @@ class ViewSession(SourceSession):
         manifest = work.run(messages, small=small)
         work.check(self._flow, self._source.max_rejected_percent)
         manifest, left = self._without_stale(place, manifest, start.earlier)
-        position = stored(place, start.generation, manifest)
+        position = stored(self._files, place, start.generation, manifest)
         position = msgspec.structs.replace(position, earlier=left)
         self._known = {position.state: manifest, **self._known_of(start)}
         parts = [Part(self._flow, one).text() for one in manifest.parts]
@@ -207,10 +206,7 @@ class ViewSession(SourceSession):
         return self._known[name]
 
     def _read(self, name: str, digest: str) -> Manifest:
-        text = self._files.content(name)
-        if hashlib.sha256(text).hexdigest() != digest:
-            raise self._files.damaged(name)
-        return manifest_of(text, name)
+        return manifest_of(self._files.read(name, digest), name)
 
     def _check(self, found: Manifest) -> None:
         view = self._source.view

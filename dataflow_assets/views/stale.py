@@ -59,13 +59,12 @@ def _keys(
     view: ViewPlan, manifest: Manifest, load: Load, number: int, slices: int
 ) -> Iterator[bytes]:
     """The keys of rows in the target, of one slice of so many."""
-    names = {one.name for one in view.outputs if one.key}
     for table in _groups(manifest):
         for bucket in range(len(table.buckets)):
             for stored in bucket_rows(table, bucket, len(table.buckets), load)["v"].to_pylist():
                 sent = unpack(stored)[1]
                 # A key of other columns is of another target, which this flow does not write.
-                if sent is not None and names <= parse(sent).keys():
+                if sent is not None and view.key_names <= parse(sent).keys():
                     key = key_of(view, sent)
                     if zlib.crc32(key) % slices == number:
                         yield key

@@ -15,10 +15,10 @@ from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.contracts import OffsetSlice
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
-from dataflow_assets.micro_batch.tasks import RESULT, collect, spare_worker
+from dataflow_assets.micro_batch.tasks import RESULT, collect, numbers, spare_worker
 from dataflow_assets.views import output, tables
 from dataflow_assets.views.files import StateFiles
-from dataflow_assets.views.hops import Flowing, Hop
+from dataflow_assets.views.hops import Change, Flowing, Hop
 from dataflow_assets.views.manifest import File, Table
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.staged import Staged, changes_of, stage
@@ -76,11 +76,7 @@ class ReadSlice:
         files, found = self.place.files(), Done()
         for read in self.reader.together([self.piece]):
             flowing = Flowing(self.reader.view, self.reader.environment)
-            changes = flowing.arriving(read.changes)
-            staged = {
-                name: stage(files, self.place.name(f"{name}-changes"), some, self.buckets[name])
-                for name, some in changes.items()
-            }
+            staged = _staged(files, self.place, flowing.arriving(read.changes), self.buckets)
             parts = part(files, self.place, read.refused)
             found = Done(staged, parts, records=read.records, refused=len(read.refused))
         failpoints.reach("view.read")
@@ -112,16 +108,25 @@ class MergeBucket:
         if rows.num_rows:
             name = self.place.name(f"{self.hop.table}-{self.bucket:05}")
             kept = files.write(name, tables.encoded(rows), rows.num_rows)
-        staged = {
-            name: stage(files, self.place.name(f"{name}-changes"), some, self.buckets[name])
-            for name, some in moved.changes.items()
-        }
+        staged = _staged(files, self.place, moved.changes, self.buckets)
         return Done(staged, part(files, self.place, moved.output), self.bucket, kept)
+
+
+def _staged(
+    files: StateFiles,
+    place: Place,
+    changes: Mapping[str, Sequence[Change]],
+    buckets: Mapping[str, int],
+) -> dict[str, Staged]:
+    return {
+        name: stage(files, place.name(f"{name}-changes"), some, buckets[name])
+        for name, some in changes.items()
+    }
 
 
 def load(files: StateFiles, file: File) -> pa.Table:
     """The rows of a file of a table."""
-    return tables.decoded(files.read(file))
+    return tables.decoded(files.read(file.name, file.digest))
 
 
 def part(files: StateFiles, place: Place, rows: Sequence[output.Row]) -> tuple[File, ...]:
@@ -162,7 +167,6 @@ def run(spark: SparkSession, tasks: Sequence[Callable[[], Result]]) -> list[Resu
     if not tasks:
         return []
     work = _InTasks(tuple(tasks), failpoints.from_environment())
-    rows = spark.range(0, len(tasks), 1, len(tasks))
-    found = [pickle.loads(one) for one in collect(rows, work)]  # noqa: S301 - of tasks of our own
+    found = [pickle.loads(one) for one in collect(numbers(spark, len(tasks)), work)]  # noqa: S301 - of tasks of our own
     raise_gravest([one for one in found if isinstance(one, Failure)])
     return found

@@ -165,7 +165,8 @@ class Run:
         work = Computation(reader, place, self.manifest, driver)
         self.manifest = work.run(Span(pieces), small=small)
         files = place.files()
-        self.sink.take([one for part in self.manifest.parts for one in batches(files.read(part))])
+        contents = [files.read(part.name, part.digest) for part in self.manifest.parts]
+        self.sink.take([one for content in contents for one in batches(content)])
 
 
 def _no_spark() -> Any:

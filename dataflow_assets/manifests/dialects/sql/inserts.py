@@ -47,11 +47,7 @@ def plan(
     cells = tuple(cells_of(table))
     key_where = _of_key(relation.where, cells) if changelog else None
     conditions = [one for one in (relation.where, key_where) if one is not None]
-    try:
-        parts, expressions = shared([*conditions, *(one.expression for one in outputs)])
-    except ValueError as error:
-        message = f"{error}: write what is inside into a topic of its own"
-        raise Unreadable(insert.place, message) from None
+    parts, expressions = sharing(insert, [*conditions, *(one.expression for one in outputs)])
     computed = iter(expressions)
     found = Plan(
         value=layouts.value,
@@ -69,6 +65,27 @@ def plan(
     if changelog:
         _check_changelog(insert, relation, target, found, alone=alone)
     return found
+
+
+def sharing(
+    insert: Insert, expressions: Sequence[Expression]
+) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """What expressions have in common, and the expressions over that. Raises Unreadable."""
+    try:
+        return shared(expressions)
+    except ValueError as error:
+        message = f"{error}: write what is inside into a topic of its own"
+        raise Unreadable(insert.place, message) from None
+
+
+def check_upserts(insert: Insert, target: Declared, changing: str) -> None:
+    """Raises Unreadable where the target cannot take updates and deletes, which `changing` has."""
+    if target.connector == KAFKA or not target.table.key:
+        message = (
+            f"{changing} has updates and deletes, and {target.name} takes inserts only: give it a "
+            "PRIMARY KEY" + (" and the connector upsert-kafka" if target.layouts else "")
+        )
+        raise Unreadable(insert.table_place, message)
 
 
 def readable(insert: Insert, relation: Relation) -> Layouts:
@@ -211,12 +228,7 @@ def _check_changelog(
 ) -> None:
     """Without state a change can only be passed on: key by key."""
     table = relation.table
-    if target.connector == KAFKA or not target.table.key:
-        message = (
-            f"{table.name} has updates and deletes, and {target.name} takes inserts only: give "
-            "it a PRIMARY KEY" + (" and the connector upsert-kafka" if target.layouts else "")
-        )
-        raise Unreadable(insert.table_place, message)
+    check_upserts(insert, target, table.name)
     keys = frozenset(table.table.key)
     named = [_plain(one, made) for one in made.outputs if one.key]
     if None in named or frozenset(named) != keys:

@@ -11,11 +11,13 @@ from pydantic import ValidationError
 from dataflow_assets.contracts import Source
 from dataflow_assets.manifests.dialects.sql.inserts import (
     cells_of,
+    check_upserts,
     outputs_of,
     readable,
+    sharing,
     times_of,
 )
-from dataflow_assets.manifests.dialects.sql.options import KAFKA, UPSERT
+from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.relations import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
@@ -24,7 +26,6 @@ from dataflow_assets.sdk.local_folders import ROOT
 from dataflow_assets.sql.aggregates import Aggregate
 from dataflow_assets.sql.expressions import CastTo, Column, Constant, Expression
 from dataflow_assets.sql.plan import Cell, Output
-from dataflow_assets.sql.sharing import shared
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import STRING, Type, assignable
 from dataflow_assets.sql.view import ViewPlan
@@ -59,12 +60,8 @@ def view(
         raise Unreadable(insert.query.place, message)
     cells = tuple(cells_of(relation.table))
     given = [] if relation.where is None else [relation.where]
-    try:
-        stages = tuple(map(_sharing, relation.stages))
-        parts, found = shared([*given, *(one.expression for one in outputs)])
-    except ValueError as error:
-        message = f"{error}: write what is inside into a topic of its own"
-        raise Unreadable(insert.place, message) from None
+    stages = tuple(_sharing(insert, one) for one in relation.stages)
+    parts, found = sharing(insert, [*given, *(one.expression for one in outputs)])
     computed = iter(found)
     return ViewPlan(
         value=layouts.value,
@@ -90,12 +87,12 @@ def _primary(table: Declared, cells: tuple[Cell, ...]) -> Iterator[tuple[int, Ty
         yield places[name], types[name] or STRING
 
 
-def _sharing(stage: Stage) -> Stage:
+def _sharing(insert: Insert, stage: Stage) -> Stage:
     """The same, with what its expressions have in common computed once."""
     given = [*stage.keys]
     given += [one for call in stage.calls for one in (call.argument, call.condition) if one]
     given += [stage.where] if stage.where is not None else []
-    parts, found = shared(given)
+    parts, found = sharing(insert, given)
     computed = iter(found)
     keys = tuple(next(computed) for _ in stage.keys)
     calls = tuple(_computed(call, computed) for call in stage.calls)
@@ -113,12 +110,7 @@ def _check_key(
     insert: Insert, relation: Relation, target: Declared, outputs: tuple[Output, ...]
 ) -> None:
     """Groups are rows of the target: one for each of its keys."""
-    if target.connector == KAFKA or not target.table.key:
-        message = (
-            f"the query has updates and deletes, and {target.name} takes inserts only: give it a "
-            "PRIMARY KEY" + (" and the connector upsert-kafka" if target.layouts else "")
-        )
-        raise Unreadable(insert.table_place, message)
+    check_upserts(insert, target, "the query")
     keys = relation.stages[-1].keys
     places = [_place(one.expression) for one in outputs if one.key]
     plain = all(at is None or 0 <= at < len(keys) for at in places)
