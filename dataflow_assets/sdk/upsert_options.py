@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from typing_extensions import override
 
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import ColumnName, ColumnNames
 from dataflow_assets.sdk.raw_mode import RawSink
 from dataflow_assets.spec import Addition, Hint, Needs, Requires
@@ -57,6 +58,14 @@ class UpsertOptions(RawSink):
                 "rawMode and upsertMode exclude each other: a whole body has no key column to "
                 "match rows by; leave one of them out"
             )
+
+    def no_columns(self) -> PermanentError:
+        """The error for a table that is to be created, and of which no column is known."""
+        return PermanentError(
+            f"table {self.address().name} cannot be created: the first records hold no object "
+            "with its columns, or are rejected; `dataflow preview` shows each with its reason. "
+            "Correct the flow, name the columns under `columns`, or create the table"
+        )
 
     @property
     @override

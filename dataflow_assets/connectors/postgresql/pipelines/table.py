@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
+from dataflow_assets.connectors.postgresql.client import Link, lock_name, qualified, quote
 from dataflow_assets.connectors.postgresql.pipelines.expressions import column_type, generated
 from dataflow_assets.pipelines.table import Column, Table
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
 _COLUMNS = """
 SELECT a.attname, a.attgenerated <> '' FROM pg_attribute a
 WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
@@ -22,7 +21,7 @@ def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
     computed, or the other way round.
     """
     schema, name = place
-    link.execute(_LOCK, f"{schema}.{name}")
+    lock_name(link, f"{schema}.{name}")
     link.execute(create_statement(place, table))
     found: dict[str, bool] = dict(link.execute(_COLUMNS, qualified(schema, name)))
     for column in table.columns:
