@@ -197,6 +197,13 @@ def test_the_first_example_runs_into_clickhouse(
     assert indexes == [("idx_status",)]
 
 
+def lake(seaweedfs: devservers.SeaweedFS, namespace: str) -> str:
+    """A connections.yaml whose target is a namespace of Iceberg's."""
+    config = connection(seaweedfs, namespace, "unused")
+    del config["table"]
+    return json.dumps({"target": {"type": "iceberg", "config": config}})
+
+
 def test_the_first_example_runs_into_iceberg(
     tmp_path: Path,
     stream: Stream,
@@ -205,9 +212,7 @@ def test_the_first_example_runs_into_iceberg(
     namespace: str,
 ) -> None:
     stream.put(map(body, range(20)))
-    config = connection(seaweedfs, namespace, "unused")
-    del config["table"]
-    target = json.dumps({"target": {"type": "iceberg", "config": config}})
+    target = lake(seaweedfs, namespace)
     drained(flow_of(tmp_path, written(stream, FIRST), target))
     stream.put([body(20)], lambda _: "20")
     drained(flow_of(tmp_path, written(stream, FIRST + COMPUTED), target))
@@ -245,9 +250,7 @@ def test_the_second_example_runs_into_iceberg(
     namespace: str,
 ) -> None:
     stream.put(map(body, range(6)))
-    config = connection(seaweedfs, namespace, "unused")
-    del config["table"]
-    target = json.dumps({"target": {"type": "iceberg", "config": config}})
+    target = lake(seaweedfs, namespace)
     drained(flow_of(tmp_path, written(stream, SECOND), target))
     rows = catalog.load_table((namespace, "parsed_kinesis_stream")).scan().to_arrow().to_pylist()
     assert sorted((row["partitionKey"], row["parsed_data"]) for row in rows) == [
@@ -402,9 +405,7 @@ def test_a_row_replaces_that_of_its_key_in_iceberg(
     namespace: str,
     engine: SparkSession,
 ) -> None:
-    config = connection(seaweedfs, namespace, "unused")
-    del config["table"]
-    target = json.dumps({"target": {"type": "iceberg", "config": config}})
+    target = lake(seaweedfs, namespace)
     for numbers in (range(8), range(8, 12)):
         stream.put(map(body, numbers), lambda n: str(n % 4))
         flow = flow_of(tmp_path, written(stream, UPSERT), target)
