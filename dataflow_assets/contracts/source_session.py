@@ -209,6 +209,21 @@ class SourceSession(ABC):
         """
         return self.is_small(span)
 
+    def frame_failed(self, reason: str) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether tasks can read what the reader of `frame` could not.
+
+        Called by the driver when a job over a frame has failed. The span is then read once more, by
+        tasks.
+
+        Args:
+            reason: what Spark says, as one sentence.
+
+        Returns:
+            True where the reason is a record that the reader cannot take; `reads_in_tasks` is True
+            from then on. By default False: another attempt may succeed.
+        """
+        return False
+
     def is_small(self, span: Span) -> bool:  # noqa: ARG002 - what overrides need
         """Whether this span can be read by the driver, or in one Spark job with other flows' spans.
 

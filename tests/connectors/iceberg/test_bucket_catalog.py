@@ -23,7 +23,7 @@ import devservers
 from dataflow_assets.connectors.iceberg import bucket_catalog
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.client import REMOTE_FILES
-from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from dataflow_assets.connectors.iceberg.sink.declared_sinks import BucketSink
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import (
     ParquetFile,
