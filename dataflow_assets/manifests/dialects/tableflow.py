@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
+from dataflow_assets.connectors.iceberg.options import RECORD_TIME
 from dataflow_assets.connectors.iceberg.sink.declared_sinks import (
     BucketSink,
     DeclaredSink,
@@ -269,7 +270,7 @@ def _sink(cluster: model.SourceCluster, table: model.Table, place: Placed) -> De
         {
             "table": f"{table.source_cluster_name}+{table.source_topic}",
             **_columns(cluster, table),
-            "time_column": types.RECORD_TIME if table.keeps_time else None,
+            "time_column": RECORD_TIME if table.keeps_time else None,
             "partitions": table.partitions,
             "retention": model.duration(table.retention) if table.retention else None,
             **upserts,
