@@ -90,7 +90,7 @@ class Registered:
 
     def ids(self) -> dict[str, int]:
         schema = self.file.bucket.table(self.file.name).schema()
-        return {schema.find_column_name(number): number for number in schema.field_ids}
+        return {str(schema.find_column_name(number)): number for number in schema.field_ids}
 
 
 def _written(schema: Schema, head: bytes, row: Any) -> bytes:
@@ -139,7 +139,6 @@ def test_the_table_follows_the_registry_while_it_runs(registered: Registered) ->
     registered.send(FIRST, [ROW | {"id": 3}])
     while len(registered.file.rows()) < 3:
         next(ran)
-    ran.close()
     assert registered.ids() == FIRST_IDS | {"device.vendor": 11, "note": 12}
     rows = sorted(registered.file.rows(), key=lambda row: row["id"])
     assert [(r["id"], r["note"], r["cookies"], r["device"]) for r in rows] == [

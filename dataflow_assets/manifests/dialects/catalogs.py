@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dataflow_assets.connectors.iceberg import IcebergSink, NessieSink
+from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.nessie import NessieConnection
 from dataflow_assets.connectors.iceberg.rest import RestConnection
+from dataflow_assets.connectors.iceberg.sink.sink import TableSink
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import meant
@@ -21,7 +23,10 @@ from dataflow_assets.manifests.dialects.wording import kind, validate
 
 KEY = "catalog"
 _AT: Path = (KEY, "config")
-_TYPES = {"iceberg": (IcebergSink, RestConnection), "nessie": (NessieSink, NessieConnection)}
+_TYPES: dict[str, tuple[type[TableSink], type[CatalogConnection]]] = {
+    "iceberg": (IcebergSink, RestConnection),
+    "nessie": (NessieSink, NessieConnection),
+}
 _OF_TABLES = ("table", "tableSecretRef", "namespaceSecretRef")
 
 
@@ -77,7 +82,7 @@ def read(document: Document) -> tuple[Catalog | None, list[Finding]]:
 
 
 def _of_tables(
-    document: Document, given: dict[str, Any], connection: type[RestConnection | NessieConnection]
+    document: Document, given: dict[str, Any], connection: type[CatalogConnection]
 ) -> Iterable[Finding]:
     """Options that say what a table is like, which its own file does."""
     fields = connection.model_fields.items()
@@ -88,5 +93,5 @@ def _of_tables(
             yield document.finding((*_AT, key), message, key=True)
 
 
-def _aliases(*sinks: type[IcebergSink | NessieSink]) -> Iterable[str]:
+def _aliases(*sinks: type[TableSink]) -> Iterable[str]:
     return (one.alias or name for sink in sinks for name, one in sink.model_fields.items())

@@ -237,7 +237,7 @@ def _registry(cluster: model.SourceCluster) -> SchemaRegistry | None:
         "username_secret_ref": given.username_env,
         "password_secret_ref": given.password_env,
     }
-    auth = {key: _variable(name) for key, name in refs.items() if name}
+    auth: dict[str, Any] = {key: _variable(name) for key, name in refs.items() if name}
     options: dict[str, Any] = {"basic_auth": RegistryAuth(**auth)} if auth else {}
     if given.bearer_token_env:
         options["bearer_token_secret_ref"] = _variable(given.bearer_token_env)

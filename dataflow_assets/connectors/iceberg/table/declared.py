@@ -67,8 +67,8 @@ def _wanted(declared: Declared, stored: Schema | None) -> tuple[Schema, list[Dif
 
 def versions(declared: Declared | None) -> tuple[int, ...]:
     """Those of a registry's subject; none where the columns are in the declaration itself."""
-    of_registry = declared is not None and isinstance(declared.columns, Registered)
-    return registered.versions(declared.columns) if of_registry else ()
+    columns = declared.columns if declared is not None else ""
+    return registered.versions(columns) if isinstance(columns, Registered) else ()
 
 
 def opened(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared) -> Table:
