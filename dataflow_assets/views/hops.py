@@ -52,6 +52,12 @@ class Hop:
         return ROWS if self.kind == ROWS else f"{self.kind}-{self.stage}"
 
 
+def stage_of(table: str) -> int | None:
+    """The stage whose groups a table has; None for a table of something else."""
+    kind, _, number = table.partition("-")
+    return int(number) if kind == "groups" else None
+
+
 def hops(view: ViewPlan) -> Iterator[Hop]:
     """The tables of a view, each before those that take what comes of it."""
     if view.changelog:
