@@ -57,7 +57,7 @@ def _manifest(view: ViewPlan, name: str) -> Manifest:
 def _groups(*names: str) -> pa.Table:
     """What is kept of groups, each with its row."""
     rows = {pack([one]): pack([1, b'{"g":"%s","n":1}' % one.encode()]) for one in names}
-    return tables.table_of(rows)
+    return tables.table_of(rows, 0)
 
 
 def test_the_last_of_many_stages_has_the_rows_of_the_target(view: ViewPlan) -> None:
