@@ -65,8 +65,8 @@ class Rejection:
             The same rejection with what a replay needs.
         """
         key = self.key if sent.change is None else sent.change
-        origin = {"metadata": sent.metadata, "rows": sent.rows, "place": sent.place}
-        return replace(self, body=sent.body, key=key, **origin)
+        found = replace(self, body=sent.body, key=key, metadata=sent.metadata)
+        return replace(found, rows=sent.rows, place=sent.place)
 
     def at(self, piece: Slice) -> str:
         """Where the record is, for people.
