@@ -34,7 +34,7 @@ _REFERENCE = re.compile(r"(?!.*\.\.)[A-Za-z](?:[A-Za-z0-9._/-]*[A-Za-z0-9_-])?")
 class NessieConnection(CatalogConnection):
     """The keys of a Nessie server."""
 
-    place: ClassVar[str] = "branch, warehouse and namespace"
+    place: ClassVar[str] = "baseURL, branch, warehouse and namespace"
     base_url: str = Field("", alias="baseURL")
     """Address of the Nessie server, without `/api` or `/iceberg`."""
     base_url_secret_ref: Annotated[Ref, Fills("base_url", required=True)] = Field(

@@ -329,8 +329,14 @@ def test_a_tag_is_read_once(events: Events) -> None:
 
 
 def test_a_branch_that_is_not_there(events: Events) -> None:
-    with pytest.raises(PermanentError, match=r"nowhere.*check branch, warehouse and namespace"):
+    with pytest.raises(PermanentError, match=r"nowhere.*check baseURL, branch, warehouse and namespace"):
         events.source(branch="nowhere").open("default/f")
+
+
+def test_a_warehouse_that_is_not_there(events: Events) -> None:
+    """Nessie answers with a failure of its own, which would be tried again and again."""
+    with pytest.raises(PermanentError, match=r"'nowhere' is not known; check baseURL, branch, war"):
+        events.source(warehouse="nowhere").open("default/f")
 
 
 @pytest.mark.full
