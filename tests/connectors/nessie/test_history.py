@@ -329,7 +329,7 @@ def test_a_tag_is_read_once(events: Events) -> None:
 
 
 def test_a_branch_that_is_not_there(events: Events) -> None:
-    with pytest.raises(PermanentError, match=r"nowhere.*check baseURL, branch, warehouse and namespace"):
+    with pytest.raises(PermanentError, match=r"nowhere.*check baseURL, branch, warehouse and n"):
         events.source(branch="nowhere").open("default/f")
 
 
