@@ -17,6 +17,7 @@ from dataflow_assets.manifests.dialects.tableflow_types import (
     PRIMITIVES,
     RECORD_TIME,
     problem,
+    usual,
 )
 from dataflow_assets.sdk.local_folders import outside, within_root
 from dataflow_assets.spec import Addition, OneOrMany, Refused, Spec
@@ -135,7 +136,9 @@ class SchemaField(TableflowSpec):
     @classmethod
     def _known(cls, value: str) -> str:
         if wrong := problem(value):
-            raise ValueError(f"{wrong}; {meant(value, PRIMITIVES)}")
+            known = usual(value)
+            advice = f"write {known}" if known else meant(value, PRIMITIVES)
+            raise ValueError(f"{wrong}; {advice}")
         return value
 
 
