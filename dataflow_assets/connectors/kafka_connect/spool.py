@@ -1,6 +1,6 @@
 """The folder in which what a connector has delivered waits until every branch of the flow has it.
 
-A part is one Parquet file. It is there once it is whole and survives a loss of power, and its footer
+A part is one Parquet file. It is there once it is whole and survives a loss of power. Its footer
 has the source offsets behind its records: what is not in a part was never delivered. Parts have
 numbers without gaps. `state.json` has the offsets before the first part that is still there.
 
@@ -75,6 +75,11 @@ class Spool:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the records that wait, before compression."""
+        return sum(part.bytes for part in self.parts())
+
     @contextmanager
     def locked(self, patience: float) -> Iterator[None]:
         """For the process that writes. TransientError where another one does for too long."""
@@ -102,20 +107,15 @@ class Spool:
             raise PermanentError(f"{self.folder}/state.json cannot be read: {error}") from None
 
     def begin(self, connector: str, offsets: Offsets) -> State:
-        """Empties the folder; the connector goes on behind these offsets. Needs the lock."""
+        """In a folder without state; the connector goes on behind the offsets. Needs the lock."""
         state = State(uuid.uuid4().hex, connector, 1, dict(offsets))
-        (self.folder / "state.json").unlink(missing_ok=True)  # a crash leaves no state
-        _sync(self.folder)
-        for part in self.parts():
-            (self.folder / part.name).unlink(missing_ok=True)
-        _sync(self.folder)
         self._write("state.json", msgspec.json.encode(state))
         return state
 
     def parts(self, after: int = 0) -> list[Part]:
         """The sealed parts with higher numbers, in their order."""
         try:
-            names = os.listdir(self.folder)
+            names = [path.name for path in self.folder.iterdir()]
         except FileNotFoundError:
             return []
         found = (Part(*map(int, match.groups())) for match in map(_NAME.fullmatch, names) if match)
@@ -135,6 +135,13 @@ class Spool:
     def read(self, part: Part) -> pq.ParquetFile:
         """Raises FileNotFoundError where it was forgotten."""
         return pq.ParquetFile(self.folder / part.name)
+
+    def sealed_at(self, part: Part) -> float | None:
+        """In seconds since 1970; None where it was forgotten."""
+        try:
+            return (self.folder / part.name).stat().st_mtime
+        except FileNotFoundError:
+            return None
 
     def offsets(self, parts: Iterable[Part], before: Offsets) -> dict[str, Offset]:
         """Behind these parts, in their order."""
@@ -172,6 +179,15 @@ class Spool:
             os.fsync(file.fileno())
         unfinished.rename(self.folder / name)
         _sync(self.folder)
+
+
+def other_spool(folder: str) -> str:
+    """What is wrong where a flow has read another spool so far."""
+    return (
+        f"the spool {folder} is not the one that the flow has read so far: records that the "
+        "connector was told to be delivered may be gone with it. Put the folder back; or remove "
+        "it, and start from earliest with table: truncate"
+    )
 
 
 def canonical(partition: Any) -> str:

@@ -11,13 +11,10 @@ from typing import IO
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
-from dataflow_assets.connectors.kafka_connect.spool import Spool, State
+from dataflow_assets.connectors.kafka_connect.spool import Spool, State, other_spool
 from dataflow_assets.errors import DataflowError, PermanentError
 
 _LOCKED = 60.0  # seconds in which the host of an older run has ended
-_TICK = 0.1
-_ALIVE = 0.5
-_STOPPING = 10.0
 
 
 class Host:
@@ -26,7 +23,6 @@ class Host:
     def __init__(self, order: Order, say: Callable[[Event], None]) -> None:
         self._order, self._say = order, say
         self._spool = Spool(order.spool)
-        self._changed, self._error = threading.Event(), ""
 
     def run(self) -> None:
         """Until an error; the process ends with its input."""
@@ -42,21 +38,23 @@ class Host:
                 running.stop()
 
     def _opened(self) -> State:
-        """The spool as the flow knows it, or a new one."""
+        """The spool as the flow knows it; a new one where the flow begins."""
         self._spool.clear()
         state, wanted = self._spool.state(), self._order.spool_id
-        if not wanted:
-            known = state and state.first == 1 and state.connector == self._order.connector
-            if state and known and state.offsets == self._order.offsets:
-                return state  # a crash before the first commit
-            return self._spool.begin(self._order.connector, self._order.offsets)
-        if state is None or state.id != wanted:
+        if wanted:
+            if state is None or state.id != wanted:
+                raise PermanentError(other_spool(self._order.spool))
+            return state
+        if state is None:
+            return self._spool.begin(self._order.connector, {})
+        if state.first > 1 or state.connector != self._order.connector:
             raise PermanentError(
-                f"the spool {self._order.spool} is not the one that the flow has read so far: "
-                "records that the connector has delivered may be gone with it. Put the folder "
-                "back, or start from earliest with table: truncate"
+                f"the flow begins, and the spool {self._order.spool} has records of "
+                f"{state.connector} that others have read: remove the folder, so that the "
+                "connector begins, too; a branch that is added to a flow cannot read what other "
+                "branches have read"
             )
-        return state
+        return state  # nothing of it was read to its end
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ import java.nio.ByteOrder;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
+import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
@@ -39,27 +40,35 @@ public class Helper {
     for (Iterator it = records.iterator(); it.hasNext(); i++) {
       SourceRecord r = (SourceRecord) it.next();
       cells[0][i] = r.topic() == null ? null : r.topic().getBytes("UTF-8");
-      cells[1][i] = r.key() == null ? null : json.fromConnectData(r.topic(), r.keySchema(), r.key());
-      cells[2][i] = r.value() == null ? null : json.fromConnectData(r.topic(), r.valueSchema(), r.value());
-      cells[3][i] = r.sourcePartition() == null ? null : json.fromConnectData(r.topic(), null, r.sourcePartition());
-      cells[4][i] = r.sourceOffset() == null ? null : json.fromConnectData(r.topic(), null, r.sourceOffset());
+      cells[1][i] = cell(r.keySchema(), r.key());
+      cells[2][i] = cell(r.valueSchema(), r.value());
+      cells[3][i] = cell(null, r.sourcePartition());
+      cells[4][i] = cell(null, r.sourceOffset());
     }
     long total = 4;
     for (int c = 0; c < 5; c++) {
       total += n + 4L * (n + 1);
       for (i = 0; i < n; i++) total += cells[c][i] == null ? 0 : cells[c][i].length;
     }
-    if (total > Integer.MAX_VALUE) throw new IllegalStateException("a poll has delivered more than 2 GB");
+    if (total > Integer.MAX_VALUE)
+      throw new IllegalStateException("a poll has delivered more than 2 GB");
     ByteBuffer out = ByteBuffer.allocate((int) total).order(ByteOrder.LITTLE_ENDIAN);
     out.putInt(n);
     for (int c = 0; c < 5; c++) {
       for (i = 0; i < n; i++) out.put((byte) (cells[c][i] == null ? 0 : 1));
       int at = 0;
       out.putInt(0);
-      for (i = 0; i < n; i++) { at += cells[c][i] == null ? 0 : cells[c][i].length; out.putInt(at); }
+      for (i = 0; i < n; i++) {
+        at += cells[c][i] == null ? 0 : cells[c][i].length;
+        out.putInt(at);
+      }
       for (i = 0; i < n; i++) if (cells[c][i] != null) out.put(cells[c][i]);
     }
     return out.array();
+  }
+
+  private byte[] cell(Schema schema, Object value) {
+    return value == null ? null : json.fromConnectData("", schema, value);
   }
 
   public byte[] text(Object map) { return json.fromConnectData("", null, map); }
@@ -67,7 +76,8 @@ public class Helper {
   public Object map(byte[] text) { return json.toConnectData("", text).value(); }
 
   public void done(SourceTask task, List records) throws Exception {
-    for (Iterator it = records.iterator(); it.hasNext();) task.commitRecord((SourceRecord) it.next(), null);
+    for (Iterator it = records.iterator(); it.hasNext();)
+      task.commitRecord((SourceRecord) it.next(), null);
     task.commit();
   }
 }

@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from dataflow_assets.connectors.kafka_connect.spool import Offset
-
 
 class Order(msgspec.Struct, frozen=True):
     """What to run. Comes by the input of the process: arguments can be read by everybody."""
@@ -23,22 +21,22 @@ class Order(msgspec.Struct, frozen=True):
     spool: str
     spool_id: str
     """Of the spool that the flow has read so far; empty for a flow that begins."""
-    offsets: dict[str, Offset]
-    """Behind which the connector goes on where the flow begins."""
     tasks: int
     heap: str
     part_rows: int = 10_000
     part_bytes: int = 16 * 1024 * 1024
     part_seconds: float = 0.5
+    spool_bytes: int = 1024 * 1024 * 1024
+    """Of records that wait, before compression: while there are more, no task is polled."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """What has happened.
 
-    `opened`: the spool is, whose id is `spool`; `started`: all tasks are; `alive`, every half second: `quiet` are the seconds in which no task
-    has delivered anything; `secrets`: `keys` of the configuration that the connector declares as
-    passwords; `failed`: the process ends, `message` says why, `lasting` that trying again is
-    useless.
+    `opened`: the spool is, whose id is `spool`. `started`: all tasks are. `alive`, every half
+    second: `quiet` are the seconds in which no task has delivered anything. `secrets`: `keys` of
+    the configuration that the connector declares as passwords. `failed`: the process ends,
+    `message` says why, `lasting` that trying again is useless.
     """
 
     event: Literal["opened", "started", "alive", "secrets", "failed"]

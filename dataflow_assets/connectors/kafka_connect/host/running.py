@@ -60,10 +60,9 @@ class Running:
         if not self._started:
             self._start_connector(reader)
         last = parts[-1].number if parts else self._state.first - 1
-        order = self._order
-        sealer = Sealer(self._spool, last, order.part_rows, order.part_bytes, order.part_seconds)
+        sealer = Sealer(self._spool, last, self._order)
         kind = jpype.JClass(self._connector.taskClass())
-        for number, config in enumerate(self._connector.taskConfigs(order.tasks)):
+        for number, config in enumerate(self._connector.taskConfigs(self._order.tasks)):
             task = kind()
             task.initialize(task_context(reader, config))
             task.start(config)
@@ -108,20 +107,19 @@ class Running:
                         f"task {task.number} of {self._order.connector}: {task.error}"
                     )
             if self._raised:
-                raise TransientError(f"{self._order.connector}: {self._raised}")
+                raise TransientError(self._raised)
             if time.monotonic() - told >= _ALIVE:
                 told = time.monotonic()
                 quiet = told - max((one.delivered for one in self._tasks), default=told - 1e9)
                 self._say(Event("alive", quiet=quiet))
 
     def stop(self) -> None:
-        """All tasks, and what they have delivered is sealed."""
+        """All tasks; they begin again behind what is sealed."""
         self._changed.clear()
         for task in self._tasks:
             if not task.stop(_STOPPING):
                 raise TransientError(
-                    f"task {task.number} of {self._order.connector} does not stop: it is ended "
-                    "with its process and started again"
+                    f"task {task.number} does not stop: it is ended with its process, which is "
+                    "started again"
                 )
-            task.seal_when_due(now=True)
         self._tasks = []

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from dataflow_assets.connectors.kafka_connect.host.protocol import Order
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offsets, Part, Spool, canonical
 from dataflow_assets.failpoints import reach
 
@@ -16,15 +17,24 @@ from dataflow_assets.failpoints import reach
 class Sealer:
     """Gives parts their numbers. Used by the threads of all tasks."""
 
-    def __init__(self, spool: Spool, last: int, rows: int, size: int, seconds: float) -> None:
-        self.seconds = seconds
-        self._spool, self._last, self._rows, self._size = spool, last, rows, size
+    def __init__(self, spool: Spool, last: int, order: Order) -> None:
+        self.seconds = order.part_seconds
+        self._spool, self._last, self._order = spool, last, order
         self._lock = threading.Lock()
+        self._sealed = spool.size
+        """Bytes of parts, some of which may be forgotten by now."""
+
+    def has_room(self) -> bool:
+        """Whether more records may wait."""
+        if self._sealed > self._order.spool_bytes:
+            self._sealed = self._spool.size
+        return self._sealed <= self._order.spool_bytes
 
     def full(self, batches: Sequence[pa.RecordBatch]) -> bool:
         """Whether these records are a part, however young they are."""
-        rows = sum(batch.num_rows for batch in batches)
-        return rows >= self._rows or sum(batch.nbytes for batch in batches) >= self._size
+        rows: int = sum(batch.num_rows for batch in batches)
+        size: int = sum(batch.nbytes for batch in batches)
+        return rows >= self._order.part_rows or size >= self._order.part_bytes
 
     def seal(self, task: int, rows: pa.Table, offsets: Offsets) -> None:
         """Durable when it returns."""
@@ -34,6 +44,7 @@ class Sealer:
             self._spool.seal(part, rows, offsets)
             reach("connect.sealed")
             self._last = part.number
+            self._sealed += part.bytes
 
 
 def rows_of(table: pa.Table) -> pa.Table:

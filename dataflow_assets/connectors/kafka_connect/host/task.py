@@ -14,8 +14,11 @@ import pyarrow as pa
 from dataflow_assets.connectors.kafka_connect.host.helper import unpacked
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer, offsets_of, rows_of
 from dataflow_assets.connectors.kafka_connect.spool import Offset
+from dataflow_assets.failpoints import reach
 
 log = logging.getLogger(__name__)
+_RETRIABLE = "org.apache.kafka.connect.errors.RetriableException"
+_CROWDED = 0.2  # seconds until somebody looks again whether there is room
 _RETRY = 1.0  # seconds after an error that the task calls temporary
 
 
@@ -40,7 +43,11 @@ class Task:
         self._thread.start()
 
     def stop(self, patience: float) -> bool:
-        """Ends the polling; False where the task does not return in time."""
+        """Ends the polling; False where the task does not return in time.
+
+        What it has delivered and nobody has sealed was never delivered: it is polled again.
+        """
+        self.seal_when_due(now=True)
         self._stopped.set()
         self._task.stop()
         self._thread.join(patience)
@@ -57,7 +64,9 @@ class Task:
         try:
             self._enter()
             while not self._stopped.is_set():
-                if records := self._poll():
+                if not self._sealer.has_room():
+                    self._stopped.wait(_CROWDED)
+                elif records := self._poll():
                     self._take(records)
         except BaseException as error:  # noqa: BLE001 - Java's errors, for the thread that reports
             self.error = error
@@ -94,5 +103,6 @@ class Task:
         self._sealer.seal(self.number, rows_of(table), offsets)
         for records in self._lists:
             self._helper.done(self._task, records)
+        reach("connect.told")
         self._batches, self._lists = [], []
         self.delivered = time.monotonic()
