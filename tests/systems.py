@@ -453,6 +453,29 @@ class Files(System):
         return [row for file in driver.lines(self.folder) for row in file]
 
 
+class KafkaConnect(System):
+    """The lines of a file, which a connector of Kafka itself delivers; a source alone."""
+
+    type = "kafkaConnect"
+    tells_changes = True
+    sends_nulls = False
+
+    def at(self, role: str, config: Config) -> Config:  # noqa: ARG002 - a source alone
+        from tests.connectors.kafka_connect.driver import plugins
+
+        folder = Path(self.request.getfixturevalue("tmp_path"), f"connect-{uuid.uuid4().hex[:6]}")
+        folder.mkdir()
+        connector = {"file": str(folder / "lines.jsonl"), "topic": "lines"}
+        here = {"plugins": [plugins(folder)], "spool": str(folder / "spool"), "heap": "128m"}
+        kind = {"class": "FileStreamSourceConnector", "tasksMax": 1, "envelope": False}
+        return {**config, **kind, **here, "config": connector}
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        assert all(change.op != "delete" for change in changes), "no record is null"
+        lines = [_message(config, change.row) + b"\n" for change in changes]
+        Path(config["config"]["file"]).write_bytes(b"".join(lines))
+
+
 class Kinesis(System):
     """A stream of two shards; a source alone."""
 
@@ -575,6 +598,7 @@ SYSTEMS: dict[str, type[System]] = {
         Iceberg,
         Nessie,
         Files,
+        KafkaConnect,
         Kinesis,
         Trino,
     )

@@ -37,8 +37,12 @@ class HostProcess:
         self._opened, self._told = threading.Event(), threading.Event()
         self._spool, self._failed = "", Event("failed", message="")
         self._quiet, self._heard = 0.0, 0.0
-        for listen in (self._events, self._lines):
-            threading.Thread(target=listen, daemon=True, name="connector").start()
+        self._listeners = [
+            threading.Thread(target=listen, daemon=True, name="connector")
+            for listen in (self._events, self._lines)
+        ]
+        for one in self._listeners:
+            one.start()
         self._pipe.write(encode(order))
         self._pipe.flush()
 
@@ -80,13 +84,17 @@ class HostProcess:
 
     def end(self) -> None:
         """Ends it; safe twice."""
-        if self._process.poll() is None:
-            self._pipe.close()
-            try:
-                self._process.wait(_ENDING)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
+        self._pipe.close()
+        try:
+            self._process.wait(_ENDING)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
         self._process.wait()
+        for one in self._listeners:
+            one.join(_ENDING)
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
 
     def _events(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 - as it was started
@@ -133,4 +141,5 @@ def order_of(source: KafkaConnectSourceOptions, jars: list[str], spool_id: str) 
         spool_id=spool_id,
         tasks=source.tasks_max,
         heap=source.heap,
+        plain=not source.envelope,
     )

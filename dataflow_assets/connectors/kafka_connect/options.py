@@ -47,7 +47,7 @@ class KafkaConnectSourceOptions(MessageSource):
     of its key."""
     envelope: bool = True
     """True: a message is an object with `topic`, `id` and `record`. False: it is the record's value
-    alone."""
+    alone: text and bytes as they are, everything else as JSON."""
 
     connector_class: str = Field(alias="class", pattern=_CLASS)
     """Java class of the source connector, with its package or without."""

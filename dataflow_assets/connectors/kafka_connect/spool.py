@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 
 from dataflow_assets.errors import PermanentError, TransientError
 
-SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.string())])
-"""Of a part: the topic that the connector names, the record's key and its value as JSON."""
-_OFFSETS = b"dataflow.offsets"
+SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.binary())])
+"""Of a part: the topic that the connector names, the record's key as JSON, its value."""
+_OFFSETS, _PLAIN = b"dataflow.offsets", b"dataflow.plain"
 _NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-(\d+)\.parquet")
 _PATIENCE = 0.1  # seconds between two tries to get the lock
 
@@ -121,9 +121,17 @@ class Spool:
         found = (Part(*map(int, match.groups())) for match in map(_NAME.fullmatch, names) if match)
         return sorted(part for part in found if part.number > after)
 
-    def seal(self, part: Part, rows: pa.Table, offsets: Offsets) -> None:
-        """Stores a part for good; it is there whole, or not at all. Needs the lock."""
-        kept = rows.replace_schema_metadata({_OFFSETS: msgspec.json.encode(offsets)})
+    def seal(self, part: Part, rows: pa.Table, offsets: Offsets, *, plain: bool = False) -> None:
+        """Stores a part for good; it is there whole, or not at all. Needs the lock.
+
+        Args:
+            part: its name; no other part has its number.
+            rows: of SCHEMA.
+            offsets: behind the rows.
+            plain: values that are text or bytes are as they are; else everything is JSON.
+        """
+        footer = {_OFFSETS: msgspec.json.encode(offsets), _PLAIN: b"1" if plain else b""}
+        kept = rows.replace_schema_metadata(footer)
         unfinished = self.folder / f".{part.name}"
         with unfinished.open("wb") as file:
             pq.write_table(kept, file, compression="zstd")
@@ -179,6 +187,11 @@ class Spool:
             os.fsync(file.fileno())
         unfinished.rename(self.folder / name)
         _sync(self.folder)
+
+
+def is_plain(file: pq.ParquetFile) -> bool:
+    """Whether values that are text or bytes are as they are."""
+    return bool((file.schema_arrow.metadata or {}).get(_PLAIN))
 
 
 def other_spool(folder: str) -> str:

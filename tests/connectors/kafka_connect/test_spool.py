@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 
 
 def table(*records: str) -> pa.Table:
-    rows = [{"topic": "t", "id": None, "record": record} for record in records]
+    rows = [{"topic": "t", "id": None, "record": record.encode()} for record in records]
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
@@ -107,17 +108,17 @@ def test_a_state_that_cannot_be_read_is_named(spool: Spool) -> None:
 
 
 def test_a_record_without_a_key_has_its_place_as_id() -> None:
-    columns = {
+    columns: dict[str, list[Any]] = {
         "topic": ["t", "t", None],
         "key": ['{"id":1}', None, None],
-        "value": ["1", None, "3"],
+        "value": [b"1", None, b"3"],
         "partition": ['{"file":"a"}', '{"file":"b","n":1}', None],
         "offset": ['{"at":1}', '{"at":2}', '{"at":3}'],
     }
-    found = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    found = pa.table({name: pa.array(values) for name, values in columns.items()})
     rows = rows_of(found).to_pylist()
     assert [row["id"] for row in rows] == ['{"id":1}', '{"file":"b","n":1,"at":2}', '{"at":3}']
-    assert [row["record"] for row in rows] == ["1", None, "3"]
+    assert [row["record"] for row in rows] == [b"1", None, b"3"]
     assert offsets_of(found) == {'{"file":"a"}': {"at": 1}, '{"file":"b","n":1}': {"at": 2}}
 
 

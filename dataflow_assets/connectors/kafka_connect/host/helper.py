@@ -24,8 +24,10 @@ import org.apache.kafka.connect.source.SourceTask;
 
 public class Helper {
   private final JsonConverter json = new JsonConverter();
+  private final boolean plain;
 
-  public Helper() {
+  public Helper(boolean plain) {
+    this.plain = plain;
     HashMap options = new HashMap();
     options.put("schemas.enable", "false");
     options.put("decimal.format", "NUMERIC");
@@ -41,7 +43,7 @@ public class Helper {
       SourceRecord r = (SourceRecord) it.next();
       cells[0][i] = r.topic() == null ? null : r.topic().getBytes("UTF-8");
       cells[1][i] = cell(r.keySchema(), r.key());
-      cells[2][i] = cell(r.valueSchema(), r.value());
+      cells[2][i] = plain(r.value()) ? bytes(r.value()) : cell(r.valueSchema(), r.value());
       cells[3][i] = cell(null, r.sourcePartition());
       cells[4][i] = cell(null, r.sourceOffset());
     }
@@ -65,6 +67,20 @@ public class Helper {
       for (i = 0; i < n; i++) if (cells[c][i] != null) out.put(cells[c][i]);
     }
     return out.array();
+  }
+
+  private boolean plain(Object value) {
+    return plain
+        && (value instanceof String || value instanceof byte[] || value instanceof ByteBuffer);
+  }
+
+  private static byte[] bytes(Object value) throws Exception {
+    if (value instanceof String) return ((String) value).getBytes("UTF-8");
+    if (value instanceof byte[]) return (byte[]) value;
+    ByteBuffer from = (ByteBuffer) ((ByteBuffer) value).duplicate();
+    byte[] to = new byte[from.remaining()];
+    from.get(to);
+    return to;
   }
 
   private byte[] cell(Schema schema, Object value) {
@@ -94,12 +110,13 @@ def unpacked(data: bytes) -> pa.RecordBatch:
 
 def _arrays(buffer: Any, data: bytes, rows: int) -> Iterator[pa.Array]:
     at = 4
-    for _ in COLUMNS:
+    for name in COLUMNS:
         valid = np.packbits(np.frombuffer(data, np.uint8, rows, at), bitorder="little")
         at += rows
         offsets = np.frombuffer(data, "<i4", rows + 1, at)
         at += 4 * (rows + 1)
         size = int(offsets[-1])
         parts = [pa.py_buffer(valid), pa.py_buffer(offsets.copy()), buffer.slice(at, size)]
-        yield pa.Array.from_buffers(pa.string(), rows, parts)
+        kind = pa.binary() if name == "value" else pa.string()
+        yield pa.Array.from_buffers(kind, rows, parts)
         at += size

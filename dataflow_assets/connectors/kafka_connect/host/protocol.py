@@ -23,6 +23,8 @@ class Order(msgspec.Struct, frozen=True):
     """Of the spool that the flow has read so far; empty for a flow that begins."""
     tasks: int
     heap: str
+    plain: bool
+    """Values that are text or bytes are stored as they are."""
     part_rows: int = 10_000
     part_bytes: int = 16 * 1024 * 1024
     part_seconds: float = 0.5

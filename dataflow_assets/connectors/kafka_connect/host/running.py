@@ -38,7 +38,7 @@ class Running:
     ) -> None:
         self._order, self._spool, self._state, self._say = order, spool, state, say
         name, jars = jars_of(order.connector, order.plugins)
-        self._machine = VirtualMachine(order.heap, order.jars)
+        self._machine = VirtualMachine(order.heap, order.jars, plain=order.plain)
         self._connector = self._machine.connector(name, jars)
         self._check_kind(name)
         self._config = order.config | {"connector.class": name, "tasks.max": str(order.tasks)}

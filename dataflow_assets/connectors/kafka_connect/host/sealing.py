@@ -41,7 +41,7 @@ class Sealer:
         with self._lock:
             part = Part(self._last + 1, task, rows.num_rows, rows.nbytes)
             reach("connect.sealing")
-            self._spool.seal(part, rows, offsets)
+            self._spool.seal(part, rows, offsets, plain=self._order.plain)
             reach("connect.sealed")
             self._last = part.number
             self._sealed += part.bytes

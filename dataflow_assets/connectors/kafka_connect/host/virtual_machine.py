@@ -17,14 +17,14 @@ _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"  # to standard error
 class VirtualMachine:
     """Classes of Connect, and of one plugin."""
 
-    def __init__(self, heap: str, jars: Sequence[str]) -> None:
+    def __init__(self, heap: str, jars: Sequence[str], *, plain: bool) -> None:
         library = next((java.home() / "lib").rglob("libjvm.*"))
         # A process without memory must not go on: its parent starts another one.
         options = [f"-Xmx{heap}", "-XX:+ExitOnOutOfMemoryError", _QUIET]
         jpype.startJVM(str(library), *options, classpath=list(jars), convertStrings=False)
         compiler = jpype.JClass("org.codehaus.janino.SimpleCompiler")()
         compiler.cook(helper.TEXT)
-        self.helper: Any = jpype.JClass(compiler.getClassLoader().loadClass("Helper"))()
+        self.helper: Any = jpype.JClass(compiler.getClassLoader().loadClass("Helper"))(plain)
         self._loader: Any = None
 
     def connector(self, name: str, jars: Sequence[Path]) -> Any:

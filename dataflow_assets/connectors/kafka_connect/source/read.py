@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.connectors.kafka_connect.source.position import Piece
-from dataflow_assets.connectors.kafka_connect.spool import Part, Spool
+from dataflow_assets.connectors.kafka_connect.spool import Part, Spool, is_plain
 from dataflow_assets.contracts import METADATA, PartSlice, Slice
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
@@ -32,6 +33,7 @@ def read(
     except FileNotFoundError:
         raise PermanentError(missing(source, one.number)) from None
     with file:
+        _check_form(source, file, one.number)
         at = 0
         for batch in file.iter_batches(_ROWS):
             begin, end = max(one.begin - at, 0), min(one.end - at, batch.num_rows)
@@ -40,6 +42,15 @@ def read(
                 rows = batch.slice(begin, end - begin)
                 yield _batch(_bodies(source, rows), rows, one, at + begin, metadata)
             at += batch.num_rows
+
+
+def _check_form(source: KafkaConnectSourceOptions, file: pq.ParquetFile, number: int) -> None:
+    if is_plain(file) == source.envelope:
+        before = "false" if source.envelope else "true"
+        raise PermanentError(
+            f"part {number} of the spool {source.spool} was made with envelope: {before}: set it "
+            "back until the flow has read what waits there"
+        )
 
 
 def missing(source: KafkaConnectSourceOptions, number: int) -> str:
@@ -53,7 +64,7 @@ def missing(source: KafkaConnectSourceOptions, number: int) -> str:
 
 def _bodies(source: KafkaConnectSourceOptions, rows: pa.RecordBatch) -> pa.Array:
     if not source.envelope:
-        return rows.column("record").cast(pa.binary())
+        return rows.column("record")
     columns = [rows.column(name).to_pylist() for name in ("topic", "id", "record")]
     return pa.array([_body(*row) for row in zip(*columns, strict=True)], pa.binary())
 
@@ -80,11 +91,11 @@ def _batch(
     return named(batch, {"part": constant(str(part.number), rows.num_rows), "row": numbers})
 
 
-def _body(topic: str | None, key: str | None, value: str | None) -> bytes:
+def _body(topic: str | None, key: str | None, value: bytes | None) -> bytes:
     return msgspec.json.encode(
         {
             "topic": topic,
             "id": _NULL if key is None else msgspec.Raw(key.encode()),
-            "record": _NULL if value is None else msgspec.Raw(value.encode()),
+            "record": _NULL if value is None else msgspec.Raw(value),
         }
     )
