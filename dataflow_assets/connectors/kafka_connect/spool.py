@@ -28,7 +28,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.binary())])
 """Of a part: the topic that the connector names, the record's key as JSON, its value."""
 _OFFSETS, _PLAIN = b"dataflow.offsets", b"dataflow.plain"
-_NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-(\d+)\.parquet")
+_NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-(\d+)-([0-9a-f]{8})\.parquet")
 _PATIENCE = 0.1  # seconds between two tries to get the lock
 
 
@@ -50,11 +50,20 @@ class Part(msgspec.Struct, frozen=True, order=True):
     task: int
     rows: int
     bytes: int
+    token: str
+    """Of the process that has sealed it: a part that got lost is never taken for another one."""
+
+    @classmethod
+    def parse(cls, name: str) -> Part | None:
+        """What the name of a file says; None for other files."""
+        found = _NAME.fullmatch(name)
+        return cls(*map(int, found.groups()[:4]), found[5]) if found else None
 
     @property
     def name(self) -> str:
         """Of its file."""
-        return f"{self.number:012}-{self.task}-{self.rows}-{self.bytes}.parquet"
+        sizes = f"{self.task}-{self.rows}-{self.bytes}"
+        return f"{self.number:012}-{sizes}-{self.token}.parquet"
 
 
 class State(msgspec.Struct, frozen=True):
@@ -118,8 +127,7 @@ class Spool:
             names = [path.name for path in self.folder.iterdir()]
         except FileNotFoundError:
             return []
-        found = (Part(*map(int, match.groups())) for match in map(_NAME.fullmatch, names) if match)
-        return sorted(part for part in found if part.number > after)
+        return sorted(part for part in map(Part.parse, names) if part and part.number > after)
 
     def seal(self, part: Part, rows: pa.Table, offsets: Offsets, *, plain: bool = False) -> None:
         """Stores a part for good; it is there whole, or not at all. Needs the lock.

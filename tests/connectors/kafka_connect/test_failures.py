@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_a_part_that_is_gone_is_named(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("one\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DATAFLOW_FAILPOINT", "connect.read:raise")
-        patch.setenv("DATAFLOW_FAILPOINT_TOKEN", tmp_path.name)
+        patch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
         with pytest.raises(TransientError):
             drain_file(reading.manifest)
     (part,) = reading.spool.glob("*.parquet")

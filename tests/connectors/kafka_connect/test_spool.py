@@ -20,7 +20,7 @@ def table(*records: str) -> pa.Table:
 
 
 def sealed(spool: Spool, number: int, task: int, position: int) -> Part:
-    part = Part(number, task, 1, 10)
+    part = Part(number, task, 1, 10, "0123abcd")
     spool.seal(part, table(f'"{number}"'), {f"partition {task}": Offset(task, {"at": position})})
     return part
 

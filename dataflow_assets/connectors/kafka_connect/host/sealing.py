@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ class Sealer:
     def __init__(self, spool: Spool, last: int, order: Order) -> None:
         self.seconds = order.part_seconds
         self._spool, self._last, self._order = spool, last, order
-        self._lock = threading.Lock()
+        self._lock, self._token = threading.Lock(), uuid.uuid4().hex[:8]
         self._sealed = spool.size
         """Bytes of parts, some of which may be forgotten by now."""
 
@@ -39,7 +40,7 @@ class Sealer:
     def seal(self, task: int, rows: pa.Table, offsets: Offsets) -> None:
         """Durable when it returns."""
         with self._lock:
-            part = Part(self._last + 1, task, rows.num_rows, rows.nbytes)
+            part = Part(self._last + 1, task, rows.num_rows, rows.nbytes, self._token)
             reach("connect.sealing")
             self._spool.seal(part, rows, offsets, plain=self._order.plain)
             reach("connect.sealed")

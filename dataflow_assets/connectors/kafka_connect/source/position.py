@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dataflow_assets.connectors.kafka_connect.spool import Offset
+from dataflow_assets.connectors.kafka_connect.spool import Offset, Part
 from dataflow_assets.errors import PermanentError
 
 
@@ -45,10 +45,7 @@ class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_un
 class Piece(msgspec.Struct, frozen=True):
     """The rows `begin <= row < end` of a part of the spool: what a task reads at once."""
 
-    number: int
-    task: int
-    rows: int
-    bytes: int
+    part: Part
     begin: int
     end: int
 

@@ -27,20 +27,19 @@ def read(
     """The records of a piece, each an object with `topic`, `id` and `record`."""
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
     one = Piece.parse(piece.part)
-    part = Part(one.number, one.task, one.rows, one.bytes)
     try:
-        file = Spool(source.spool).read(part)
+        file = Spool(source.spool).read(one.part)
     except FileNotFoundError:
-        raise PermanentError(missing(source, one.number)) from None
+        raise PermanentError(missing(source, one.part.number)) from None
     with file:
-        _check_form(source, file, one.number)
+        _check_form(source, file, one.part.number)
         at = 0
         for batch in file.iter_batches(_ROWS):
             begin, end = max(one.begin - at, 0), min(one.end - at, batch.num_rows)
             if begin < end:
                 reach("connect.read")
                 rows = batch.slice(begin, end - begin)
-                yield _batch(_bodies(source, rows), rows, one, at + begin, metadata)
+                yield _batch(_bodies(source, rows), rows, one.part, at + begin, metadata)
             at += batch.num_rows
 
 
@@ -70,7 +69,7 @@ def _bodies(source: KafkaConnectSourceOptions, rows: pa.RecordBatch) -> pa.Array
 
 
 def _batch(
-    bodies: pa.Array, rows: pa.RecordBatch, part: Piece, begin: int, metadata: frozenset[str]
+    bodies: pa.Array, rows: pa.RecordBatch, part: Part, begin: int, metadata: frozenset[str]
 ) -> pa.RecordBatch:
     known: dict[str, tuple[pa.Field, Any]] = {
         "key": (pa.field("key", pa.binary()), rows.column("id").cast(pa.binary())),

@@ -137,7 +137,7 @@ class KafkaConnectSession(SourceSession):
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         one = Piece.parse(piece.part)
-        return tuple(smaller.text for smaller in one.smaller(_rows(one.bytes, one.rows, limit)))
+        return tuple(smaller.text for smaller in one.smaller(_rows(one.part, limit)))
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
@@ -189,8 +189,7 @@ def _pieces(parts: Sequence[Part], limit: Limit) -> tuple[list[str], list[Part],
     """The borders of a span, the parts that it has, and whether more parts wait."""
     pieces, taken = list[str](), list[Part]()
     for part in parts:
-        whole = Piece(part.number, part.task, part.rows, part.bytes, 0, part.rows)
-        found = whole.smaller(_rows(part.bytes, part.rows, limit))
+        found = Piece(part, 0, part.rows).smaller(_rows(part, limit))
         if pieces and len(pieces) + len(found) > _MOST_PIECES:
             return pieces, taken, True
         pieces += [one.text for one in found]
@@ -198,9 +197,9 @@ def _pieces(parts: Sequence[Part], limit: Limit) -> tuple[list[str], list[Part],
     return pieces, taken, False
 
 
-def _rows(size: int, rows: int, limit: Limit) -> int:
+def _rows(part: Part, limit: Limit) -> int:
     """How many rows of a part are within the limit."""
-    return max(1, min(limit.records, limit.bytes * rows // max(1, size)))
+    return max(1, min(limit.records, limit.bytes * part.rows // max(1, part.bytes)))
 
 
 def _positions(position: ConnectPosition) -> Positions:
