@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo setup-dev lint types test test-all fuzz fuzz-manifests chaos soak docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
+.PHONY: help setup setup-demo setup-dev lint types test test-all fuzz fuzz-manifests chaos soak soak-tableflow docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -80,6 +80,9 @@ kube-apiserver: setup-dev ## A Kubernetes API server for tests, built with Go in
 
 soak: setup-dev ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to docs/evidence/soak.md
 	$(BIN)/python -m tests.stress.soak $(SOAK)
+
+soak-tableflow: setup-dev ## A file of Tableflow over two clusters, edited while it runs for an hour, with kills; SOAK="--minutes 10"; the result goes to docs/evidence/soak-tableflow.md
+	$(BIN)/python -m tests.stress.soak_tableflow $(SOAK)
 
 docs: setup-dev ## The generated pages: docs/reference, docs/connectors, docs/types.md
 	$(BIN)/python -m dataflow_assets.reference --write

@@ -80,6 +80,13 @@ class TakenOver(PermanentError):
     """Another driver took the flow's epoch; this one must stop at once."""
 
 
+class Lost(PermanentError):
+    """A file that the flow has kept for itself is gone, or is not what was written.
+
+    Where another run has taken the flow meanwhile, that one has cleaned up, and nothing is wrong.
+    """
+
+
 class CheckpointRemoved(PermanentError):
     """The branch has no checkpoint any more under which it may commit; other branches go on."""
 

@@ -40,7 +40,8 @@ def _values(flow: Flow) -> Iterator[str]:
     for value in (*given(), *(secret.get_secret_value() for secret in (*documents, *direct))):
         if len(value) >= SHORTEST and value not in shown:
             yield value
-            yield from (part for found in _IN_URL.findall(value) for part in found if part)
+            parts = (part for found in _IN_URL.findall(value) for part in found)
+            yield from (part for part in parts if len(part) >= SHORTEST)
 
 
 def _resolved(flow: Flow) -> Flow:

@@ -32,6 +32,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 Mark = TypeVar("Mark")
+RULE = "rule"
+"""The type of pydantic's error for a broken rule: a sentence of our own, without a value."""
 
 
 @dataclass(frozen=True)
@@ -141,12 +143,27 @@ class Spec(BaseModel):
         """
         return iter(())
 
+    def broken_rules(self) -> Iterator[str]:
+        """Every rule between fields that their values break, as a sentence.
+
+        Called once the fields are valid, each by itself. A sentence that begins with a key is
+        reported at that key. It is shown as it is, so it names no value that may be secret.
+        Overridden with `yield from super().broken_rules()` first.
+        """
+        return iter(())
+
     @model_validator(mode="after")
-    def _requirements_met(self) -> Self:
-        """Every `Requires` without its other field at once, each at its own key."""
-        if errors := list(_unmet(self)):
+    def _rules_kept(self) -> Self:
+        """All that is broken at once: each `Requires` without its other field, and each rule."""
+        errors = [*_unmet(self), *(_broken((), said) for said in self.broken_rules())]
+        if errors:
             raise ValidationError.from_exception_data(type(self).__name__, errors, hide_input=True)
         return self
+
+
+def _broken(place: tuple[str, ...], sentence: str) -> InitErrorDetails:
+    error = PydanticCustomError(RULE, "{error}", {"error": sentence})
+    return InitErrorDetails(type=error, loc=place, input=None)
 
 
 def _unmet(spec: Spec) -> Iterator[InitErrorDetails]:
@@ -155,9 +172,7 @@ def _unmet(spec: Spec) -> Iterator[InitErrorDetails]:
         for mark in marks(field, Requires):
             if _requiring(mark, field, value) and not getattr(spec, mark.other):
                 said = key if mark.when is None else f"{key} {mark.when}"
-                error = {"error": f"{said} requires {_as_set(spec, mark.other)}"}
-                kind = PydanticCustomError("value_error", "{error}", error)
-                yield InitErrorDetails(type=kind, loc=(key,), input=None)
+                yield _broken((key,), f"{said} requires {_as_set(spec, mark.other)}")
 
 
 def _requiring(mark: Requires, field: FieldInfo, value: Any) -> bool:

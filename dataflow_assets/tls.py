@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import SecretStr, model_validator
+from pydantic import SecretStr
 from typing_extensions import override
 
 from dataflow_assets.errors import PermanentError
@@ -90,13 +90,13 @@ class Tls(Spec):
     key_secret_ref: Annotated[SecretRef | None, Fills("key_file")] = None
     """Secret with the client's key, as PEM or as a path."""
 
-    @model_validator(mode="after")
-    def _both_or_none(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if bool(self.cert_file or self.cert_secret_ref) != bool(
             self.key_file or self.key_secret_ref
         ):
-            raise ValueError("certFile and keyFile belong together: set both or none")
-        return self
+            yield "certFile and keyFile belong together: set both or none"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -37,6 +38,9 @@ def forking() -> ForkServerContext:
     context = get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     return context
+
+
+_LOOK = 0.02  # seconds between two looks at what a process has printed
 
 
 class Forked:
@@ -74,6 +78,24 @@ class Forked:
         if self.returncode is None:
             raise subprocess.TimeoutExpired("dataflow", timeout or 0)
         return self.returncode
+
+    def lines(self, *, errors: bool) -> Iterator[str]:
+        """What it prints, line by line while it runs, to its end."""
+        path = Path(f"{self._out}.err" if errors else self._out)
+        while self.returncode is None and not path.exists():
+            time.sleep(_LOOK)
+        line = ""
+        with path.open() as printed:
+            while True:
+                over = self.returncode is not None
+                for piece in iter(printed.readline, ""):
+                    line += piece
+                    if line.endswith("\n"):
+                        yield line
+                        line = ""
+                if over:
+                    return
+                time.sleep(_LOOK)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """What it printed, once it has ended."""

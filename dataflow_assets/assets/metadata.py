@@ -20,6 +20,7 @@ from dataflow_assets.runs import lag_metrics
 from dataflow_assets.runs.replay import keeps
 from dataflow_assets.sdk.database import joined
 from dataflow_assets.sql.query import SqlQuery
+from dataflow_assets.sql.view import ViewRows
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
@@ -77,7 +78,9 @@ def flow_metadata(node: Node) -> dict[str, Any]:
 
 def _query(flow: Flow) -> dict[str, Any]:
     """The INSERT of a SQL file."""
-    texts = [one.step.text for one in flow.transformations if isinstance(one.step, SqlQuery)]
+    texts = [
+        one.step.text for one in flow.transformations if isinstance(one.step, SqlQuery | ViewRows)
+    ]
     return {"query": dg.MetadataValue.md(f"```sql\n{texts[0]}\n```")} if texts else {}
 
 
@@ -228,7 +231,7 @@ def slot_check(held: int) -> tuple[bool, dict[str, Any]]:
 
 def lag_metadata(lag: Lag) -> dict[str, Any]:
     """An observed lag, under the names that events of runs use too."""
-    log = {"lag_bytes": lag.bytes, "held_bytes": lag.held}
+    log = {"lag_bytes": lag.bytes, "held_bytes": lag.held, "state_bytes": lag.state}
     return {
         "lag_seconds": _number(round(lag.seconds, 3)),
         "lag_records": _number(lag.records),

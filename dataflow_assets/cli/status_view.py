@@ -131,16 +131,24 @@ def _row(answer: Answer, found: Status) -> list[str]:
     return [
         f"{found.flow}{' (suspended)' if answer.flow.suspended else ''}",
         str(found.address),
-        _positions(checkpoint.positions) if found.checkpoint else "never run",
+        _where(found.checkpoint),
         _positions(found.lag.ends),
         _behind(found.lag),
         f"{found.lag.seconds:.0f}",
         f"{totals.rows:,}",
         f"{totals.rejected:,}",
         _age(checkpoint.committed_at),
-        str(checkpoint.epoch) if found.checkpoint else "-",
+        str(checkpoint.epoch) if checkpoint.epoch else "-",
         checkpoint.run_id or "-",
     ]
+
+
+def _where(checkpoint: Checkpoint | None) -> str:
+    """The positions; of a flow that never ran those at which the program before it has stopped."""
+    if checkpoint is None:
+        return "never run"
+    found = _positions(checkpoint.positions)
+    return found if checkpoint.epoch else f"never run; begins at {found}"
 
 
 def _lane(answer: Answer, driven: Driven) -> str:
@@ -211,7 +219,8 @@ def _branch(found: Status) -> dict[str, Any]:
         "lag_seconds": round(found.lag.seconds, 3),
         "lag_bytes": found.lag.bytes,
         "held_bytes": found.lag.held,
-        "checkpoint": _checkpoint(checkpoint) if checkpoint else None,
+        "checkpoint": _checkpoint(checkpoint) if checkpoint and checkpoint.epoch else None,
+        "inherited": dict(checkpoint.positions) if checkpoint and not checkpoint.epoch else None,
     }
 
 

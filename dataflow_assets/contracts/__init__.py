@@ -17,7 +17,10 @@ Who calls what when, in the order of a run:
 | `ErrorStore.prepare` | the driver, before anything is read | once for each attempt |
 | `SinkSession.schema`, `identity`, `create`, `restart` | the driver, when a branch opens | once |
 | `SinkSession.inherited`, `SourceSession.take_over` | the driver, without a checkpoint | once |
+| `SourceSession.understands` | the driver, with a checkpoint | once |
+| `SourceSession.rewound` | the driver, when a run rewinds | once |
 | `SourceSession.plan` | the driver, before anything is read | once for each micro-batch |
+| `SourceSession.prepare` | the driver, before the span is recorded | the same |
 | `SinkSession.begin`, `divide`, `ticket` | the driver, between plan and pass | the same |
 | `SourceSession.reads_in_tasks`, else `frame` | the driver, of a source of messages | the same |
 | `Source.messages_together` | a task, where `reads_in_tasks` | once for all slices of one key |
@@ -99,6 +102,7 @@ from dataflow_assets.contracts.schema import (
     ONE_ROW,
     OP,
     PLACE,
+    REFUSED_ROW,
     ROWS,
     SYSTEM_COLUMNS,
     TYPED,
@@ -173,6 +177,7 @@ __all__ = [
     "OP",
     "PART",
     "PLACE",
+    "REFUSED_ROW",
     "REPLAY",
     "ROWS",
     "SYSTEM_COLUMNS",

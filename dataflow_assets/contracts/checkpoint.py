@@ -87,6 +87,8 @@ class Lag:
     bytes: int | None = None
     held: int | None = None
     partitions: Mapping[str, float] = field(default_factory=dict)
+    state: int | None = None
+    """Bytes of what the source keeps for the flow, where it keeps something and knows how much."""
 
 
 @dataclass(frozen=True)

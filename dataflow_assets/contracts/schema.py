@@ -12,6 +12,8 @@ N = "_n"  # int32, optional: index of the row within its record
 OP = "_op"  # int8, optional: INSERT, UPDATE or DELETE; without the column all rows are inserts
 # binary, optional: bit i (little-endian) set: column i of the batch's own was not in the record
 ABSENT = "_absent"
+# string, optional, beside entries: why one was refused before it got here; else null
+REFUSED_ROW = "_refused"
 INSERT, UPDATE, DELETE = 0, 1, 2
 SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
 # string, optional, beside those in the chunks of a sink that replaces whole rows: why the source

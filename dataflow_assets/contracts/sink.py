@@ -12,7 +12,7 @@ import pyarrow as pa
 from dataflow_assets.contracts.checkpoint import Checkpoint, Run
 from dataflow_assets.contracts.entries import Entries, ErrorSink
 from dataflow_assets.contracts.sink_session import SinkSession
-from dataflow_assets.contracts.slices import Slice
+from dataflow_assets.contracts.slices import Positions, Slice
 from dataflow_assets.contracts.target import Target
 from dataflow_assets.contracts.tasks import Ticket, Writer
 from dataflow_assets.errors import DataflowError, PermanentError, outcome
@@ -163,6 +163,22 @@ class Sink(ErrorSink):
 
         Returns:
             None where there is no such column.
+        """
+        return None
+
+    def inherited(self, target: Target) -> Positions | None:  # noqa: ARG002 - what overrides need
+        """Where the program has stopped that has filled the table so far, for people to look at.
+
+        Called by `dataflow status` and `preview` for a branch without a checkpoint; takes nothing.
+
+        Args:
+            target: the branch.
+
+        Returns:
+            A position for each partition that is known; None where nothing is.
+
+        Raises:
+            TransientError, PermanentError: the sink cannot be asked.
         """
         return None
 

@@ -62,6 +62,8 @@ class Source(Connector):
     branch upserts, the parts are read one after the other, in the order in which they are planned.
     False: a key comes in one part of a span, or nothing says which of its records is the last."""
 
+    replays: ClassVar[bool] = True
+    """False: what was rejected of it is not what its records were, and cannot be put back."""
     holds_log: ClassVar[bool] = False
     """True: its server keeps log until the flow has read it; assets have a check of how much."""
 

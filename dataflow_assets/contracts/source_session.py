@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -78,6 +78,35 @@ class SourceSession(ABC):
             PermanentError when `where` is none of these, or when the source has no times.
         """
 
+    def understands(self, positions: Positions) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether positions of a checkpoint are of a source of this kind.
+
+        Called by the driver once, when a branch with a checkpoint opens: a flow of the same name
+        may have had another source when the checkpoint was written.
+
+        Args:
+            positions: those that outlast a span, at least one.
+
+        Returns:
+            By default True.
+        """
+        return True
+
+    def rewound(self, chosen: Positions, before: Positions) -> Positions:  # noqa: ARG002 - what overrides need
+        """The positions to store where a branch begins again at the earliest, and its rows stay.
+
+        Called by the driver when a run rewinds (launchpad, `--from`), with what `seek` gave.
+
+        Args:
+            chosen: where it begins.
+            before: what the branch had, parts of an unfinished span among it.
+
+        Returns:
+            By default where it begins. A source whose rows take the place of those before may keep
+            in them what it needs to remove the others.
+        """
+        return chosen
+
     @abstractmethod
     def ends(self) -> Positions:
         """Where each partition ends right now.
@@ -127,7 +156,25 @@ class SourceSession(ABC):
             to continue; TransientError when the source cannot be reached.
         """
 
-    @abstractmethod
+    def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:  # noqa: ARG002 - what overrides need
+        """What must be done before the span is recorded, such as to compute its parts.
+
+        Called by the driver once for each micro-batch, between `plan` and `SinkSession.begin`. What
+        was prepared counts only once `begin` has recorded it: a crash, or a branch that has an
+        unfinished span of its own, leaves it behind.
+
+        Args:
+            span: as `plan` made it, with the positions that it was planned from.
+            spark: gives a live session; nobody makes one where it is not called.
+
+        Returns:
+            The span to record. By default the same one.
+
+        Raises:
+            TransientError, PermanentError as `plan` does.
+        """
+        return span
+
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
         """The span's records, each Spark partition holding rows of exactly one slice, in order.
 
@@ -146,6 +193,7 @@ class SourceSession(ABC):
             minus the value above, all other columns are null, and the task reads the record with
             `Source.large_records`.
         """
+        raise NotImplementedError(f"{type(self).__name__}: tasks read this source by themselves")
 
     def reads_in_tasks(self, span: Span) -> bool:
         """Whether tasks read this span with `Source.messages_together`, and not from `frame`.

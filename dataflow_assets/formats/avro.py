@@ -29,13 +29,13 @@ from dataflow_assets.formats.avro_resolution import resolution
 from dataflow_assets.formats.avro_schema import AvroSchema
 from dataflow_assets.formats.avro_vectors import Vectors
 from dataflow_assets.formats.rows import cells
+from dataflow_assets.records.exact_json import exact_json
 
 Part: TypeAlias = "pa.RecordBatch | pa.Array"
 
 HEAD_BYTES = 5
 MAGIC = b"\0"
 _AVRO = "AVRO"
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ def as_texts(rows: Part) -> list[bytes]:
         return [b"{}"] * rows.num_rows
     names = rows.schema.names
     columns = [cells(rows.column(i), rows.schema.field(i)) for i in range(rows.num_columns)]
-    return [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+    return [exact_json(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
 
 
 def _joined(parts: Sequence[Part]) -> Part:

@@ -12,13 +12,13 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from dataflow_assets.formats import avro_logical
 from dataflow_assets.formats.avro_logical import Build, logical_type
 from dataflow_assets.formats.avro_schema import ARM, AvroSchema, Schema, filled
 from dataflow_assets.formats.rows import cells, fraction, short_fraction
+from dataflow_assets.records.exact_json import exact_json
 
 Form = Callable[[Any], Any]
 """A value, never null, as the JSON encoder takes it. Raises ValueError where it is none."""
@@ -26,7 +26,6 @@ Form = Callable[[Any], Any]
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - all are in UTC, and written so
 _DAY_ZERO = date(1970, 1, 1).toordinal()
 _UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def texts(schema: AvroSchema, kind: Schema) -> Build:
@@ -43,7 +42,7 @@ def whole_texts(schema: AvroSchema) -> Callable[[Sequence[Any]], pa.Array]:
     form = Forms(schema).of(schema.root) or (lambda value: value)
 
     def build(values: Sequence[Any]) -> pa.Array:
-        found = [_encode(None if one is None else form(one)) for one in values]
+        found = [exact_json(None if one is None else form(one)) for one in values]
         return pa.array(found, pa.binary())
 
     return build
@@ -114,7 +113,7 @@ def _named(item: Form | None) -> Form:
 
 
 def _texts(values: Sequence[Any]) -> pa.Array:
-    found = [None if one is None else _encode(one).decode() for one in values]
+    found = [None if one is None else exact_json(one).decode() for one in values]
     return pa.array(found, pa.string())
 
 

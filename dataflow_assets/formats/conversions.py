@@ -19,10 +19,9 @@ from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_columns import NUMBER, array, within
 from dataflow_assets.formats.json_types import UUID, value_type
 from dataflow_assets.formats.rows import cells, infinite, moments
+from dataflow_assets.records.exact_json import exact_json
 
 _WIDEST = 76  # digits of decimal256
-
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
@@ -191,7 +190,7 @@ def _bare(text: str | None) -> str | None:
 
 
 def _written(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else _encode(value).decode()
+    return value if value is None or isinstance(value, str) else exact_json(value).decode()
 
 
 def _plain(found: list[Any]) -> list[Any]:
@@ -200,7 +199,7 @@ def _plain(found: list[Any]) -> list[Any]:
 
 def _json(column: pa.Array, given: pa.Field) -> pa.Array:
     found = cells(column, given)
-    texts = [None if value is None else _encode(value).decode() for value in found]
+    texts = [None if value is None else exact_json(value).decode() for value in found]
     return pa.array(texts, pa.string())
 
 

@@ -19,9 +19,9 @@ from msgspec import UNSET
 
 from dataflow_assets.contracts import KIND
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.exact_json import exact_json
 
 # Never more marks than were sent, or they would hide those of a lost member.
-_ENCODER = msgspec.json.Encoder(decimal_format="number")
 _QUOTE, _BACKSLASH, _MINUS, _ZERO, _NINE = b'"\\-09'
 
 
@@ -47,7 +47,7 @@ def count_quotes(field: pa.Field, cells: Sequence[Any], array: pa.Array, absent:
         return keys + _count(array, _QUOTE)
     if pa.types.is_nested(field.type):
         present = [cell for cell in cells if cell is not UNSET]
-        return keys + _ENCODER.encode(present).count(b'"')
+        return keys + exact_json(present).count(b'"')
     if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
         return keys
     if pa.types.is_boolean(field.type) or pa.types.is_decimal(field.type):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dataflow_assets.records.exact_json import exact_json
+
 _QUOTE, _BACKSLASH, _BLANK = b'"\\ '
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def json_texts(column: pa.Array) -> pa.Array:
@@ -34,7 +34,7 @@ def json_texts(column: pa.Array) -> pa.Array:
 def _texts(column: pa.Array) -> pa.Array:
     if _plain(column):
         return pc.binary_join_element_wise('"', column, '"', "")
-    found = [None if one is None else _encode(one) for one in column.to_pylist()]
+    found = [None if one is None else exact_json(one) for one in column.to_pylist()]
     return pa.array(found, pa.string())
 
 

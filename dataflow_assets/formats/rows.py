@@ -26,12 +26,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.contracts import ABSENT, LACKS, METADATA, PLACE, SYSTEM_COLUMNS, kind_of
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.records.record import parse
 
 INFINITY, MINUS_INFINITY = "infinity", "-infinity"
 
 _DIGITS = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def metadata_key(field: pa.Field) -> str | None:
@@ -59,9 +59,9 @@ def objects(batch: pa.RecordBatch) -> list[bytes]:
         return [b"{}"] * batch.num_rows
     rows = zip(*columns, strict=True)
     if ABSENT not in batch.schema.names:
-        return [_encode(dict(zip(names, row, strict=True))) for row in rows]
+        return [exact_json(dict(zip(names, row, strict=True))) for row in rows]
     masks = batch.column(ABSENT).to_pylist()
-    return [_encode(_present(names, row, mask)) for row, mask in zip(rows, masks, strict=True)]
+    return [exact_json(_present(names, row, mask)) for row, mask in zip(rows, masks, strict=True)]
 
 
 def _present(names: Sequence[str], row: Sequence[Any], mask: bytes | None) -> dict[str, Any]:

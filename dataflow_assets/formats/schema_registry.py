@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Self
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr, field_validator, model_validator
+from pydantic import SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.errors import PermanentError
@@ -60,13 +60,13 @@ class SchemaRegistry(Spec):
             raise ValueError(wrong)
         return value
 
-    @model_validator(mode="after")
-    def _sound(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if not (self.url or self.url_secret_ref):
-            raise ValueError("url is required: set url or urlSecretRef")
+            yield "url is required: set url or urlSecretRef"
         if self.basic_auth and (self.bearer_token or self.bearer_token_secret_ref):
-            raise ValueError("bearerToken and basicAuth exclude each other: keep one")
-        return self
+            yield "bearerToken and basicAuth exclude each other: keep one"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

@@ -64,21 +64,15 @@ class FormattedSink(Sink):
             raise ValueError(wrong)
         return value
 
-    def format_problems(self) -> Iterator[tuple[str, str, str]]:
-        """What the options say that cannot be.
-
-        Called when a manifest is validated, by the connector, which tells it with its own.
-
-        Returns:
-            Kind of error, key and sentence.
-        """
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.schema_registry is not None:
             return
         if self.format == "json-schema":
-            yield "value_error", "format", "json-schema needs schemaRegistry, for its readers"
+            yield "format: json-schema needs schemaRegistry, for its readers"
         if self.format == "avro" and not (self.avro_schema or self.avro_schema_file):
-            sentence = "avro needs a schema: set schemaRegistry, avroSchema or avroSchemaFile"
-            yield "value_error", "format", sentence
+            yield "format: avro needs a schema: set schemaRegistry, avroSchema or avroSchemaFile"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

@@ -69,25 +69,22 @@ class FormattedSource(MessageSource):
             raise ValueError(wrong)
         return value
 
-    def format_problems(self) -> Iterator[tuple[str, str, str]]:
-        """What the options say that cannot be.
-
-        Called when a manifest is validated, by the connector, which tells it with its own.
-
-        Returns:
-            Kind of error, key and sentence.
-        """
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.format == "protobuf" and self.schema_registry is None:
-            yield "value_error", "format", "protobuf needs schemaRegistry, where the schemas are"
+            yield "format: protobuf needs schemaRegistry, where the schemas are"
         if self.key_format == "avro" and not (self.format == "avro" and self.schema_registry):
-            yield "value_error", "keyFormat", "avro needs format: avro and schemaRegistry"
+            yield "keyFormat: avro needs format: avro and schemaRegistry"
         given = (self.avro_schema, self.avro_schema_secret_ref, self.avro_schema_file)
         if self.avro_head == "ignored" and (self.schema_registry or not any(given)):
-            sentence = "ignored needs avroSchema, by which all messages are read, and no registry"
-            yield "value_error", "avroHead", sentence
+            yield (
+                "avroHead: ignored needs avroSchema, by which all messages are read, and no "
+                "registry"
+            )
         if self.format == "avro" and not any(given) and self.schema_registry is None:
             ways = "schemaRegistry, avroSchema, avroSchemaFile or avroSchemaSecretRef"
-            yield "value_error", "format", f"avro needs a schema: set {ways}"
+            yield f"format: avro needs a schema: set {ways}"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,8 @@ class ValueSchema(msgspec.Struct, frozen=True):
     """Under which the registry has it; None: values have no number in front."""
     ignore_unknown: bool = False
     """A member without a field is left out; else it rejects its record."""
+    key_number: int | None = None
+    """Under which the registry has the schema of keys; None: keys have no number in front."""
 
     def marked(self, schema: pa.Schema) -> pa.Schema:
         """A ticket's schema that carries this one to the tasks."""
@@ -50,8 +52,13 @@ def _encoder(schema: ValueSchema) -> Encode:
     write = _writer(schema)
     if schema.number is None:
         return write
-    head = MAGIC + schema.number.to_bytes(4, "big")
+    head = head_of(schema.number)
     return lambda body: head + write(body)
+
+
+def head_of(number: int) -> bytes:
+    """With which a value of a registry's schema begins."""
+    return MAGIC + number.to_bytes(4, "big")
 
 
 def _writer(schema: ValueSchema) -> Encode:

@@ -28,7 +28,6 @@ from dataflow_assets.manifests.dialects.wording import kind
 
 NAMES = ("connections.yaml", "connections.yml")
 Pair = tuple[Flow, Document]
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _ADDRESSES = "must be addresses as manifests write them, or {secret: name}"
 
 
@@ -73,7 +72,7 @@ def read(document: Document) -> tuple[list[Entry], list[Finding]]:
     for name, value in document.value.items():
         if name in targets.KEYS:  # where tables of pipelines live
             continue
-        if _NAME.fullmatch(name) is None:
+        if targets.NAME.fullmatch(name) is None:
             message = "a name has letters, digits, `-`, `_` and `.`, with a letter or digit at ends"
             findings.append(document.finding((name,), message, key=True))
             continue

@@ -22,7 +22,7 @@ from dataflow_assets.manifests.dialects.justone import read as justone
 from dataflow_assets.manifests.dialects.justone.keys import CLASS
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.pipelines import read as pipelines
-from dataflow_assets.manifests.dialects.sql import read as sql
+from dataflow_assets.manifests.dialects.sql.folder import SqlFile, read_folder
 from dataflow_assets.manifests.dialects.sql_languages import language
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.named_files import unusable
@@ -80,6 +80,8 @@ class _FileReading:
     """Files of Kafka Connect: what a connector means depends on the worker's file beside it."""
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
+    sql: tuple[SqlFile, ...] = field(default=(), repr=False)
+    """A file of SQL: its tables may be declared in the files beside it."""
 
 
 def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
@@ -114,6 +116,8 @@ def _assemble(
     readings = [reading for file in read for reading in file.readings]
     readings += _connectors(read, near)
     readings += _pipelines(read, near)
+    queries = list(read_folder(*([one for f in files for one in f.sql] for files in (read, near))))
+    readings += queries
     flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
@@ -139,7 +143,7 @@ def _assemble(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
         tuple(sorted(set(hints))),
-        sum(_objects(file) for file in read),
+        sum(_objects(file) for file in read) + len(queries),
         {flow.id: document for flow, document in flows if id(document) not in bad},
         tuple((reading.document, reading.tables) for reading in readings if reading.tables),
     )
@@ -222,7 +226,7 @@ def _sql(text: str, file: str) -> _FileReading:
         return _FileReading(findings=(found,))
     if found == "pipelines":
         return _FileReading(pipelines=(pipelines.read(text, file),))
-    return _FileReading(tuple(sql.read(text, file)))
+    return _FileReading(sql=(SqlFile(file, text),))
 
 
 def _properties(file: str) -> _FileReading:

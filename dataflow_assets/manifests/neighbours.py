@@ -58,7 +58,8 @@ def cycles(flows: list[Pair]) -> Iterator[Finding]:
 
 def _way_back(flow: Flow, by_source: Mapping[tuple[str, ...], list[Pair]]) -> tuple[Flow, ...]:
     """The shortest chain of flows from this one's targets to its source; empty for none."""
-    ways, seen = deque([(flow,)]), {flow.id}
+    ways: deque[tuple[Flow, ...]] = deque([(flow,)])
+    seen = {flow.id}
     while ways:
         way = ways.popleft()
         for branch in way[-1].branches:

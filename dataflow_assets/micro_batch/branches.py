@@ -79,6 +79,11 @@ class Steps:
     context: Context
     reads: frozenset[str]
 
+    @property
+    def by_metadata(self) -> bool:
+        """Whether records are only told where to go, by metadata: bodies stay as they were."""
+        return all(one.by_metadata for one in self.transformations)
+
     @classmethod
     def of(cls, flow: Flow, now: datetime, shapes: Iterable[Shape | None]) -> Steps | None:
         """None where no record is needed: columns are decoded straight from the messages."""

@@ -13,6 +13,7 @@ from dataflow_assets.contracts import (
     INSERT,
     OFFSET,
     OP,
+    REFUSED_ROW,
     Chunk,
     Group,
     MessageFormat,
@@ -38,12 +39,23 @@ def in_json(
     the time when they were rejected. `keys`: whether somebody reads them; a sink that gets them as
     they were sent does not.
     """
+    if REFUSED_ROW in batch.schema.names:
+        return _without_refused(batch)
     as_json, refused = _with_bodies(batch, form)
     if form is None or not keys or _is_read(batch):
         return as_json, refused
     found = form.keys(batch.column("key"))
     at = batch.schema.get_field_index("key")
     return as_json.set_column(at, "key", found.texts), {**found.refused, **refused}
+
+
+def _without_refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, str]]:
+    """What its source has refused is not decoded here."""
+    reasons = batch.column(REFUSED_ROW)
+    told = {row: why for row, why in enumerate(reasons.to_pylist()) if why is not None}
+    at = batch.schema.get_field_index("body")
+    bodies = pc.if_else(reasons.is_null(), batch.column("body"), pa.scalar(None, pa.binary()))
+    return batch.set_column(at, "body", bodies), told
 
 
 def _is_read(batch: pa.RecordBatch) -> bool:

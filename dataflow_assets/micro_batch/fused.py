@@ -12,7 +12,7 @@ So a slice that turns out much larger than planned simply ends early, and the dr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -40,6 +40,7 @@ from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.record_times import TIMESTAMP
+from dataflow_assets.micro_batch.routed_rows import RoutedRows, are_routed
 from dataflow_assets.micro_batch.task_failures import Failure
 from dataflow_assets.micro_batch.tasks import RESULT, spare_worker
 from dataflow_assets.micro_batch.transform import reader
@@ -238,6 +239,8 @@ class Pass:
         try:
             if self.source.delivers == "entries":
                 yield from self._messages(index, numbered(batches, index, slices))
+            elif self.steps and are_routed(self.steps, self.source, piece, self.branches):
+                yield from self._routed(piece, batches, self.steps)
             elif self.steps is not None or self._forwards:
                 yield from self._messages(
                     index, as_messages(map(self.source.message_form, batches), index, slices)
@@ -250,11 +253,23 @@ class Pass:
                 batches.close()
 
     def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Shares:
-        seen, rejected, places = 0, 0, Places(piece)
+        places = Places(piece)
+        return self._rows(piece, batches, lambda b, seen: typed(b, self.branches, seen, places))
+
+    def _routed(self, piece: Slice, batches: Iterable[pa.RecordBatch], steps: Steps) -> Shares:
+        routed = RoutedRows(steps, self.source, piece, self.branches, Places(piece))
+        return self._rows(piece, batches, routed)
+
+    def _rows(
+        self,
+        piece: Slice,
+        batches: Iterable[pa.RecordBatch],
+        share: Callable[[pa.RecordBatch, int], list[Chunk]],
+    ) -> Shares:
+        seen, rejected = 0, 0
         for batch in batches:
-            chunks = typed(batch, self.branches, seen, places)
             offsets = np.arange(seen, seen + batch.num_rows)
-            chunks = unknown_values.told(chunks, self.branches, batch, offsets)
+            chunks = unknown_values.told(share(batch, seen), self.branches, batch, offsets)
             seen += batch.num_rows
             rejected += sum(len(chunk.rejected) for chunk in chunks)
             self._judge(piece, seen, rejected, chunks)

@@ -42,7 +42,12 @@ class Planned:
     def in_tasks(self) -> bool:
         """The tasks read the span themselves, and need no frame of Spark's reader."""
         messages = self.work.source.delivers == "messages"
-        return not messages or self.source.reads_in_tasks(self.work.span)
+        return not messages or self._stores_times or self.source.reads_in_tasks(self.work.span)
+
+    @property
+    def _stores_times(self) -> bool:
+        """Spark's reader fails at a time that it cannot hold; one record should be refused."""
+        return any(branch.sink.record_time for branch in self.work.branches)
 
 
 @dataclass(frozen=True)

@@ -31,15 +31,13 @@ from dataflow_assets.micro_batch.formatted import in_json, is_wrapped
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
-from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, slice_rows, spare_worker
+from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, numbers, spare_worker
 from dataflow_assets.micro_batch.transform import sampled
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.records.wrapped import unwrapped_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 @dataclass(frozen=True)
@@ -224,7 +222,7 @@ def _with_types(
         at = schema.get_field_index(given.name)
         if at < 0 or len(objects) < len(bodies):
             continue
-        before = {_encode(cell) for cell in cells(batch.column(given.name), given)}
+        before = {exact_json(cell) for cell in cells(batch.column(given.name), given)}
         after = {bytes(one[given.name]) for one in objects if given.name in one}
         schema = schema.set(at, given) if after <= before else schema
     return schema
@@ -252,7 +250,7 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         work = replace(work, identity=source.identity)
         if work.steps is None and source.is_small(work.span):
             return work.sample(work.read_together(range(len(work.span.slices))))
-        read = slice_rows(spark(), work.span)
+        read = numbers(spark(), len(work.span.slices))
     else:
         read = frame(spark(), source, work.span, work.source, work.wanted)
     told = [msgspec.msgpack.decode(output, type=_Told) for output in collect(read, work)]

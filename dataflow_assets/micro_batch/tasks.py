@@ -42,13 +42,12 @@ def frame(
     """
     if declared.delivers == "messages":
         return source.frame(spark, span, wanted)
-    return slice_rows(spark, span)
+    return numbers(spark, len(span.slices))
 
 
-def slice_rows(spark: SparkSession, span: Span) -> DataFrame:
-    """A row for each slice, its number, in a Spark partition of its own: tasks read the slices."""
-    slices = len(span.slices)
-    return spark.range(0, slices, 1, slices)
+def numbers(spark: SparkSession, count: int) -> DataFrame:
+    """The numbers from 0 on, each in a Spark partition of its own: one for each task."""
+    return spark.range(0, count, 1, count)
 
 
 def collect(read: DataFrame, work: Work) -> list[bytes]:

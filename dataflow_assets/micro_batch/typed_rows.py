@@ -1,9 +1,10 @@
-"""Typed rows as chunks, without steps: columns go straight through."""
+"""Typed rows as chunks, without records: columns go straight through."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,41 +21,64 @@ def typed(
     batch: pa.RecordBatch, branches: Sequence[PassBranch], seen: int, places: Places
 ) -> list[Chunk]:
     """Each branch's chunk of a batch whose first row has the ordinal `seen` in its part."""
-    ordinals = pa.array(np.arange(seen, seen + batch.num_rows), pa.int64())
-    rows = batch.append_column(OFFSET, ordinals)
+    rows = with_ordinals(batch, seen)
+    sent = SentRows(rows, seen, places)
+    return [chunk_of(rows, branch, sent) for branch in branches]
+
+
+def with_ordinals(batch: pa.RecordBatch, seen: int) -> pa.RecordBatch:
+    """The rows with their ordinals in their part, of which the first one's is `seen`."""
+    ordinals = np.arange(seen, seen + batch.num_rows)
+    return batch.append_column(OFFSET, pa.array(ordinals, pa.int64()))
+
+
+def chunk_of(rows: pa.RecordBatch, branch: PassBranch, sent: SentRows) -> Chunk:
+    """Those rows of a batch that a branch gets, in the columns of its sink."""
     at = place_column(rows.schema)
     size = rows.nbytes - (0 if at is None else rows.column(at).nbytes)
-    sent = _Sent(rows, seen, places)
-    return [_chunk(rows, branch, size, sent) for branch in branches]
-
-
-def _chunk(rows: pa.RecordBatch, branch: PassBranch, size: int, sent: _Sent) -> Chunk:
     with blamed(branch.ticket.target.branch):
         conformed = conform(rows, branch.ticket.schema, branch.unknown_fields)
-    rejected = [
-        Rejection(sent.first + row, "encode", reason, None).of(sent[sent.first + row])
+    refused = [
+        (rows.column(OFFSET)[row].as_py(), reason)
         for row, reason in sorted(conformed.refused.items())
     ]
-    return Chunk(conformed.rows, rejected, sent.first + rows.num_rows, size, sent)
+    rejected = [
+        Rejection(ordinal, "encode", reason, None).of(sent[ordinal]) for ordinal, reason in refused
+    ]
+    return Chunk(conformed.rows, rejected, sent.end, size, sent)
+
+
+def nothing_of(branch: PassBranch, sent: SentRows) -> Chunk:
+    """The chunk of a branch that gets no row of a batch, whose columns need not be its own."""
+    schema = branch.ticket.schema.append(pa.field(OFFSET, pa.int64()))
+    return Chunk(pa.RecordBatch.from_pylist([], schema=schema), [], sent.end, 0, sent)
 
 
 @dataclass(frozen=True)
-class _Sent(Mapping[int, Sent]):
+class SentRows(Mapping[int, Sent]):
     """A refused row as a JSON object."""
 
     rows: pa.RecordBatch
     first: int
     places: Places
+    metadata: Sequence[Mapping[str, Any]] | None = None
+    """Of each row; None: nobody has read it."""
+
+    @property
+    def end(self) -> int:
+        """The ordinal behind the last row."""
+        return self.first + len(self)
 
     def __getitem__(self, ordinal: int) -> Sent:  # KeyError for a foreign ordinal
         row = ordinal - self.first
         if not 0 <= row < self.rows.num_rows:
             raise KeyError(ordinal)
         body = objects(self.rows.slice(row, 1))[0]
-        return Sent(body, place=self.places.of(self.rows, row, ordinal, body))
+        metadata = None if self.metadata is None else self.metadata[row]
+        return Sent(body, metadata, place=self.places.of(self.rows, row, ordinal, body))
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(self.first, self.first + self.rows.num_rows))
+        return iter(range(self.first, self.end))
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return int(self.rows.num_rows)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.pipelines.types import Type, as_text, fitted, number, whole
-from dataflow_assets.records.record import NotJson, encode, parse
+from dataflow_assets.records.record import NotJson, encode, parse, value_at
 
 Form = Literal["STRING", "DOUBLE", "BIGINT", "JSON"]
 Evaluate = Callable[[Mapping[str, Any]], Any]
@@ -88,7 +88,7 @@ def compiled(expression: Expression) -> Evaluate:
 
     def extract(row: Mapping[str, Any]) -> Any:
         value = given(row)
-        found = _at(value if of_json else _parsed(value), path)
+        found = value_at(value if of_json else _parsed(value), path)
         return None if found is None else read(found)
 
     return extract
@@ -139,21 +139,6 @@ def _parsed(value: Any) -> Any:
     return None if isinstance(found, NotJson) else found
 
 
-def _at(value: Any, path: tuple[str | int, ...]) -> Any:
-    for part in path:
-        if isinstance(value, dict) and isinstance(part, str):
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            value = value[part]
-        else:
-            return None
-    return value
-
-
-def _double(value: Any) -> Decimal | None:
-    return number(value)
-
-
 def _bigint(value: Any) -> int | None:
     found = number(value)
     return None if found is None else whole(found)
@@ -161,7 +146,7 @@ def _bigint(value: Any) -> int | None:
 
 _FORMS: Mapping[Form, Callable[[Any], Any]] = {
     "STRING": as_text,
-    "DOUBLE": _double,
+    "DOUBLE": number,
     "BIGINT": _bigint,
     "JSON": lambda value: value,
 }

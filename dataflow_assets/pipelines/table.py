@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.pipelines.expressions import Expression
 from dataflow_assets.pipelines.types import JSON, TEXT, Type
 
@@ -16,6 +17,16 @@ class Column:
     type: Type
     nullable: bool = True
     computed: Expression | None = None
+
+    def differs(self, place: tuple[str, str]) -> PermanentError:
+        """The error for a stored column that is computed where this one is not, or the reverse."""
+        has, other = (
+            ("a plain", "computed") if self.computed is not None else ("a computed", "plain")
+        )
+        return PermanentError(
+            f"column {self.name} of table {'.'.join(place)} is {has} column, and the file declares "
+            f"it as {other}: drop the column, and it is made as declared, or give it another name"
+        )
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,8 @@ class Table:
 
     columns: tuple[Column, ...]
     indexes: tuple[Index, ...] = ()
+    key: tuple[str, ...] = ()
+    """By which rows replace each other; empty where they are appended."""
 
     @property
     def given(self) -> tuple[Column, ...]:

@@ -109,7 +109,7 @@ def whole(value: Decimal) -> int | None:
 def _numeric(value: Any, kind: Type) -> Decimal:
     found = number(value)
     if found is None:
-        raise ValueError(f"{_described(value)} is not a number, and so no {kind}")
+        raise ValueError(f"{_described(value)} is not a number, as {kind} needs one")
     return found
 
 
@@ -143,7 +143,7 @@ def _bool(value: Any, kind: Type) -> bool:
 
 def _moment(value: Any, kind: Type) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{_described(value)} is no text of a {kind}")  # noqa: TRY004
+        raise ValueError(f"{_described(value)} is not the text of a {kind}")  # noqa: TRY004
     return value
 
 

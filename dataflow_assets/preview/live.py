@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -66,6 +66,8 @@ def _stands(flow: Flow, session: SourceSession) -> tuple[Positions, str]:
     """The lowest position of each partition: what some branch has not got yet."""
     found = [_stored(flow, branch, session) for branch in flow.branches]
     stored = [positions for positions in found if not isinstance(positions, str)]
+    if not stored and (left := _inherited(flow)):
+        return {**session.start(), **left}, "where the program before this flow has stopped"
     if not stored:
         reason = next((one for one in found if isinstance(one, str) and one), "never run")
         return session.start(), f"the place where the flow begins ({reason})"
@@ -83,6 +85,15 @@ def _stored(flow: Flow, branch: Branch, session: SourceSession) -> Positions | s
     if checkpoint.source not in (None, session.identity):
         return "its checkpoint is about the topic of this name that was there before"
     return lasting(checkpoint.positions)
+
+
+def _inherited(flow: Flow) -> Positions:
+    """What another program has stored with its rows, where it has driven the flow so far."""
+    for branch in flow.branches:
+        with suppress(DataflowError):
+            if found := branch.sink.inherited(flow.target(branch)):
+                return found
+    return {}
 
 
 def _last(flow: Flow, session: SourceSession, limit: int) -> list[Row]:

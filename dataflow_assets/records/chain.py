@@ -26,6 +26,11 @@ class Transformation:
         holds = self.when.compile()
         return lambda record: apply(record) if holds(record) else record
 
+    @property
+    def by_metadata(self) -> bool:
+        """Whether it does nothing but choose a route, by metadata alone."""
+        return self.step.by_metadata and (self.when is None or self.when.by_metadata)
+
     def reads(self) -> frozenset[str]:
         """The metadata keys that the step and its condition look at."""
         return self.step.reads() | (self.when.reads() if self.when else frozenset())

@@ -8,7 +8,7 @@ unread, or a `mask` could be slipped past. Text that is no JSON at all passes st
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.exact_json import exact_json
 
 Form = TypeVar("Form")
 
@@ -68,11 +69,10 @@ def _fraction(digits: str) -> Decimal:
 
 
 _decode = msgspec.json.Decoder(float_hook=_fraction).decode
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 _sorted = msgspec.json.Encoder(decimal_format="number", order="sorted").encode
 
 
-def encode(body: Any, write: Callable[[Any], bytes] = _encode) -> bytes:
+def encode(body: Any, write: Callable[[Any], bytes] = exact_json) -> bytes:
     """A body as JSON text. Raises RejectedRecord for what a step made and JSON cannot hold."""
     try:
         return write(body)
@@ -99,7 +99,7 @@ def parse(raw: bytes | None) -> Any:
         return NotJson(raw)
     try:
         body = _decode(raw)
-        kept = _encode(body)
+        kept = exact_json(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return _not_json(raw, error)
     if kept != raw and (raw.count(b":") != kept.count(b":") or b"\\" in raw):
@@ -142,6 +142,18 @@ def _not_json(raw: bytes, error: Exception) -> NotJson:
 
 def _no_constant(name: str) -> None:
     raise json.JSONDecodeError("not JSON", name, 0)
+
+
+def value_at(value: Any, path: Iterable[str | int]) -> Any:
+    """What is in JSON at a path of keys and of places in lists; None where there is nothing."""
+    for part in path:
+        if isinstance(value, dict) and isinstance(part, str):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value
 
 
 def text(body: Any) -> bytes | None:

@@ -76,6 +76,11 @@ class Step(Spec):
         """The metadata keys it looks at; sources leave out what costs and nobody reads."""
         return frozenset()
 
+    @property
+    def by_metadata(self) -> bool:
+        """Whether it does nothing but choose a route, by metadata alone."""
+        return False
+
 
 def on_body(*changes: Change) -> Apply:
     """For steps that look at nothing but the body: its changes, one after another."""

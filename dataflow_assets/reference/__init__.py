@@ -15,6 +15,7 @@ from dataflow_assets.reference import (
     json_schema,
     justone,
     manifests,
+    pipelines,
     sql,
     steps,
     tableflow,
@@ -25,6 +26,7 @@ FOLDER = Path(__file__).parent.parent.parent / "docs"
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/dataflow.md": manifests.render,
     "reference/justone.md": justone.render,
+    "reference/pipelines.md": pipelines.render,
     "reference/sql.md": sql.render,
     "reference/steps.md": steps.render,
     "reference/tableflow.md": tableflow.render,

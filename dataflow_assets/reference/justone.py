@@ -74,8 +74,12 @@ server must be PostgreSQL 14 or later; an older one is refused with its version.
 
 At its first start a flow looks for the state that the connector keeps in the schema
 `$justone$kafka$connect$sink`, where its delivery is synchronized: the offsets that come next,
-stored with the rows. The flow begins there: every record is stored once. While a task of the
-connector still has its temporary table, the flow waits and says so.
+stored with the rows. The flow begins there: every record is stored once.
+
+The flow waits, and says so, while the connector runs: while the consumer group has members, which
+every delivery has, or while a task still has its temporary table (with the columns of the target,
+and of the role that owns the state). The state is read behind that, so that a last flush counts.
+`dataflow status` and `preview` show beforehand where the connector is, without taking it over.
 
 A partition that the state does not know (with several tasks the original keeps those of one task
 only) begins where the consumer group `connect-<name>` is, else at the earliest record. The group

@@ -10,6 +10,7 @@ from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
 from dataflow_assets.reference.blocks import escaped
 from dataflow_assets.reference.key_tables import section
+from dataflow_assets.sql.aggregates import AGGREGATES
 from dataflow_assets.sql.functions import FUNCTIONS
 from dataflow_assets.sql.metadata import METADATA, WRITABLE
 
@@ -21,10 +22,11 @@ A file of Flink's SQL in the folder of the manifests runs as it is: its tables a
 of a database), and each `INSERT INTO` is a flow, `<target>.<source>`, which delivers every record
 exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 
-**What runs:** queries without state, that is `SELECT` with expressions, `WHERE`, views and
-subqueries in `FROM`, over one table of `kafka` or `upsert-kafka`, into a table of `kafka`,
-`upsert-kafka`, `postgresql`, `clickhouse` or `iceberg`. **What is refused**, with line and column:
-aggregates and `GROUP BY`, `DISTINCT`, joins, windows, `ORDER BY`, `LIMIT`, `OVER`, `UNION`.
+**What runs:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, views and
+subqueries in `FROM`, over one table of `kafka` or `upsert-kafka`, without groups also several of
+them with `UNION ALL`, into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse`
+or `iceberg`. **What is refused**, with line and column: joins, windows, `ORDER BY`, `LIMIT`,
+`OVER`, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
 
 ## Statements
 
@@ -48,6 +50,7 @@ A record of `kafka` is a row. A record of `upsert-kafka` replaces the row of its
 without a value deletes it: upserts and deletes are passed on, key by key. So a target of such a
 table needs a PRIMARY KEY that is the source's own. A row for which WHERE does not hold is deleted
 in the target, as it may have held before; a tombstone of a key that was never there is harmless.
+Where the conditions about the key alone say that nothing was ever written, nothing is deleted.
 
 A column that is in the key and not in the value has the key's value (Flink's would be null, and
 deletes would miss the row). A record without a key where there must be one, one that cannot be
@@ -61,8 +64,51 @@ A changed query goes on from the checkpoint: rows that were written before stay 
 write all of them again, `dataflow run --from earliest`; from an upsert table that only replaces and
 deletes rows by their keys.
 
+A record of CSV with several lines is rejected (Flink reads the first line and drops the others). A
+table of `avro-confluent` is read by the schema that each message names, field by field by their
+names, and written with the schema of its columns, which is registered when a run begins.
+
 Two INSERTs into one table do not know each other: where one of them has deletes, give each a table
 of its own.
+
+## Groups
+
+A query with `GROUP BY`, an aggregate or `DISTINCT` keeps state. Its target needs a PRIMARY KEY that
+is made of the columns of `GROUP BY` (or of `DISTINCT`) as they are; constants may be beside them.
+Groups may be grouped again, by subqueries and views.
+
+Of each micro-batch the last row of a group is written, and only where it differs from the one
+before. A group whose last row goes, or for which `HAVING` does not hold any more, is deleted in the
+target. From an `upsert-kafka` table rows are retracted: a key that moves to another group leaves
+the one before, and a tombstone of a key that was never there changes nothing.
+
+Every record counts exactly once, whatever crashes. The state is files that never change; a manifest
+names them, and the checkpoint in the target names the manifest, in the commit of the rows. What a
+micro-batch writes is frozen in files before anything is committed, as a compacted topic may read
+differently the second time.
+
+The state is in `dataflow.stateLocation`, on S3 or on a disk that the driver and every worker see
+under the same name. Keep it as long as the target: a file that is lost or damaged stops the flow
+with its name, and `dataflow run --from earliest` builds the state again. Files that no state needs
+are deleted once the next two states are committed; those of a flow that was removed stay.
+
+What is kept grows with the keys: of an upsert table each row's part that the query uses, of
+`COUNT(DISTINCT)`, `SUM(DISTINCT)` and `AVG(DISTINCT)` each value of a group, of `MIN` and `MAX`
+over rows that may go all values of a group in one piece. It does not expire: `table.exec.state.ttl`
+is noted.
+
+A record that cannot be read, and a group whose row cannot be computed or has a null in a column
+that is NOT NULL, is a rejected record; such a group has no row in the target. `dataflow replay`
+refuses these flows: send the record again.
+
+A changed query stops the flow, unless only its spelling has changed. `dataflow run --from earliest`
+builds the state again, and once it is as far as the one before, rows that only the query before had
+are deleted. Where only `HAVING` or the columns that are computed of aggregates have changed, the
+error names a `SET` that keeps the state: each row then changes with the next record of its group.
+
+The sum of floating numbers is rounded once, whatever their order. `GROUP BY` tells -0.0 from 0.0,
+and all NaN are one group. Where a source gets new partitions, keys of an upsert table may change
+theirs: the log warns, and of one key in two partitions the record that is read later counts.
 """
 
 _STATEMENTS: Sequence[tuple[str, str, str]] = (
@@ -82,9 +128,12 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
         "a name for a query",
     ),
     (
-        "`[EXECUTE] INSERT INTO t [(columns)] SELECT`",
+        "`[EXECUTE] INSERT INTO t [(columns)] SELECT [UNION ALL SELECT]`",
         "used",
-        "a flow; columns that are not listed are null",
+        (
+            "a flow, of each SELECT; columns that are not listed are null. Tables may be declared "
+            "in another file of the folder"
+        ),
     ),
     (
         "`... ON CONFLICT DO DEDUPLICATE`",
@@ -157,7 +206,9 @@ def render() -> str:
         section("Formats", formats, (*options.FORMATS, *_other_formats())),
         section("Properties of clients", properties, PRODUCERS),
         f"## Tables of databases\n\n{databases}\n",
+        section("Options of `jdbc`", "PostgreSQL alone.", options.OF_JDBC),
         section("SET", "", options.SETTINGS),
+        _aggregates(),
         _functions(),
     ]
     return "\n".join(parts)
@@ -170,6 +221,15 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _other_formats() -> Sequence[Key]:
     return [Key(name, "refused", says) for name, says in options.OTHER_KINDS.items()]
+
+
+def _aggregates() -> str:
+    rows = [(f"`{one.usage}`", escaped(one.says)) for one in AGGREGATES.values()]
+    head = (
+        "## Aggregates\n\nEach may have `FILTER (WHERE condition)` behind it. Nulls do not count. "
+        "Any other aggregate is a finding.\n"
+    )
+    return f"{head}\n{_table(('Aggregate', 'Result'), rows)}\n"
 
 
 def _functions() -> str:

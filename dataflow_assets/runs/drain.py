@@ -19,6 +19,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.contracts import Cut, Limit, Positions, Receipt, Span, local_now
 from dataflow_assets.errors import (
     DataflowError,
+    Lost,
     NewColumns,
     PermanentError,
     Stopped,
@@ -37,7 +38,7 @@ from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, 
 from dataflow_assets.runs.create_table import Creating
 from dataflow_assets.runs.end_positions import check_reached, shows_less, visible
 from dataflow_assets.runs.host import Alone, Host, NotBegun, Pause
-from dataflow_assets.runs.open_branches import open_branches
+from dataflow_assets.runs.open_branches import check_still_ours, open_branches
 from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.runs.retries import Progress
@@ -105,6 +106,9 @@ def _meet(
     flow: Flow, host: Host, request: Request, progress: Progress, error: DataflowError
 ) -> None:
     """Returns when another attempt may succeed; else raises."""
+    if isinstance(error, Lost):
+        for branch in flow.resolved().branches:
+            check_still_ours(flow, branch, progress, request)
     if isinstance(error, Stopped):
         progress.stop_at(error)
     elif isinstance(error, TransientError) and request.stop():
@@ -278,6 +282,8 @@ class _Attempt:
             raise shows_less(self._flow, turn.until or {}, turn.after)
 
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
+        with self._host.beside() as spark:
+            span = self._source.prepare(span, spark)
         ready: Sequence[OpenBranch]
         ready = [one for one in turn.branches if self._has_table(one, span)]
         span, ready = begun(span, ready, self._cut)

@@ -37,7 +37,7 @@ def open_branches(
     branches = [one for one in flow.branches if progress.open_for(one)]
     for branch in branches:
         with blamed(branch.id):
-            _check_still_ours(flow, branch, progress, request)
+            check_still_ours(flow, branch, progress, request)
     opened = list[OpenBranch]()
     for branch in branches:
         with blamed(branch.id):
@@ -65,8 +65,14 @@ def _end(
     session.ended(error or next(iter(progress.stopped.values()), None))
 
 
-def _check_still_ours(flow: Flow, branch: Branch, progress: Progress, request: Request) -> None:
-    """Another attempt takes the flow from nobody: a run that has begun meanwhile goes on."""
+def check_still_ours(flow: Flow, branch: Branch, progress: Progress, request: Request) -> None:
+    """Another attempt takes the flow from nobody: a run that has begun meanwhile goes on.
+
+    Called on the driver before an attempt that follows another one, and where files are gone.
+
+    Raises:
+        TakenOver: a run that has begun since has the branch.
+    """
     ours = progress.epochs.get(branch.id)
     if ours is None:
         return

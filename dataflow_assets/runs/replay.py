@@ -115,6 +115,11 @@ def replay(
     Raises PermanentError where entries cannot be read back, TransientError when a server is down:
     the next replay goes on where this one stopped.
     """
+    if not flow.source.replays:
+        raise PermanentError(
+            f"flow {flow.id} keeps state, which a replay cannot change: send the records to "
+            f"{flow.source_address} again, and delete their entries"
+        )
     flow = flow.resolved()
     stores = _stores(flow)
     first = _of_branches(flow, Waiting.look(flow, stores, since).entries)

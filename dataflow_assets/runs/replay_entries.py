@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 from typing_extensions import override
@@ -33,9 +33,6 @@ from dataflow_assets.contracts import (
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.message_metadata import ORDINAL
 from dataflow_assets.records.record import encode
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 REMEMBERED = 500  # entries put back of late: a store that deletes them may be given one once more
 WHOLE = ("decode", "step")
@@ -165,10 +162,6 @@ class EntrySession(SourceSession):
 
     def _waits(self, token: str) -> bool:
         return token not in self._noted and (self._waiting is None or token in self._waiting)
-
-    @override
-    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        raise NotImplementedError("the pass reads entries itself")
 
     @override
     def release(self, upto: Positions) -> None:

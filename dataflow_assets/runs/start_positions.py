@@ -32,6 +32,26 @@ def settle(
     Raises PermanentError when a person must decide: the topic was recreated, or rewinding would
     store the records of an appended table twice.
     """
+    _check_start(flow, start)
+    if start.at == "checkpoint":
+        _check_understood(flow, source, session)
+    if start.at != "checkpoint":
+        _rewind(flow, branch, source, session, start)
+    elif not session.checkpoint.positions:
+        _begin(flow, branch, source, session, start)
+    elif session.checkpoint.source not in (None, source.identity):
+        _read_recreated(flow, source, session)
+    elif session.checkpoint.target not in (None, session.identity):
+        _meet_another(flow, branch, source, session, start)
+    elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
+        log.warning("flow %s: checkpointReset: starting over", flow.id)
+        session.restart(source.start(), source.identity)
+    elif start.reload or (flow.source.loads_each_run and not start.resumed):
+        _load_again(flow, branch, source, session, start)
+
+
+def _check_start(flow: Flow, start: Start) -> None:
+    """Raises PermanentError where two of its choices exclude each other."""
     if start.table == "adopt" and start.at != "checkpoint":
         raise PermanentError(
             f"flow {flow.id}: table: adopt goes on from the checkpoint, and cannot be used with "
@@ -47,19 +67,16 @@ def settle(
             f"flow {flow.id}: table: truncate cannot be used without start: the rows that were "
             f"read would not be read again. Choose start: earliest, or leave table out"
         )
-    if start.at != "checkpoint":
-        _rewind(flow, branch, source, session, start)
-    elif not session.checkpoint.positions:
-        _begin(flow, branch, source, session, start)
-    elif session.checkpoint.source not in (None, source.identity):
-        _read_recreated(flow, source, session)
-    elif session.checkpoint.target not in (None, session.identity):
-        _meet_another(flow, branch, source, session, start)
-    elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
-        log.warning("flow %s: checkpointReset: starting over", flow.id)
-        session.restart(source.start(), source.identity)
-    elif start.reload or (flow.source.loads_each_run and not start.resumed):
-        _load_again(flow, branch, source, session, start)
+
+
+def _check_understood(flow: Flow, source: SourceSession, session: SinkSession) -> None:
+    known = lasting(session.checkpoint.positions)
+    if known and not source.understands(known):
+        raise PermanentError(
+            f"flow {flow.id}: its checkpoint was written when the flow read {flow.source_address} "
+            "in another way (a query of SQL with state, or without): begin again, with start: "
+            "earliest (dataflow run --from earliest)"
+        )
 
 
 def _load_again(
@@ -157,8 +174,10 @@ def _rewind(
             "twice. Empty the table first (--table truncate; in the launchpad table: truncate), or "
             "confirm that (--yes; in the launchpad confirm: true)"
         )
-    empty = start.table == "truncate"
-    session.restart(_chosen(flow, source, start), source.identity, empty=empty)
+    empty, chosen = start.table == "truncate", _chosen(flow, source, start)
+    if start.at == "earliest" and not empty:
+        chosen = source.rewound(chosen, session.checkpoint.positions)
+    session.restart(chosen, source.identity, empty=empty)
 
 
 def _chosen(flow: Flow, source: SourceSession, start: Start) -> Positions:

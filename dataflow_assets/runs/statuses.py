@@ -29,7 +29,10 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Status:
-    """One branch: its checkpoint (None before the first run) and how far it is behind."""
+    """One branch: its checkpoint (None before the first run) and how far it is behind.
+
+    Before the first run it may be behind of what another program has stored: then the epoch is 0.
+    """
 
     flow: str
     branch: str
@@ -90,7 +93,17 @@ def _peeked(
 ) -> dict[Key, Checkpoint | DataflowError | None]:
     """The checkpoints of branches whose sinks are asked together."""
     asked = [(sink, targets[key]) for key, sink in sinks.items()]
-    return dict(zip(sinks, type(asked[0][0]).peek_together(asked), strict=True))
+    found = type(asked[0][0]).peek_together(asked)
+    return {
+        key: outcome(partial(_inherited, *ends)) if one is None else one
+        for key, ends, one in zip(sinks, asked, found, strict=True)
+    }
+
+
+def _inherited(sink: Sink, target: Target) -> Checkpoint | None:
+    """What another program has left, where it has driven the branch so far."""
+    positions = sink.inherited(target)
+    return Checkpoint(epoch=0, positions=positions) if positions else None
 
 
 def _lags(

@@ -6,10 +6,10 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cache
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 from urllib.parse import unquote
 
-from pydantic import SecretStr, StringConstraints, model_validator
+from pydantic import SecretStr, StringConstraints
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address, Connector
@@ -59,11 +59,11 @@ class NamedTable(Connector):
     table_secret_ref: Annotated[SecretRef | None, Fills("table", required=True)] = None
     """Secret with the table's name."""
 
-    @model_validator(mode="after")
-    def _named(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if not self.names_table and not self.does_without_table:
-            raise ValueError("table or tableSecretRef is required")
-        return self
+            yield "table or tableSecretRef is required"
 
     @property
     def names_table(self) -> bool:
@@ -154,11 +154,11 @@ class Database(Connector):
     ] = None
     """Secret with the connection string."""
 
-    @model_validator(mode="after")
-    def _reachable(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.connection_string is None and self.connection_string_secret_ref is None:
-            raise ValueError("connectionString or connectionStringSecretRef is required")
-        return self
+            yield "connectionString or connectionStringSecretRef is required"
 
     @property
     def connection_name(self) -> str:

@@ -60,11 +60,37 @@ def trouble(
                 wrapped.settimeout(MOMENT)
                 wrapped.recv(1)  # TLS 1.3: a client's certificate is judged after the handshake
     except ssl.SSLCertVerificationError as error:
-        return _of_the_server(error, material, where[0], options)
+        return _of_the_server(error, material.ca, where[0], options)
     except ssl.SSLError as error:
         return _of_the_client(error.reason or "", material, options)
     except OSError:
         return ""
+    return ""
+
+
+def refused(error: BaseException, ca: str, host: str, options: Options) -> str:
+    """What a person must change where a client has not accepted a server's certificate.
+
+    Called on the driver and in tasks with what a client of Python's own TLS has raised.
+
+    Args:
+        error: in whose causes the refusal is looked for.
+        ca: what the client trusts, as PEM text; empty for the machine's own authorities.
+        host: by whose name the server is reached.
+        options: their names, for the clause.
+
+    Returns:
+        A clause; empty where no certificate was refused.
+    """
+    seen: list[BaseException] = []
+    waiting: list[object] = [error]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return _of_the_server(one, ca, host, options)
+        if isinstance(one, BaseException) and one not in seen:
+            seen.append(one)
+            waiting += [*one.args, getattr(one, "reason", None), one.__cause__, one.__context__]
     return ""
 
 
@@ -90,7 +116,7 @@ def encrypts(where: tuple[str, int]) -> bool:
 
 
 def _of_the_server(
-    error: ssl.SSLCertVerificationError, material: tls.Material, host: str, options: Options
+    error: ssl.SSLCertVerificationError, ca: str, host: str, options: Options
 ) -> str:
     code = error.verify_code
     if code == _EXPIRED:
@@ -99,7 +125,7 @@ def _of_the_server(
         return "its certificate is not valid yet; compare the clocks of server and client"
     if code in _NAME:
         return f"its certificate is not for {host}; use a name of its certificate in {options.name}"
-    if code in _FOREIGN and material.ca:
+    if code in _FOREIGN and ca:
         return f"another CA than that of {options.ca} has signed its certificate; set its own CA"
     if code in _FOREIGN:
         return f"no CA that this machine trusts has signed its certificate; set {options.ca}"

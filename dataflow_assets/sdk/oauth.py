@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.handshake import Options, refused
 
 RENEWED_AT = 0.8
 """Of a token's life: when a new one is fetched."""
@@ -21,6 +23,13 @@ UNKNOWN_LIFE = 300
 """Seconds that a token is used whose server does not say how long it lives."""
 TIMEOUT = 30
 """Seconds that the token server may take to answer."""
+_OPTIONS = Options(
+    "its CA: `ca` of Trino, else REQUESTS_CA_BUNDLE in the environment",
+    "",
+    "",
+    "the token server's address",
+)
+_FOREIGN_ANSWER = "the answer is not a token; check the address"
 
 
 @dataclass(frozen=True)
@@ -132,11 +141,15 @@ def _translated(grant: Grant) -> Iterator[None]:
         said = f"{error.error}: {error.description}" if error.description else str(error.error)
         raise PermanentError(f"{where}: {said}; check {_checked(grant)}") from None
     except RequestException as error:
+        if why := refused(error, grant.ca or "", urlsplit(grant.url).hostname or "", _OPTIONS):
+            raise PermanentError(f"{where}: {why}") from None
+        if isinstance(error, ValueError):  # no address, or the page of some other server
+            raise PermanentError(f"{where}: {_FOREIGN_ANSWER}") from None
         answered = getattr(error.response, "status_code", None)
         why = f"HTTP status {answered}" if answered else type(error).__name__
         raise TransientError(f"{where}: {why}") from None
-    except ValueError:  # no JSON: the page of some other server
-        raise PermanentError(f"{where}: the answer is not a token; check the address") from None
+    except ValueError:
+        raise PermanentError(f"{where}: {_FOREIGN_ANSWER}") from None
 
 
 def _checked(grant: Grant) -> str:

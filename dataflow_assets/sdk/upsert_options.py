@@ -8,11 +8,12 @@ again only where the field's meaning or verdict differs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from typing_extensions import override
 
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import ColumnName, ColumnNames
 from dataflow_assets.sdk.raw_mode import RawSink
 from dataflow_assets.spec import Addition, Hint, Needs, Requires
@@ -49,14 +50,22 @@ class UpsertOptions(RawSink):
             raise ValueError("conflictKey names a column twice")
         return value
 
-    @model_validator(mode="after")
-    def _whole_or_matched(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.raw_mode and self.upsert_mode:
-            raise ValueError(
+            yield (
                 "rawMode and upsertMode exclude each other: a whole body has no key column to "
                 "match rows by; leave one of them out"
             )
-        return self
+
+    def no_columns(self) -> PermanentError:
+        """The error for a table that is to be created, and of which no column is known."""
+        return PermanentError(
+            f"table {self.address().name} cannot be created: the first records hold no object "
+            "with its columns, or are rejected; `dataflow preview` shows each with its reason. "
+            "Correct the flow, name the columns under `columns`, or create the table"
+        )
 
     @property
     @override

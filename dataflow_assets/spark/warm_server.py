@@ -49,7 +49,12 @@ def shared() -> SparkConnect:
     """This environment's shared Connect server, started when it does not run."""
     here = folder()
     with Lease(here), _starting(here):
-        server = running(here) or _started(here)
+        server = running(here)
+        if server is None:
+            log.warning(
+                "starting Spark: half a minute on an idle machine; later runs find it there"
+            )
+            server = _started(here)
         watch(here)  # the one from before the start may have just ended the server's predecessor
         return server
 

@@ -34,7 +34,7 @@ class Column:
 
     type: Type
     at: int
-    name: str = field(default="", compare=False)
+    name: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from dataflow_assets.sql.bytes.layout import Layout, Times
 from dataflow_assets.sql.expressions import Expression, columns
+from dataflow_assets.sql.metadata import needed
 from dataflow_assets.sql.types import Type
 
 KEY = "key"
@@ -32,6 +33,12 @@ class Cell:
     def of_key(self) -> bool:
         """Whether a record without a value has it too."""
         return self.place == "key" or self.key_at is not None
+
+
+def metadata_of(cells: Iterable[Cell], *, key: bool) -> frozenset[str]:
+    """The metadata that a source must read for these cells, and for keys that are decoded."""
+    found = (needed(one.metadata) for one in cells if one.place == "metadata")
+    return frozenset({KEY} if key else ()).union(*found)
 
 
 @dataclass(frozen=True)

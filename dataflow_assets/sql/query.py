@@ -9,8 +9,7 @@ from typing_extensions import override
 
 from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.metadata import needed
-from dataflow_assets.sql.plan import KEY, Plan
+from dataflow_assets.sql.plan import Plan, metadata_of
 from dataflow_assets.sql.query_rows import QueryRows
 
 
@@ -29,8 +28,7 @@ class SqlQuery(Step):
 
     @override
     def reads(self) -> frozenset[str]:
-        keys = [needed(one.metadata) for one in self.plan.cells if one.place == "metadata"]
-        return frozenset({KEY} if self.plan.key is not None else ()).union(*keys)
+        return metadata_of(self.plan.cells, key=self.plan.key is not None)
 
     @override
     def origins(self, column: str) -> Origins:

@@ -96,6 +96,11 @@ class Router(Step):
 
         return apply
 
+    @property
+    @override
+    def by_metadata(self) -> bool:
+        return all(route.condition.by_metadata for route in self.routes)
+
     @override
     def reads(self) -> frozenset[str]:
         return frozenset[str]().union(*(route.condition.reads() for route in self.routes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from devservers.kafka import Kafka
 
 TOPIC, PARTITIONS = "orders", 3
 ORDERS_PER_SECOND = 100.0  # each is sent about four times
+TABLEFLOW = Path(__file__).with_name("tableflow.yaml")
 KAFKA = {"kafka": 19092, "controller": 19093}
 
 
@@ -31,6 +33,7 @@ class OrdersDemo(TopicsDemo):
     @override
     def open_shop(self, stack: ExitStack) -> None:
         self.make_topics({TOPIC: PARTITIONS})
+        self._write_tableflow()
         broker = {"bootstrap.servers": self.kafka.bootstrap}
         sender = Sender(broker, TOPIC, self._folder / "next-order", Shop)
         sender.start(ORDERS_PER_SECOND)
@@ -38,7 +41,24 @@ class OrdersDemo(TopicsDemo):
         self._say(f"the shop is open: some {4 * ORDERS_PER_SECOND:.0f} messages a second")
 
     @override
+    def variables(self) -> dict[str, str]:
+        found = super().variables()
+        flows = os.pathsep.join((found["DATAFLOW_FLOWS"], str(self._folder / "tableflow")))
+        return found | {"DATAFLOW_FLOWS": flows, "DATAFLOW_FILES": str(self._folder)}
+
+    def _write_tableflow(self) -> None:
+        """A file of another language, whose table is a folder of the demo's own."""
+        text = TABLEFLOW.read_text(encoding="utf-8")
+        text = text.replace("19092", str(self.kafka.ports["kafka"]))
+        file = self._folder / "tableflow" / TABLEFLOW.name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(
+            text.replace("file:///demo", f"file://{self._folder}/lake"), encoding="utf-8"
+        )
+
+    @override
     def places(self) -> Iterator[tuple[str, str]]:
         yield from super().places()
         yield "Kafka", f"{self.kafka.bootstrap}, topic {TOPIC}"
+        yield "Tableflow", f"{self._folder}/lake/warpstream/_tableflow/shop+{TOPIC}"
         yield "Iceberg", f"{self.seaweedfs.uri}, warehouse {self.seaweedfs.warehouse}"

@@ -38,6 +38,14 @@ def test_a_mounted_secret_is_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "hunter22" not in mask("the driver said: password hunter22 is wrong", [flow])
 
 
+def test_a_password_of_a_letter_blots_out_no_words() -> None:
+    address = "postgresql://u:x@host/db"
+    sink = PostgresqlSink.model_validate({"connectionString": address, "table": "t"})
+    flow = Flow("default", "a", MemoryOffsetSource(store="s", topic="t"), (Branch(sink),))
+    assert mask("the next run continues", [flow]) == "the next run continues"
+    assert mask(f"no answer from {address}", [flow]) == "no answer from ***"
+
+
 class Telling(MemorySliceSink):
     """Its client tells the password whenever it cannot log in, as often as `refusals` says."""
 

@@ -51,6 +51,8 @@ BEYOND = {
     "a name with an umlaut",
     "a zone",
     "a partition",
+    "three rules at once",
+    "two rules at once",
     "a topic with a slash",
     "a topic with typographic quotes",
     "a pattern of topics",

@@ -16,7 +16,9 @@ from typing import Any
 import clickhouse_connect
 import psutil
 import psycopg
+import pyarrow as pa
 import pytest
+from pyiceberg.table import StaticTable
 
 from bench.fleet.graphql import ask
 from dataflow_assets.spark import system
@@ -159,6 +161,12 @@ def test_the_demo(demo: Demo) -> None:
     doubled = "SELECT count(*) - count(DISTINCT (id, status)) FROM public.order_log"
     assert demo.query(doubled) == [0], "an order has each status once"
     _until(lambda: bool(demo.query("SELECT revenue FROM shop.daily_revenue")), 150)
+    place = f"file://{demo.folder}/lake/warpstream/_tableflow/shop+orders"
+    changes = StaticTable.from_metadata(place).scan().to_arrow()
+    assert changes.num_rows > 100
+    assert changes.group_by(["id", "status"]).aggregate([([], "count_all")])["count_all"] == (
+        pa.chunked_array([[1] * changes.num_rows])
+    )
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(60) == 0, demo.log.read_text()
     assert [process.cmdline() for process in demo.processes()] == []

@@ -79,6 +79,11 @@ def both(values: list[bytes], as_json: frozenset[str]) -> tuple[pa.RecordBatch |
     return decoder.at_once(Block.of(bodies(values))), lambda: decoder(values)
 
 
+def texts(rows: pa.RecordBatch) -> list[str]:
+    """Every value as text: NaN is no NaN's equal, and Python has no times of far years."""
+    return [column.to_string(window=1000) for column in rows.columns]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=8), st.booleans())
 def test_values_are_those_of_fastavro(rows: list[dict[str, Any]], as_json: bool) -> None:
@@ -86,7 +91,7 @@ def test_values_are_those_of_fastavro(rows: list[dict[str, Any]], as_json: bool)
     found, expected = both(written(PLAIN, *rows), names)
     assert found is not None
     assert found.schema == expected().schema
-    assert repr(found.to_pylist()) == repr(expected().to_pylist())  # NaN is no NaN's equal
+    assert texts(found) == texts(expected())
 
 
 @settings(max_examples=150, deadline=None)
@@ -109,7 +114,7 @@ def test_bytes_that_were_changed_give_the_same_or_nothing(
     )
     found, expected = both(values, frozenset())
     if found is not None:
-        assert repr(found.to_pylist()) == repr(expected().to_pylist())
+        assert texts(found) == texts(expected())
 
 
 def test_a_slice_of_a_longer_array() -> None:

@@ -13,11 +13,16 @@ from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.check import as_json, as_lines
 from dataflow_assets.manifests.dialects.pipelines.read import read
+from dataflow_assets.manifests.dialects.pipelines.source import masked
 from dataflow_assets.manifests.load import load
 from dataflow_assets.pipelines.rows import PipelineRows
 from dataflow_assets.redaction import mask
-from tests.pipelines.files import CLASS, COMPUTED, FIRST, SECOND, TARGET, loaded, noted, told
+from tests import ROOT
+from tests.pipelines.files import CLASS, COMPUTED, TARGET, filled, loaded, noted, told
+from tests.pipelines.files import FIRST as PAGE
+from tests.pipelines.files import SECOND as SECOND_PAGE
 
+FIRST, SECOND = filled(PAGE), filled(SECOND_PAGE)
 CONFIG = {"connector.class": CLASS, "kafka.topic": "t", "kinesis.stream": "s"}
 
 
@@ -61,7 +66,7 @@ def test_the_second_example_is_a_flow(tmp_path: Path) -> None:
 
 
 def test_secrets_in_config_are_told_and_never_shown(tmp_path: Path) -> None:
-    text = FIRST.replace("<aws_secret_key>", "very-secret").replace("<aws_access_key>", "AKIA77")
+    text = PAGE.replace("<aws_secret_key>", "very-secret").replace("<aws_access_key>", "AKIA77")
     found = loaded(tmp_path, text)
     advice = "is a secret in CONFIG: move it to CREDENTIALS, best as ${env:VARIABLE}"
     assert [line.split(":")[0] for line in noted(found) if advice in line] == ["9", "10"]
@@ -69,6 +74,12 @@ def test_secrets_in_config_are_told_and_never_shown(tmp_path: Path) -> None:
     for value in ("very-secret", "AKIA77", "topsecret"):
         assert value not in shown
     assert mask("very-secret and AKIA77", found.flows) == "*** and ***"
+
+
+def test_settings_are_shown_without_secrets() -> None:
+    given = {"a.password": "p", "b": "x", "c": "https://me:topsecret@h/d", "API_KEY": "k"}
+    shown = json.loads(masked(given))
+    assert shown == {"a.password": "***", "b": "x", "c": "https://***@h/d", "API_KEY": "***"}
 
 
 def test_credentials_win_and_are_not_told_of(tmp_path: Path) -> None:
@@ -185,7 +196,7 @@ targets:
         (
             "target: {type: postgresql, config: {upsertMode: true, connectionString: 'h'}}",
             "",
-            "must be left out: rows of pipelines are appended",
+            "must be left out: the file says what its tables",
         ),
         ("target: {type: postgresql, config: {tabel: x}}", "", "unknown key"),
     ],
@@ -210,6 +221,7 @@ def test_a_target_in_the_environment_that_is_none_is_not_quoted(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (PAGE, "9:3: still has the ??? of the example file, or another placeholder in its place"),
         (FIRST + "INSERT INTO t SELECT 1;", "21:1: this statement is of Flink's SQL, and those "),
         ("INSERT INTO t SELECT a FROM s;\nSTOP PIPELINE p;", "2:1: this statement is of SingleS"),
         ("BANANA x;", "1:1: expected a statement, found BANANA"),
@@ -266,7 +278,11 @@ def test_a_target_in_the_environment_that_is_none_is_not_quoted(
         (pipeline() + "CREATE INDEX i ON p (x);", "no column x in p"),
         (pipeline() + "CREATE UNIQUE INDEX i ON p (id);", "CREATE UNIQUE is not supported"),
         ("CREATE TABLE t (a INT DEFAULT 1);\n" + pipeline(), "DEFAULT is not supported"),
-        ("CREATE TABLE t (a INT, PRIMARY KEY (a));\n" + pipeline(), "1:24: PRIMARY is not suppor"),
+        ("CREATE TABLE t (a INT, UNIQUE KEY (a));\n" + pipeline(), "1:24: UNIQUE is not supported"),
+        (
+            "CREATE TABLE t (a INT, PRIMARY KEY (b));\n" + pipeline(),
+            "1:37: PRIMARY KEY: no column b",
+        ),
         ("CREATE TABLE t (a GEOGRAPHY);\n" + pipeline(), "the type GEOGRAPHY is not supported"),
     ],
 )
@@ -282,6 +298,7 @@ BEGIN
 END;
 CREATE TABLE t (a TEXT, b BIGINT NOT NULL, c AS (a) PERSISTED TEXT);
 CREATE TABLE u (a JSON);
+CREATE TABLE k (a TEXT, b INT, c INT, PRIMARY KEY (a));
 """
 
 
@@ -301,7 +318,26 @@ def into(body: str, clauses: str = "INTO PROCEDURE f") -> str:
         (into("INSERT INTO t(a) SELECT topic FROM batch WHERE a = 1;"), "WHERE in a procedure is"),
         (
             into("INSERT INTO t(a) SELECT topic FROM batch ON DUPLICATE KEY UPDATE a = 1;"),
-            "ON in a",
+            "3:72: only a = VALUES(a) is supported: the new row counts",
+        ),
+        (
+            into("INSERT INTO u SELECT id FROM batch ON DUPLICATE KEY UPDATE a = VALUES(a);"),
+            "3:3: ON DUPLICATE KEY UPDATE needs a PRIMARY KEY of u",
+        ),
+        (
+            into("INSERT INTO k SELECT topic, 1, 2 FROM batch;"),
+            "write ON DUPLICATE KEY UPDATE b = VALUES(b), c = VALUES(c)",
+        ),
+        (
+            into(
+                "INSERT INTO k(a) SELECT topic FROM batch ON DUPLICATE KEY UPDATE "
+                "b = VALUES(b), c = VALUES(c);"
+            ),
+            "b, c of k is not filled: a row must be whole",
+        ),
+        (
+            into("INSERT INTO u SELECT id FROM batch;", "INTO TABLE k"),
+            "k has a PRIMARY KEY: fill it by a procedure",
         ),
         (into("INSERT INTO t(a) SELECT * FROM batch;"), "* is not supported: name the columns"),
         (into("INSERT INTO t(a) VALUES (1);"), "expected SELECT, found VALUES"),
@@ -386,7 +422,7 @@ def test_the_manifest_changes_with_what_the_flow_does_and_not_with_its_spelling(
 ) -> None:
     first = one(tmp_path, FIRST).hash
     assert one(tmp_path, FIRST.replace("-- Start the pipeline", "")).hash == first
-    assert one(tmp_path, FIRST.replace("<aws_secret_key>", "another-one")).hash == first
+    assert one(tmp_path, FIRST.replace("second-key", "another-one")).hash == first
     assert one(tmp_path, FIRST + COMPUTED).hash != first
     assert one(tmp_path, FIRST.replace("my-kinesis-stream", "another")).hash != first
 
@@ -399,3 +435,10 @@ def test_spoilt_texts_are_findings_and_never_errors() -> None:
     assert read("(" * 5000, "one.sql").problems
     deep = f"CREATE TABLE t (a AS ({'(' * 3000}topic{')' * 3000}) PERSISTED INT);"
     assert "nested too deeply" in read(deep, "one.sql").problems[0][1]
+
+
+def test_the_example_is_a_flow() -> None:
+    found = load(ROOT / "examples" / "pipelines")
+    assert told(found) == []
+    assert [flow.id for flow in found.flows] == ["default/orders_pipeline"]
+    assert not any("CONFIG" in line for line in noted(found))

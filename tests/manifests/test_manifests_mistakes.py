@@ -229,6 +229,22 @@ MISTAKES = {
         sink("clickhouse", f"{CLICKHOUSE}, upsertMode: true, tableEngine: MergeTree"),
         ["upsertMode needs tableEngine ReplacingMergeTree"],
     ),
+    "three rules at once": (
+        sink(
+            "clickhouse",
+            f"{CLICKHOUSE}, upsertMode: true, autoCreateTable: true, tableEngine: MergeTree, "
+            "conflictKey: id, orderBy: ts, rawMode: true",
+        ),
+        [
+            "upsertMode needs tableEngine ReplacingMergeTree",
+            "conflictKey is the ORDER BY already; leave orderBy out",
+            "rawMode and upsertMode exclude each other",
+        ],
+    ),
+    "two rules at once": (
+        source("brokers: ['h:1'], topic: 'a b', startingTimestamp: '2026-01-31T00:00:00Z'"),
+        ["not a topic's name", "startingTimestamp is used only with startingOffsets: timestamp"],
+    ),
     "a partition": (
         sink("iceberg", f"{ICEBERG}, autoCreateTable: true, partitionBy: weeks(x)"),
         ["unknown transform 'weeks'; write created_at, year(created_at)"],

@@ -146,3 +146,83 @@ def test_an_upsert_table_has_no_place_to_begin_at(tmp_path: Path) -> None:
     found = loaded(tmp_path, UPSERTS.replace(KEYED, more), TARGET, "INSERT INTO o SELECT * FROM u")
     one(found)
     assert [hint.path for hint in found.hints] == ["auto.offset.reset"]
+
+
+JDBC = (
+    "CREATE TABLE p (k BIGINT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'jdbc', "
+    "'url' = '{}', 'table-name' = 'shop.p'{});"
+)
+
+
+def test_a_table_of_jdbc_is_one_of_postgresql(tmp_path: Path) -> None:
+    url = "jdbc:postgresql://h:5433/d?sslmode=require&reWriteBatchedInserts=true"
+    more = ", 'username' = 'u@x', 'password' = '${env:P}', 'driver' = 'org.postgresql.Driver'"
+    found = loaded(tmp_path, SOURCE, JDBC.format(url, more), "INSERT INTO p SELECT a, b FROM s")
+    sink: Any = one(found).branches[0].sink
+    dsn = sink.connection_string.get_secret_value()
+    assert dsn == "postgresql://u%40x@h:5433/d?sslmode=require"
+    assert sink.password_secret_ref.key == "P"
+    assert (sink.table, sink.upsert_mode, sink.conflict_key) == ("shop.p", True, ("k",))
+    assert sink.delete_mode == "hard"
+    noted = [hint.message for hint in found.hints if hint.path == "url"]
+    assert noted == ["its parameter reWriteBatchedInserts has no effect"]
+
+
+def test_a_password_in_the_url_of_jdbc(tmp_path: Path) -> None:
+    url = "jdbc:postgresql://h/d?user=u&password=p%26q"
+    found = loaded(tmp_path, SOURCE, JDBC.format(url, ""), "INSERT INTO p SELECT a, b FROM s")
+    sink: Any = one(found).branches[0].sink
+    assert sink.password.get_secret_value() == "p&q"
+    assert sink.connection_string.get_secret_value() == "postgresql://u@h/d"
+
+
+@pytest.mark.parametrize(
+    ("url", "more", "says"),
+    [
+        ("jdbc:mysql://h/d", "", "must be jdbc:postgresql://host:port/database; other databases"),
+        ("jdbc:postgresql:d", "", "must be jdbc:postgresql://host:port/database; other databases"),
+        ("jdbc:postgresql://h/d", ", 'tabel' = 'x'", "unknown option"),
+        ("jdbc:postgresql://h/d", ", 'password' = '${vault:x}'", "the provider vault is not"),
+    ],
+)
+def test_mistakes_in_a_table_of_jdbc(tmp_path: Path, url: str, more: str, says: str) -> None:
+    found = loaded(tmp_path, SOURCE, JDBC.format(url, more), "INSERT INTO p SELECT a, b FROM s")
+    assert found.flows == ()
+    assert [each.message.startswith(says) for each in found.findings] == [True]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"startup.mode": "specific-offsets"}, "must be partition:0,offset:42"),
+        (
+            {"startup.mode": "specific-offsets", "startup.specific-offsets": "partition:0"},
+            "must be partition:0,offset:42",
+        ),
+        (
+            {
+                "startup.mode": "specific-offsets",
+                "startup.specific-offsets": "partition:0,offset:1;partition:0,offset:2",
+            },
+            "must be partition:0,offset:42",
+        ),
+        ({"startup.specific-offsets": "partition:0,offset:1"}, "is used only with scan.startup"),
+        ({"bounded.timestamp-millis": "1"}, "is used only with scan.bounded.mode = timestamp"),
+        ({"bounded.mode": "timestamp"}, "must be a number of milliseconds"),
+        ({"bounded.mode": "group-offsets"}, "is where a flow begins: end at a time"),
+        ({"bounded.mode": "latest"}, "did you mean latest-offset?"),
+    ],
+)
+def test_mistakes_about_begin_and_end(tmp_path: Path, options: dict[str, str], says: str) -> None:
+    more = "".join(f", 'scan.{key}' = '{value}'" for key, value in options.items())
+    found = loaded(tmp_path, SOURCE.replace(PLAIN, f"{PLAIN}{more}"), TARGET, INSERT)
+    assert found.flows == ()
+    assert [says in each.message for each in found.findings] == [True]
+
+
+def test_a_table_that_ends_at_the_latest_is_noted(tmp_path: Path) -> None:
+    found = with_option(tmp_path, "scan.bounded.mode", "latest-offset")
+    one(found)
+    assert [hint.message[:40] for hint in found.hints] == [
+        "each run reads what is there when the ru"
+    ]

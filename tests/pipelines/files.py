@@ -95,6 +95,8 @@ FORMAT AVRO (
 START PIPELINE kinesis_pipeline_to_proc;
 """
 """The second one."""
+FILLED = {"<aws_access_key>": "AKIAFIRST", "<aws_secret_key>": "second-key"}
+"""What stands for the page's placeholders where no server is asked."""
 TARGET = "target: postgresql://u:topsecret@db.example.com/shop\n"
 
 
@@ -103,6 +105,13 @@ def loaded(folder: Path, text: str, connections: str = TARGET) -> Loaded:
     (folder / "one.sql").write_text(text)
     (folder / "connections.yaml").write_text(connections)
     return load(folder)
+
+
+def filled(text: str) -> str:
+    """An example of the page with keys."""
+    for placeholder, value in FILLED.items():
+        text = text.replace(placeholder, value)
+    return text
 
 
 def told(found: Loaded) -> list[str]:

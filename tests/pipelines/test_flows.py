@@ -13,11 +13,14 @@ import clickhouse_connect
 import psycopg
 import pytest
 from pyiceberg.catalog import Catalog
+from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.cli import main
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Patience, Request
 from tests.connectors.iceberg.driver import connection
 from tests.connectors.kinesis.driver import Stream
 from tests.drained import drain_apart, drained
@@ -149,7 +152,7 @@ def test_a_key_that_is_no_number_stops_the_pipeline_or_is_rejected(
     drained(flow_of(tmp_path, written(stream, text), postgresql_target))
     assert query("SELECT partitionkey FROM parsed_kinesis_stream") == [(1,)]
     ((reason,),) = query("SELECT reason FROM dataflow_rejected")
-    assert "column partitionkey: a text is not a number, and so no BIGINT" in reason
+    assert "column partitionkey: a text is not a number, as BIGINT needs one" in reason
 
 
 @pytest.mark.parametrize("failpoint", ["postgresql.before-commit", "postgresql.after-commit"])
@@ -194,6 +197,13 @@ def test_the_first_example_runs_into_clickhouse(
     assert indexes == [("idx_status",)]
 
 
+def lake(seaweedfs: devservers.SeaweedFS, namespace: str) -> str:
+    """A connections.yaml whose target is a namespace of Iceberg's."""
+    config = connection(seaweedfs, namespace, "unused")
+    del config["table"]
+    return json.dumps({"target": {"type": "iceberg", "config": config}})
+
+
 def test_the_first_example_runs_into_iceberg(
     tmp_path: Path,
     stream: Stream,
@@ -202,9 +212,7 @@ def test_the_first_example_runs_into_iceberg(
     namespace: str,
 ) -> None:
     stream.put(map(body, range(20)))
-    config = connection(seaweedfs, namespace, "unused")
-    del config["table"]
-    target = json.dumps({"target": {"type": "iceberg", "config": config}})
+    target = lake(seaweedfs, namespace)
     drained(flow_of(tmp_path, written(stream, FIRST), target))
     stream.put([body(20)], lambda _: "20")
     drained(flow_of(tmp_path, written(stream, FIRST + COMPUTED), target))
@@ -216,6 +224,38 @@ def test_the_first_example_runs_into_iceberg(
     for row in rows:
         record = json.loads(row["record"])
         assert json.loads(row["id"])["sequenceNumber"] == record["sequenceNumber"]
+
+
+def test_the_second_example_runs_into_clickhouse(
+    tmp_path: Path, stream: Stream, clickhouse: devservers.ClickHouse, database: str
+) -> None:
+    stream.put(map(body, range(6)))
+    config = {"connectionString": clickhouse.dsn(database)}
+    target = json.dumps({"target": {"type": "clickhouse", "config": config}})
+    drained(flow_of(tmp_path, written(stream, SECOND), target))
+    with clickhouse_connect.get_client(dsn=clickhouse.dsn(database)) as client:
+        rows = client.query(
+            "SELECT partitionKey, sequence_number, parsed_data FROM parsed_kinesis_stream"
+        ).result_rows
+    assert sorted((key, json.loads(data)["customer_id"]) for key, _, data in rows) == [
+        (n, n) for n in range(6)
+    ]
+
+
+def test_the_second_example_runs_into_iceberg(
+    tmp_path: Path,
+    stream: Stream,
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+) -> None:
+    stream.put(map(body, range(6)))
+    target = lake(seaweedfs, namespace)
+    drained(flow_of(tmp_path, written(stream, SECOND), target))
+    rows = catalog.load_table((namespace, "parsed_kinesis_stream")).scan().to_arrow().to_pylist()
+    assert sorted((row["partitionKey"], row["parsed_data"]) for row in rows) == [
+        (n, body(n).decode()) for n in range(6)
+    ]
 
 
 def test_several_inserts_write_several_tables(
@@ -315,3 +355,62 @@ def test_a_table_of_the_user_that_has_the_name_of_a_view_stays(
     drained(flow_of(tmp_path, written(stream, FIRST), postgresql_target))
     assert query("SELECT * FROM pipelines") == []
     assert query("SELECT count(*) FROM pipelines_batches") == [(1,)]
+
+
+UPSERT = (
+    SECOND.replace("data_base64 VARCHAR(255),", "data_base64 VARCHAR(255), PRIMARY KEY (shardId),")
+    .replace("record::$shardId", "record::$partitionKey")
+    .replace(
+        "FROM batch;",
+        "FROM batch\n  ON DUPLICATE KEY UPDATE partitionKey = VALUES(partitionKey), "
+        "sequence_number = VALUES(sequence_number), data_base64 = VALUES(data_base64);",
+    )
+)
+"""Rows by their partition key, each of which replaces the one before."""
+
+
+@pytest.mark.parametrize("system", ["postgresql", "clickhouse"])
+def test_a_row_replaces_that_of_its_key(
+    tmp_path: Path,
+    stream: Stream,
+    postgresql_target: str,
+    query: Callable[[str], list[tuple[Any, ...]]],
+    clickhouse: devservers.ClickHouse,
+    database: str,
+    system: str,
+) -> None:
+    config = {"connectionString": clickhouse.dsn(database)}
+    other = json.dumps({"target": {"type": "clickhouse", "config": config}})
+    target = postgresql_target if system == "postgresql" else other
+    for numbers in (range(8), range(8, 12)):
+        stream.put(map(body, numbers), lambda n: str(n % 4))
+        drained(flow_of(tmp_path, written(stream, UPSERT), target))
+    if system == "postgresql":
+        rows = query("SELECT shardid, parsed_data FROM parsed_kinesis_stream")
+    else:
+        with clickhouse_connect.get_client(dsn=clickhouse.dsn(database)) as client:
+            found = client.query("SELECT shardId, parsed_data FROM parsed_kinesis_stream FINAL")
+            rows = [tuple(row) for row in found.result_rows]
+    assert sorted((key, json.loads(data)["customer_id"]) for key, data in rows) == [
+        (str(n), n + 8) for n in range(4)
+    ]
+
+
+@pytest.mark.full
+def test_a_row_replaces_that_of_its_key_in_iceberg(
+    tmp_path: Path,
+    stream: Stream,
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+    engine: SparkSession,
+) -> None:
+    target = lake(seaweedfs, namespace)
+    for numbers in (range(8), range(8, 12)):
+        stream.put(map(body, numbers), lambda n: str(n % 4))
+        flow = flow_of(tmp_path, written(stream, UPSERT), target)
+        list(drain(flow, lambda: engine, Request(patience=Patience(0, 0.05, 0.2))))
+    rows = catalog.load_table((namespace, "parsed_kinesis_stream")).scan().to_arrow().to_pylist()
+    assert sorted((row["shardId"], row["parsed_data"]) for row in rows) == [
+        (str(n), body(n + 8).decode()) for n in range(4)
+    ]

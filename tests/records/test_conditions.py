@@ -209,7 +209,7 @@ ERRORS = [
     ("metadata. == 'x'", "column 10: an empty key"),
     ("$.a == $.b", "column 8: fields cannot be compared with each other"),
     ("len($.a) == 5", "column 4: no operator"),
-    ("$.x || $.a..b", "column 12: an empty key"),
+    ("$.x || $.a..b", "column 12: `..`, for any depth, is not supported"),
     ("$.items.#(k==\"v\" == 'x'", "column 9: a query without its )"),
     ("$.a.@pretty == 'x'", "column 5: not supported: @pretty"),
     ("$.a < x", "column 7: < compares numbers"),

@@ -342,7 +342,7 @@ def test_a_path_in_a_manifest() -> None:
     declared = _Declared.model_validate({"at": "$.a.b"})
     assert declared.model_dump() == {"at": "a.b"}
     assert _Declared.model_validate(declared.model_dump()) == declared
-    with pytest.raises(ValueError, match="column 3: `..`, for any depth"):
+    with pytest.raises(ValueError, match=r"column 3: `\.\.`, for any depth"):
         _Declared.model_validate({"at": "a..b"})
 
 

@@ -21,18 +21,23 @@ from tests.secrets.api import Api
 
 REF = SecretRef(name="pg", key="dsn")
 VARIABLE = "DATAFLOW_SECRET__SHOP__PG__DSN"
-FLOW = """\
+HEAD = """\
 apiVersion: dataflow.dataflow.io/v1
 kind: DataFlow
 metadata: {name: a, namespace: shop}
 spec:
   source: {type: memory-offsets, config: {store: s, topic: t}}
   sink:
+"""
+FLOW = (
+    HEAD
+    + """\
     type: postgresql
     config:
       connectionStringSecretRef: {name: pg, key: dsn, namespace: other}
       table: t
 """
+)
 
 
 @pytest.fixture
@@ -285,14 +290,6 @@ FILES = {
     type: trino
     config: {serverURL: "https://t:8443", catalog: c, schema: s, table: t, ca: FILE}""",
 }
-NAMED_FILE = """\
-apiVersion: dataflow.dataflow.io/v1
-kind: DataFlow
-metadata: {name: a, namespace: shop}
-spec:
-  source: {type: memory-offsets, config: {store: s, topic: t}}
-  sink:
-"""
 
 
 @pytest.mark.parametrize("sink", FILES.values(), ids=list(FILES))
@@ -308,7 +305,7 @@ def test_a_file_of_another_namespace_must_be_listed(
     (tmp_path / "link").symlink_to(mounts / "other/pg/ca")
     monkeypatch.setenv("DATAFLOW_SECRETS", str(mounts))
     named = {"name": "other/pg/ca", "path": f"{mounts}/other/pg/ca", "link": f"{tmp_path}/link"}
-    (folder / "a.yaml").write_text(NAMED_FILE + sink.replace("FILE", named[form]) + "\n")
+    (folder / "a.yaml").write_text(HEAD + sink.replace("FILE", named[form]) + "\n")
     (finding,) = load(folder).findings
     said = "must not be used: it is in namespace other, the flow in shop"
     assert said in finding.message

@@ -34,6 +34,17 @@ CREATE TABLE q WITH ('topic' = 'q') LIKE o (INCLUDING ALL OVERWRITING OPTIONS);
 CREATE TABLE db (k BIGINT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH (
   'connector' = 'postgresql', 'connectionString' = 'postgresql://u:p@h:5432/d', 'table' = 'p.t'
 );
+CREATE TABLE j (k BIGINT, v STRING) WITH (
+  'connector' = 'jdbc', 'url' = 'jdbc:postgresql://h:5432/d?sslmode=require&user=u',
+  'table-name' = 'j', 'password' = '${{env:P}}', 'sink.max-retries' = '3'
+);
+CREATE TABLE e (k BIGINT, v STRING, h MAP<STRING, BYTES> METADATA FROM 'headers' VIRTUAL) WITH (
+  'connector' = 'kafka', {WITH.replace("'t'", "'e'")}, 'format' = 'avro-confluent',
+  'avro-confluent.url' = 'http://r:8081', 'avro-confluent.basic-auth.user-info' = 'u:p',
+  'scan.startup.mode' = 'specific-offsets', 'scan.bounded.mode' = 'timestamp',
+  'scan.startup.specific-offsets' = 'partition:0,offset:42;partition:1,offset:300',
+  'scan.bounded.timestamp-millis' = '1000', 'properties.auto.offset.reset' = 'earliest'
+);
 CREATE VIEW w (k, v, x) AS SELECT a + 1, UPPER(`b c`) || U&'\\0041', r.x FROM s WHERE a > 1;
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO o (k, v) SELECT k, CASE WHEN x IS NULL THEN 'a''b' ELSE v END FROM w
@@ -44,6 +55,8 @@ INSERT INTO db SELECT a, JSON_VALUE(`b c`, '$.a' RETURNING STRING) FROM s
   WHERE EXTRACT(DAY FROM ts) = 1 AND TIMESTAMPDIFF(DAY, d, DATE '2020-12-30') > 3
   AND TRIM(BOTH 'x' FROM `b c`) <> '' AND REGEXP(`b c`, '^[a-z]+$')
   AND ts + INTERVAL '1' MONTH > TIMESTAMP '2020-01-01 00:00:00' AND CARDINALITY(ARRAY[1]) = 1;
+INSERT INTO j SELECT k, JSON_QUERY(v, 'lax $.a' WITH ARRAY WRAPPER NULL ON EMPTY) FROM e
+  UNION ALL (SELECT a, TO_TIMESTAMP(`b c`, 'yyyy-MM-dd[ HH]') || '' FROM s);
 END;
 """
 TEXTS = (

@@ -45,8 +45,9 @@ def rows(given: Flow, value: bytes | None, key: bytes | None = None, now: dateti
     """The body that comes out, `("delete", body)` of a delete, or None."""
     source = given.source
     assert isinstance(source, SqlKafkaSource)
-    texts = source.formats.texts(pa.array([value], pa.binary()))
-    keys = source.formats.keys(pa.array([key], pa.binary())).texts.to_pylist()
+    form = source.message_format()
+    texts = form.texts(pa.array([value], pa.binary()))
+    keys = form.keys(pa.array([key], pa.binary())).texts.to_pylist()
     assert texts.refused == {}
     metadata = {"key": (keys[0] or b"").decode()}
     apply = given.transformations[0].step.compile(Context(now))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
 
 import devservers
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.request import Report
 from tests.conftest import Topics
@@ -291,3 +293,72 @@ def test_a_missing_topic_is_created_compacted(sql: Sql, run: Run, kafka: devserv
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, new.target)]).values()
     assert described.result(20)["cleanup.policy"].value == "compact"
+
+
+PLAIN: dict[str, str] = {"format": "json"}
+
+
+def numbered(sql: Sql, first: int, last: int) -> None:
+    sql.send((None, b'{"k":%d,"a":"x"}' % n) for n in range(first, last))
+
+
+def keys(sql: Sql) -> list[int]:
+    return [json.loads(key or b"")["k"] for key, _ in sql.rows()]
+
+
+def test_begin_and_end_at_offsets(sql: Sql, run: Run) -> None:
+    """What lies behind the end is never read, in whatever run."""
+    places = PLAIN | {
+        "scan.startup.mode": "specific-offsets",
+        "scan.startup.specific-offsets": "partition:0,offset:1",
+        "scan.bounded.mode": "specific-offsets",
+        "scan.bounded.specific-offsets": "partition:0,offset:4",
+    }
+    flow = sql.write("k BIGINT, a STRING", KEYED, "SELECT * FROM s", source_with=places)
+    numbered(sql, 0, 3)
+    run(flow)
+    assert keys(sql) == [1, 2]
+    numbered(sql, 3, 9)
+    (*_, last) = run(flow)
+    assert keys(sql) == [1, 2, 3]
+    assert last.lag is not None
+    assert last.lag.records == 0
+    run(flow)
+    assert keys(sql) == [1, 2, 3]
+
+
+def test_partitions_that_are_not_named_are_not_read(sql: Sql, run: Run, topic: Topics) -> None:
+    wide = Sql(sql.path, sql.kafka, topic(2), sql.target)
+    ends = PLAIN | {
+        "scan.bounded.mode": "specific-offsets",
+        "scan.bounded.specific-offsets": "partition:1,offset:1",
+    }
+    flow = wide.write("k BIGINT, a STRING", KEYED, "SELECT * FROM s", source_with=ends)
+    producer = Producer({"bootstrap.servers": sql.kafka.bootstrap})
+    for partition in (0, 1, 1):
+        producer.produce(wide.source, b'{"k":%d}' % partition, None, partition)
+    assert producer.flush(60) == 0
+    run(flow)
+    assert keys(wide) == [1]
+
+
+def test_an_end_at_a_time(sql: Sql, run: Run) -> None:
+    now = int(time.time()) * 1000
+    ends = PLAIN | {"scan.bounded.mode": "timestamp", "scan.bounded.timestamp-millis": f"{now + 3}"}
+    flow = sql.write("k BIGINT, a STRING", KEYED, "SELECT * FROM s", source_with=ends)
+    producer = Producer({"bootstrap.servers": sql.kafka.bootstrap})
+    for n in range(1, 6):
+        producer.produce(sql.source, b'{"k":%d}' % n, None, 0, timestamp=now + n)
+        assert producer.flush(60) == 0
+        run(flow)
+    assert keys(sql) == [1, 2]
+
+
+def test_a_begin_that_the_topic_does_not_have(sql: Sql, run: Run) -> None:
+    begins = PLAIN | {
+        "scan.startup.mode": "specific-offsets",
+        "scan.startup.specific-offsets": "partition:7,offset:1",
+    }
+    flow = sql.write("k BIGINT, a STRING", KEYED, "SELECT * FROM s", source_with=begins)
+    with pytest.raises(PermanentError, match="correct the offsets at which the flow begins"):
+        run(flow)

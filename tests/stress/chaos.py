@@ -44,6 +44,7 @@ CHECKED_EVERY = 5  # kills
 TRIES = 6  # of one kill, until it meets running work
 STEP = 180.0  # seconds until a driver has come to a step
 PATIENCE = 300.0  # seconds until all that was sent is stored
+BACKLOG = 1_200.0  # likewise, of what came while kills went on by the clock
 
 
 class Storm:
@@ -78,7 +79,7 @@ class Storm:
     def strike_now(self, kind: str) -> bool:
         """One kill of this kind at once; whether it has met running work."""
         met = strike(KILLS[kind], self._driver, self.places, self.chance)
-        if self._driver.killed:
+        if "driver" in KILLS[kind]:
             self._driver.ended()
             self._driver = self._begin()
         self._expect_alive()
@@ -93,10 +94,10 @@ class Storm:
         """Some more changes, and now and then a change of the table."""
         self.target.send(1)
 
-    def account(self) -> None:
+    def account(self, patience: float = PATIENCE) -> None:
         """Waits until all that was sent is stored; raises when the target is not as it must be."""
         self.target.send(20)
-        stored = self._driver.until(lambda: self.target.stored(self._driver), PATIENCE)
+        stored = self._driver.until(lambda: self.target.stored(self._driver), patience)
         if not stored:
             positions, ends = self._driver.positions, self.target.model.ends
             where = self._driver.stacks()
@@ -155,7 +156,8 @@ class Storm:
 
     def _expect_alive(self) -> None:
         if not self._driver.alive:
-            raise AssertionError(f"{self.tally}: a run ended with: {self._driver.ended()}")
+            code = self._driver.process.returncode
+            raise AssertionError(f"{self.tally}: a run ended ({code}): {self._driver.ended()}")
 
 
 def storm(given: Storm, kinds: Sequence[str], kills: int) -> None:
@@ -172,8 +174,9 @@ def storm(given: Storm, kinds: Sequence[str], kills: int) -> None:
 def under_load(given: Storm, kinds: Sequence[str], every: float, seconds: float) -> None:
     """Kills by the clock under a load that never stops; then what is stored is accounted for."""
     chosen = kinds_by_the_clock(kinds)
-    given.tally.by_the_clock = kill_by_the_clock(given, chosen, every, seconds)
-    given.account()
+    given.tally.by_the_clock = found = kill_by_the_clock(given, chosen, every, seconds)
+    given.account(BACKLOG)
+    found.expect_progress()
 
 
 def main() -> None:

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import psutil
+
 from tests.stress.chaos_kills import KILLS
 
 
@@ -41,6 +43,8 @@ class ByTheClock:
     kills: Counter[str] = field(default_factory=Counter)
     met: int = 0
     """Kills in the middle of a micro-batch."""
+    load: list[float] = field(default_factory=list)
+    """The machine's load at each kill."""
     recovered: list[float] = field(default_factory=list)
     """Of each kill the seconds until the flow has committed again, before the next one."""
 
@@ -49,12 +53,16 @@ class ByTheClock:
         """Kills after which nothing was committed before the next one."""
         return self.kills.total() - len(self.recovered)
 
+    def expect_progress(self) -> None:
+        """Raises AssertionError where nothing was committed between most of the kills."""
+        assert self.barren * 2 < self.kills.total(), f"no progress between kills: {self}"
+
     def line(self) -> str:
         """A line of the page's table."""
         listed = ", ".join(f"{number} {kind}" for kind, number in sorted(self.kills.items()))
         middle, most = statistics.median(self.recovered or [0]), max(self.recovered, default=0)
         counts = f"{self.every:g} s | {self.kills.total()} | {listed} | {self.met} | {self.barren}"
-        return f"| {counts} | {middle:.1f} s | {most:.1f} s |"
+        return f"| {counts} | {middle:.1f} s | {most:.1f} s | {statistics.fmean(self.load):.0f} |"
 
 
 def kill_by_the_clock(
@@ -68,8 +76,8 @@ def kill_by_the_clock(
         every: seconds from one kill to the next.
         seconds: in all.
 
-    Raises:
-        AssertionError: the flow has committed nothing between most of the kills.
+    Returns:
+        What the caller compares the copy after, and then checks for progress.
     """
     found = ByTheClock(every)
     begin = time.monotonic()
@@ -80,9 +88,9 @@ def kill_by_the_clock(
         struck = time.monotonic()
         found.met += flow.strike_now(kind)
         found.kills[kind] += 1
+        found.load.append(psutil.getloadavg()[0])
         _wait(flow, struck, due + every, found)
         sys.stderr.write(f"{number} kills by the clock: {kind}; {found.line()}\n")
-    assert found.barren * 2 < found.kills.total(), f"no progress between kills: {found}"
     return found
 
 

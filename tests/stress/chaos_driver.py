@@ -11,9 +11,9 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tests.e2e.flows import Command
 
@@ -25,7 +25,11 @@ PATIENCE = "600"  # seconds: on a busy machine a server takes minutes to come ba
 
 
 class Driver:
-    """`dataflow run --for`, whose reports are read as it prints them."""
+    """`dataflow run --for`, whose reports are read as it prints them.
+
+    Its process is forked from one that has imported everything: on a busy machine imports alone
+    would take most of the time between two kills.
+    """
 
     def __init__(self, command: Command, manifest: Path, dies_at: str = "") -> None:
         """`dies_at`: the name of a step at which it is killed, with the task that comes there."""
@@ -34,7 +38,7 @@ class Driver:
         action = f"{dies_at}:kill" if dies_at else f"{BEGUN}:file:{NEVER}"
         armed = {"DATAFLOW_FAILPOINT": action, "DATAFLOW_FAILPOINT_TOKEN": token}
         armed["DATAFLOW_PATIENCE"] = PATIENCE
-        self.process = command.spawn("run", str(manifest), "--for", FOR, "--json", env=armed)
+        self.process = command.start("run", str(manifest), "--for", FOR, "--json", **armed)
         self.positions: dict[str, int] = {}
         self.reports = 0
         self.committed_at: list[float] = []
@@ -44,18 +48,15 @@ class Driver:
         self._said: deque[str] = deque(maxlen=200)
         self._typical = 0.5
         self._threads = [
-            self._reading(self.process.stdout, self._reported),
-            self._reading(self.process.stderr, self._said.append),
+            self._reading(self.process.lines(errors=False), self._reported),
+            self._reading(self.process.lines(errors=True), self._said.append),
         ]
 
     @staticmethod
-    def _reading(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Thread:
-        assert stream is not None
-
+    def _reading(lines: Iterator[str], take: Callable[[str], None]) -> threading.Thread:
         def read() -> None:
-            with stream:
-                for line in stream:
-                    take(line)
+            for line in lines:
+                take(line)
 
         thread = threading.Thread(target=read, daemon=True)
         thread.start()
@@ -129,6 +130,7 @@ class Driver:
         for thread in self._threads:
             thread.join(5)
         self._counter.unlink(missing_ok=True)
+        self.process.communicate()  # what it printed goes
         return self.said
 
     def _reported(self, line: str) -> None:

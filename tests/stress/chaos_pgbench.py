@@ -28,7 +28,7 @@ CLIENTS, ACCOUNTS, TELLERS, BRANCHES = 20, 2_000, 20, 2
 EVERY = 0.5  # seconds between two comparisons
 WAIT = 120.0  # seconds in which a server that was killed is back
 COLUMNS = 8  # that `accounts` gets at most
-PAUSE = 0.03  # seconds of a client between two transactions: others need the machine too
+PAUSE = 0.1  # seconds of a client between two transactions: others need the machine too
 _TABLES = """
 CREATE TABLE branches (bid int PRIMARY KEY, bbalance int, filler char(88));
 CREATE TABLE tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84));
@@ -146,7 +146,7 @@ class Pgbench:
             "kind": "DataFlow",
             "metadata": {"name": f"pgbench-{uuid.uuid4().hex[:8]}"},
             "spec": {
-                "maxRecordsPerBatch": 4_000,
+                "maxRecordsPerBatch": 40_000,
                 "source": {"type": "postgresql-cdc", "config": read},
                 "sink": self._sink(main),
                 "transformations": [{"type": "router", "config": {"routes": routes}}],

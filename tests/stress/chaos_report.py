@@ -46,10 +46,11 @@ it was compared with its copy row for row, with the clients stopped.
 BY_THE_CLOCK = """
 `postgresql-cdc pgbench` was killed by the clock (never Spark's own server) for {minutes:g} minutes,
 whatever the flow was doing, while the clients went on without a pause; it was compared once, at the
-end. After a barren kill the flow has committed nothing before the next one.
+end. After a barren kill the flow has committed nothing before the next one: that depends on
+the load of the machine (processes that want a core; below 2 nobody waits).
 
-| every | kills | of what | in running work | barren | next commit, median | longest |
-|---|---|---|---|---|---|---|
+| every | kills | of what | in running work | barren | next commit, median | longest | load |
+|---|---|---|---|---|---|---|---|
 {line}
 """
 

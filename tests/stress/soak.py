@@ -112,8 +112,8 @@ class Soak:
         """Until the time is over; then everything is read to its end."""
         began = time.monotonic()
         every = max(2.0, self.minutes * 60 / 200)
-        looks = _Every(every, lambda: self._measure(time.monotonic() - began))
-        restarts = _Every(self.restart_every, self._restart)
+        looks = Every(every, lambda: self._measure(time.monotonic() - began))
+        restarts = Every(self.restart_every, self._restart)
         while time.monotonic() - began < self.minutes * 60:
             self._tick()
             looks()
@@ -150,7 +150,7 @@ class Soak:
         return [(end["namespace"], end["table"]) for end in ends if "catalogURI" in end]
 
 
-class _Every:
+class Every:
     """Calls something when so many seconds have passed since the last time."""
 
     def __init__(self, seconds: float, call: Callable[[], None]) -> None:

@@ -256,6 +256,23 @@ def test_a_record_of_a_far_time_is_rejected(
     assert len(rejected) == 2
 
 
+def test_a_record_of_a_far_time_is_rejected_among_many(
+    file: Tableflow, kafka: devservers.Kafka, topic: Topics, engine: SparkSession
+) -> None:
+    """More than a small micro-batch: Spark's own reader would fail at its time."""
+    file.topic = topic(1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    flow = file.write(scheme="hour")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number in range(6_000):
+        at = FAR[0] if number == 77 else 1_700_000_000_000
+        producer.produce(file.topic, json.dumps({"id": number}).encode(), timestamp=at)
+    assert producer.flush(30) == 0
+    list(drain(flow, lambda: engine, Request()))
+    assert sorted(row["id"] for row in file.rows()) == [n for n in range(6_000) if n != 77]
+    (rejected,) = file.rows(f"{file.name}_rejected")
+    assert rejected["offset"] == 77
+
+
 def test_an_engine_without_a_catalog_reads_it(
     file: Tableflow, kafka: devservers.Kafka, run: Run
 ) -> None:

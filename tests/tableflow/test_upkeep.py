@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,16 @@ def _rows(first: int, count: int) -> Any:
     return pa.RecordBatch.from_arrays([ids, texts, ids], ["id", "text", OFFSET])
 
 
-def _commit(sink: BucketSink, session: Any, first: int, count: int) -> None:
+def _commit(
+    sink: BucketSink, session: Any, first: int, count: int, at: datetime | None = None
+) -> None:
     span = session.begin(Span((OffsetSlice("p0", first, first + count),)))
     (piece,) = span.slices
     writer = sink.writer(session.ticket(), piece)
-    writer.write(Chunk(_rows(first, count), [], first + count, 10 * count))
+    rows = _rows(first, count)
+    if at is not None:
+        rows = rows.append_column("at", pa.array([at] * count, pa.timestamp("us", "UTC")))
+    writer.write(Chunk(rows, [], first + count, 10 * count))
     session.finish(span, [writer.close(complete=True)], SOURCE)
 
 
@@ -265,6 +271,47 @@ def test_what_fails_is_a_warning(
     _commit(sink, session, 0, 5)
     assert _read(sink)[0] == list(range(5))
     assert "the store is away; the flow goes on, and its table is tidied later" in caplog.text
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("step", ["forgetting:kill", "bucket-committed:kill:3"])
+def test_killed_while_old_rows_leave(
+    step: str, sink: BucketSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the commit that takes their files out, and right after it; new rows are there once."""
+    monkeypatch.setattr(upkeep, "EVERY", 10_000)
+    timed = json.loads(SCHEMA)
+    when = {"id": 2_000_000_000, "name": "at", "required": False, "type": "timestamptz"}
+    timed["fields"].append(when)
+    aged = sink.model_copy(
+        update={
+            "table": "aged",
+            "table_schema": json.dumps(timed),
+            "time_column": "at",
+            "partitions": ("day(at)",),
+            "retention": timedelta(days=30),
+        }
+    )
+    kept = aged.model_copy(update={"retention": None})
+    session = _opened(kept)
+    _commit(kept, session, 0, 5, at=utc_now() - timedelta(days=40))
+    _commit(kept, session, 5, 5, at=utc_now())
+    armed = {"DATAFLOW_FAILPOINT": f"iceberg.{step}", "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
+    process = forking().Process(target=_one_of_now, args=(armed, aged, 10))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    gone = step.startswith("bucket")
+    assert _read(aged)[0] == list(range(5 if gone else 0, 15))
+    _one_of_now({}, aged, 15)
+    assert _read(aged)[0] == list(range(5, 20))
+
+
+def _one_of_now(environment: dict[str, str], sink: BucketSink, first: int) -> None:
+    os.environ.update(environment)
+    failpoints.arm(failpoints.from_environment())
+    upkeep.EVERY = 1
+    _commit(sink, _opened(sink), first, 5, at=utc_now())
 
 
 @pytest.mark.crash

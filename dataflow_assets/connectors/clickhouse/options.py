@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import SecretStr, field_validator, model_validator
+from pydantic import SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse import dsn
@@ -105,11 +105,11 @@ class ClickhouseSourceOptions(ClickhouseConnection, PolledSource):
     final: Annotated[bool, Addition()] = False
     """Read with FINAL: of a ReplacingMergeTree the last row of each key, not all there are."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.query is not None and self.final:
-            raise ValueError("final is for tables; write FINAL into the query")
-        return self
+            yield "final is for tables; write FINAL into the query"
 
 
 class ClickhouseSinkOptions(UpsertOptions, ClickhouseConnection):
@@ -132,20 +132,20 @@ class ClickhouseSinkOptions(UpsertOptions, ClickhouseConnection):
     partition_by: Annotated[str | None, Addition(), Needs("auto_create_table")] = None
     """PARTITION BY of a table that autoCreateTable makes, e.g. `toYYYYMM(created)`."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.conflict_key and self.order_by:
-            raise ValueError("conflictKey is the ORDER BY already; leave orderBy out")
+            yield "conflictKey is the ORDER BY already; leave orderBy out"
         if self.upsert_mode and self.table_engine == "MergeTree":
-            raise ValueError("upsertMode needs tableEngine ReplacingMergeTree")
+            yield "upsertMode needs tableEngine ReplacingMergeTree"
         if self.delete_mode and self.replacing_version_column:
-            raise ValueError(
+            yield (
                 "deleteMode and replacingVersionColumn exclude each other: a deletion carries no "
                 f"version; leave the column out, and {VERSION} is filled in the order of reading"
             )
         if self.replacing_version_column and self.engine != "ReplacingMergeTree":
-            raise ValueError("replacingVersionColumn requires tableEngine ReplacingMergeTree")
-        return self
+            yield "replacingVersionColumn requires tableEngine ReplacingMergeTree"
 
     @property
     def engine(self) -> str:

@@ -7,6 +7,7 @@ map, say), the whole column travels as JSON text.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -25,6 +26,31 @@ JSON_SETTINGS = {
     "output_format_json_quote_denormals": 1,
 }
 """How values inside JSON text are written: digits as they are, times in UTC, nan as text."""
+
+
+def settings_of(query: str) -> dict[str, object]:
+    """The settings that a query of `selected` columns needs."""
+    return dict(JSON_SETTINGS) if "toJSONString(" in query else {}
+
+
+def text_checked(
+    batch: pa.RecordBatch, schema: pa.Schema, refused: Callable[[str], PermanentError]
+) -> pa.RecordBatch:
+    """The batch in the schema: text is UTF-8 from here on, and ClickHouse takes any bytes for text.
+
+    Called inside tasks, for each batch that is read.
+
+    Args:
+        batch: as the server has sent it.
+        schema: its columns in their order.
+        refused: by the name of a column that holds other bytes the error that is raised.
+    """
+    for field, column in zip(schema, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            raise refused(field.name) from None
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
+from typing_extensions import override
 
 from dataflow_assets.contracts import Address, Connector, Sink, Source
 from dataflow_assets.sdk.conditional_put import Keys, ObjectStore
@@ -52,13 +54,13 @@ class FilesConnection(Connector):
             raise ValueError(outside("the folder"))
         return value.rstrip("/")
 
-    @model_validator(mode="after")
-    def _both_keys_or_none(self) -> FilesConnection:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         keys = self.access_key or self.access_key_secret_ref
         secrets = self.secret_access_key or self.secret_access_key_secret_ref
         if bool(keys) != bool(secrets):
-            raise ValueError("accessKey and secretAccessKey belong together: set both or none")
-        return self
+            yield "accessKey and secretAccessKey belong together: set both or none"
 
     def __getstate__(self) -> dict[Any, Any]:
         """Tasks use the store that the driver's environment names: theirs is another one."""

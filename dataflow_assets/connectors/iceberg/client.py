@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -24,6 +24,7 @@ from pyiceberg import exceptions as ice
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
@@ -63,6 +64,29 @@ class _Deadline(HTTPAdapter):
         return super().send(request, *args, **options)
 
 
+class _LastColumn(_Deadline):
+    """Says of a schema that is added which id its columns have come to.
+
+    Nessie requires that, and PyIceberg does not say it any more.
+    """
+
+    def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:
+        body = request.body
+        if isinstance(body, bytes) and b'"add-schema"' in body:
+            request.prepare_body(with_last_column(body), None)
+        return super().send(request, *args, **options)
+
+
+def with_last_column(body: bytes) -> bytes:
+    """A commit's request with the highest id of the columns of each schema that it adds."""
+    request = json.loads(body)
+    for update in request.get("updates", ()):
+        if update.get("action") == "add-schema":
+            schema = Schema.model_validate(update["schema"])
+            update.setdefault("last-column-id", schema.highest_field_id)
+    return json.dumps(request).encode()
+
+
 class RemoteFiles(PyArrowFileIO):
     """Files in object stores only: a catalog's answer must not choose files of this machine.
 
@@ -95,6 +119,8 @@ REMOTE_FILES = {PY_IO_IMPL: f"{RemoteFiles.__module__}.{RemoteFiles.__qualname__
 class BoundedCatalog(TableCatalog, RestCatalog):
     """PyIceberg's own catalog has no option for time-outs."""
 
+    adapter: ClassVar[type[_Deadline]] = _Deadline
+
     def __init__(self, name: str, **properties: Any) -> None:
         self.connected_at = time.monotonic()
         self._store = {key: value for key, value in properties.items() if key.startswith("s3.")}
@@ -104,7 +130,7 @@ class BoundedCatalog(TableCatalog, RestCatalog):
         """Called first on every session, before anything is sent: the one place to add adapters."""
         super()._config_headers(session)
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _Deadline())
+            session.mount(scheme, self.adapter())
 
     def _load_file_io(
         self, properties: Properties = EMPTY_DICT, location: str | None = None
@@ -131,6 +157,8 @@ class TableCommit:
 
 class NessieCatalog(BoundedCatalog):
     """Nessie's Iceberg REST catalog on one branch or tag, and what Nessie itself tells of it."""
+
+    adapter = _LastColumn
 
     def __init__(self, name: str, nessie: NessieConnection, **properties: Any) -> None:
         self._nessie = nessie

@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import re
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
+from typing_extensions import override
 
 from dataflow_assets.contracts import Connector
 from dataflow_assets.secrets import Fills, SecretRef
@@ -104,14 +106,14 @@ class CatalogConnection(Connector):
     def _any_case(cls, value: Any) -> Any:
         return value.upper() if isinstance(value, str) else value
 
-    @model_validator(mode="after")
-    def _complete(self) -> CatalogConnection:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         for name in ("namespace", "table"):
-            self._required(name)
-        self._both_or_none("oauth2_client_id", "oauth2_client_secret")
-        self._both_or_none("access_key", "secret_access_key")
-        self._check_authentication()
-        return self
+            yield from self._lacking(name)
+        yield from self._one_of_two("oauth2_client_id", "oauth2_client_secret")
+        yield from self._one_of_two("access_key", "secret_access_key")
+        yield from self._unauthentic()
 
     def __getstate__(self) -> dict[Any, Any]:
         """Tasks read by the store that the driver's environment names: theirs is another one."""
@@ -132,28 +134,26 @@ class CatalogConnection(Connector):
             return bool(self.bearer_token or self.token_secret_ref)
         return bool(getattr(self, name) or getattr(self, f"{name}_secret_ref"))
 
-    def _required(self, name: str) -> None:
+    def _lacking(self, name: str) -> Iterator[str]:
         if not self._given(name):
             alias = type(self).model_fields[name].alias
-            raise ValueError(f"{alias} is required: set {alias} or {alias}SecretRef")
+            yield f"{alias} is required: set {alias} or {alias}SecretRef"
 
-    def _both_or_none(self, one: str, other: str) -> None:
+    def _one_of_two(self, one: str, other: str) -> Iterator[str]:
         if self._given(one) != self._given(other):
             names = [type(self).model_fields[name].alias for name in (one, other)]
-            raise ValueError(f"{names[0]} and {names[1]} belong together: set both or none")
+            yield f"{names[0]} and {names[1]} belong together: set both or none"
 
-    def _check_authentication(self) -> None:
+    def _unauthentic(self) -> Iterator[str]:
         if self._given("bearer_token") and self._given("oauth2_client_id"):
-            raise ValueError("bearerToken and oauth2ClientID exclude each other")
+            yield "bearerToken and oauth2ClientID exclude each other"
         if self.authentication_type == "BEARER" and not self._given("bearer_token"):
-            raise ValueError("authenticationType BEARER needs bearerToken or tokenSecretRef")
+            yield "authenticationType BEARER needs bearerToken or tokenSecretRef"
         if self.authentication_type == "OAUTH2" and not self._given("oauth2_client_id"):
-            raise ValueError(
-                "authenticationType OAUTH2 needs oauth2ClientID and oauth2ClientSecret"
-            )
+            yield ("authenticationType OAUTH2 needs oauth2ClientID and oauth2ClientSecret")
         basic = self.basic_auth is not None and self.basic_auth.complete
         if self.authentication_type == "BASIC" and not basic:
-            raise ValueError("authenticationType BASIC needs basicAuth with username and password")
+            yield "authenticationType BASIC needs basicAuth with username and password"
 
     @property
     @abstractmethod

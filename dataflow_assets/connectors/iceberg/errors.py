@@ -10,8 +10,10 @@ from requests import RequestException
 
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.handshake import Options, refused
 
 _DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
+_OPTIONS = Options("REQUESTS_CA_BUNDLE in the environment", "", "", "the address of the catalog")
 GONE = (ice.NoSuchNamespaceError, ice.NoSuchTableError, ice.NoSuchIdentifierError)
 """The table, or what it is in, does not exist."""
 _DOWN = (
@@ -46,6 +48,8 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
     text = f"{where}: {type(error).__name__}: {line}"
     if isinstance(error, _DENIED) or any(word in text for word in _S3_DENIED):
         return PermanentError(f"{text}; check the credentials and what they may do")
+    if why := refused(error, "", "the catalog's address", _OPTIONS):
+        return PermanentError(f"{where}: {why}")
     if isinstance(error, _DOWN):
         return TransientError(text)
     if isinstance(error, ice.NoSuchTableError):

@@ -8,10 +8,11 @@ itself writes it; `main` is left out.
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Self
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
 from urllib.parse import quote
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.connection import (
@@ -78,14 +79,12 @@ class NessieConnection(CatalogConnection):
             )
         return value
 
-    @model_validator(mode="after")
-    def _placed(self) -> Self:
-        self._required("base_url")
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
+        yield from self._lacking("base_url")
         if self._given("oauth2_client_id") and not self._given("oauth2_server_uri"):
-            raise ValueError(
-                "oauth2ClientID needs oauth2ServerURI: Nessie has no token endpoint of its own"
-            )
-        return self
+            yield ("oauth2ClientID needs oauth2ServerURI: Nessie has no token endpoint of its own")
 
     @property
     @override

@@ -6,12 +6,12 @@ modules and no PyIceberg.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.column_types import parse_field
@@ -68,11 +68,11 @@ class TableSourceOptions(CatalogConnection, Source):
             raise ValueError('must be the digits of a snapshot id, like "1234567890123456789"')
         return text
 
-    @model_validator(mode="after")
-    def _by_snapshot(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.start_snapshot_id and not self.incremental_by_snapshot:
-            raise ValueError("startSnapshotID is used only with incrementalBySnapshot: true")
-        return self
+            yield "startSnapshotID is used only with incrementalBySnapshot: true"
 
     @property
     @override
@@ -153,11 +153,11 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
             parse_order(text)
         return value
 
-    @model_validator(mode="after")
-    def _mark_beside_key(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.soft_delete_column in self.conflict_key:
-            raise ValueError("softDeleteColumn is a column of conflictKey: take another one")
-        return self
+            yield "softDeleteColumn is a column of conflictKey: take another one"
 
     @property
     def keeps_itself(self) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.connection import (
@@ -36,10 +37,10 @@ class RestConnection(CatalogConnection):
     def _with_host(cls, value: str) -> str:
         return with_host(value, "https://catalog:8181")
 
-    @model_validator(mode="after")
-    def _placed(self) -> Self:
-        self._required("catalog_uri")
-        return self
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
+        yield from self._lacking("catalog_uri")
 
     @property
     @override

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     SecretStr,
-    ValidationError,
     field_validator,
-    model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.cluster import Cluster, security
@@ -25,7 +22,6 @@ from dataflow_assets.tls import Tls
 Ref = SecretRef | None
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["plain", "scram-sha-256", "scram-sha-512"]
-Problem = tuple[str, str, str]  # kind of error, key, sentence
 
 DEFAULT_PORT = "9092"
 _BROKER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}")
@@ -51,12 +47,12 @@ class Sasl(Spec):
     def _any_case(cls, value: Any) -> Any:
         return (value.strip().lower() or "plain") if isinstance(value, str) else value
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         for name in ("username", "password"):
             if not (getattr(self, name) or getattr(self, f"{name}_secret_ref")):
-                raise ValueError(f"{name} is required: set {name} or {name}SecretRef")
-        return self
+                yield f"{name} is required: set {name} or {name}SecretRef"
 
     def declared(self) -> dict[str, str]:
         """Mechanism, user name and password. Raises PermanentError where a secret is empty."""
@@ -99,23 +95,16 @@ class KafkaConnection(Connector):
             raise ValueError("must each be host:port")
         return value
 
-    @model_validator(mode="after")
-    def _sound(self) -> Self:
-        """All problems at once, each at its key."""
-        problems = [_details(*problem) for problem in self._problems()]
-        if problems:
-            raise ValidationError.from_exception_data(type(self).__name__, problems)
-        return self
-
-    def _problems(self) -> Iterator[Problem]:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         for name in ("brokers", "topic"):
             if not (getattr(self, name) or getattr(self, f"{name}_secret_ref")):
-                yield "value_error", "", f"{name} is required: set {name} or {name}SecretRef"
+                yield f"{name} is required: set {name} or {name}SecretRef"
         if self.topic and not NAME.fullmatch(self.topic):
             yield (
-                "value_error",
-                "topic",
-                "not a topic's name: letters a-z, digits, `.`, `_` and `-` are allowed, up to 249",
+                "topic: not a topic's name: letters a-z, digits, `.`, `_` and `-` are allowed, up "
+                "to 249"
             )
         if self.security_protocol:
             yield from _matrix(self.security_protocol, {"tls": self.tls, "sasl": self.sasl})
@@ -169,23 +158,17 @@ class KafkaConnection(Connector):
         return ",".join(self.brokers)
 
 
-def _matrix(protocol: str, blocks: Mapping[str, Spec | None]) -> Iterator[Problem]:
+def _matrix(protocol: str, blocks: Mapping[str, Spec | None]) -> Iterator[str]:
     """Whether the blocks are those that an explicit protocol needs; `SSL` is for tls."""
     needed = {"SSL": "tls", "SASL": "sasl"}
     wanted = [needed[part] for part in reversed(protocol.split("_")) if part in needed]
     for key in (key for key, block in blocks.items() if block is not None and key not in wanted):
-        sentence = f"{protocol} forbids the block {key}; leave one of them out"
-        yield "rule", "securityProtocol", sentence
+        yield f"securityProtocol: {protocol} forbids the block {key}; leave one of them out"
     missing = [key for key in wanted if blocks[key] is None]
     if missing:
         named = f"block{'s' * (len(missing) - 1)} {' and '.join(missing)}"
         add = "it" if len(missing) == 1 else "them"
-        yield "rule", "securityProtocol", f"{protocol} requires the {named}; add {add}"
-
-
-def _details(kind: str, key: str, sentence: str) -> InitErrorDetails:
-    error = PydanticCustomError(kind, "{error}", {"error": sentence})
-    return InitErrorDetails(type=error, loc=(key,) if key else (), input=None)
+        yield f"securityProtocol: {protocol} requires the {named}; add {add}"
 
 
 def _slug(text: str) -> str:

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.kafka.connection import KafkaConnection, Problem, Ref
+from dataflow_assets.connectors.kafka.bound import Begin, End
+from dataflow_assets.connectors.kafka.connection import KafkaConnection, Ref
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.sink_options import FormattedSink
 from dataflow_assets.formats.source_options import FormattedSource
@@ -118,6 +119,16 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
     on_topic_recreated: Annotated[Literal["fail", "restart"], Addition()] = "fail"
     """When the topic was deleted and re-created: stop, or read the new topic from its beginning."""
 
+    @property
+    def begin(self) -> Begin | None:
+        """Where a flow without a checkpoint begins; None: as `startingOffsets` says."""
+        return None
+
+    @property
+    def end(self) -> End | None:
+        """Where the flow ends for ever; None: never."""
+        return None
+
     def fetch_settings(self) -> dict[str, int]:
         """What the declaration says about fetches, as librdkafka's settings and in their bounds."""
         wait, read = self.consumer_max_wait, self.net_read_timeout
@@ -132,17 +143,16 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
         bounds = {name: _FETCH_BOUNDS[name] for name in given}
         return {n: min(max(given[n], least), most) for n, (least, most) in bounds.items()}
 
-    def _problems(self) -> Iterator[Problem]:
-        yield from super()._problems()
-        yield from self.format_problems()
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         wait, read = self.consumer_max_wait, self.net_read_timeout
         if wait and read and milliseconds(read) <= milliseconds(wait):
-            yield "value_error", "", "netReadTimeout must be greater than consumerMaxWait"
+            yield "netReadTimeout must be greater than consumerMaxWait"
         if self.starting_offsets == "timestamp" and not self.starting_timestamp:
-            yield "value_error", "", "startingTimestamp is required: startingOffsets is timestamp"
+            yield "startingTimestamp is required: startingOffsets is timestamp"
         if self.starting_timestamp and self.starting_offsets != "timestamp":
-            sentence = "startingTimestamp is used only with startingOffsets: timestamp"
-            yield "value_error", "", sentence
+            yield "startingTimestamp is used only with startingOffsets: timestamp"
 
 
 class KafkaSinkOptions(KafkaConnection, FormattedSink):
@@ -199,15 +209,15 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
                 raise ValueError("a key is made of the body alone: allowed is ${$.path}")
         return value
 
-    def _problems(self) -> Iterator[Problem]:
-        yield from super()._problems()
-        yield from self.format_problems()
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if (
             "idempotent" in self.model_fields_set
             and self.idempotent
             and self.required_acks != "all"
         ):
-            yield "value_error", "requiredAcks", "idempotent: true needs requiredAcks: all"
+            yield "requiredAcks: idempotent: true needs requiredAcks: all"
         keys = {
             "keyField": self.key_field,
             "keyTemplate": self.key_template,
@@ -215,7 +225,7 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
         }
         given = [name for name, value in keys.items() if value]
         if len(given) > 1:
-            yield "value_error", given[1], f"{' and '.join(given)} exclude each other: keep one"
+            yield f"{given[1]}: {' and '.join(given)} exclude each other: keep one"
 
     @property
     @override

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address
@@ -81,27 +80,20 @@ class KinesisSourceOptions(FormattedSource):
             raise ValueError("must be a date and time with a zone, like 2026-01-31T00:00:00Z")
         return value
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if problems := [_details(key, sentence) for key, sentence in self._problems()]:
-            raise ValidationError.from_exception_data(
-                type(self).__name__, problems, hide_input=True
-            )
-        return self
-
-    def _problems(self) -> Iterator[tuple[str, str]]:
-        yield from ((key, sentence) for _, key, sentence in self.format_problems())
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         access = self.access_key or self.access_key_secret_ref
         secret = self.secret_access_key or self.secret_access_key_secret_ref
         if bool(access) != bool(secret):
-            yield "", "accessKey and secretAccessKey belong together: set both or none"
+            yield "accessKey and secretAccessKey belong together: set both or none"
         at_time = self.starting_position == "AT_TIMESTAMP"
         if at_time and not self.starting_timestamp:
-            yield "startingPosition", "AT_TIMESTAMP needs startingTimestamp"
+            yield "startingPosition: AT_TIMESTAMP needs startingTimestamp"
         if self.starting_timestamp and not at_time:
-            yield "startingTimestamp", "is used only with startingPosition: AT_TIMESTAMP"
+            yield "startingTimestamp: is used only with startingPosition: AT_TIMESTAMP"
         if self.envelope and self.format != "json":
-            yield "envelope", "makes JSON objects with the data in base64: leave format out"
+            yield "envelope: makes JSON objects with the data in base64: leave format out"
 
     def __getstate__(self) -> dict[Any, Any]:
         """Tasks use the region that the driver's environment names: theirs is another one."""
@@ -141,8 +133,3 @@ def _moment(text: str) -> datetime:
         return datetime.fromisoformat(text)
     except ValueError:
         raise ValueError("must be a date and time with a zone, like 2026-01-31T00:00:00Z") from None
-
-
-def _details(key: str, sentence: str) -> InitErrorDetails:
-    error = PydanticCustomError("value_error", "{error}", {"error": sentence})
-    return InitErrorDetails(type=error, loc=(key,) if key else (), input=None)

@@ -36,6 +36,7 @@ _SETTINGS = {
     "bytea_output": "hex",
     "lc_monetary": "C",
 }
+_NAME_LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
 _OLDEST = 90_600  # that knows these settings
 _UNSUPPORTED = "0A000"
 
@@ -174,6 +175,14 @@ class BinaryLink(TextLink):
 def qualified(schema: str | None, table: str) -> str:
     """schema.table, quoted."""
     return f"{quote(schema)}.{quote(table)}" if schema else f"pg_temp.{quote(table)}"
+
+
+def lock_name(link: Link, name: str) -> None:
+    """Until the transaction ends, no other process of ours creates what has this name.
+
+    Two that create a table at once would both find it missing.
+    """
+    link.execute(_NAME_LOCK, name)
 
 
 def named(version: int) -> str:

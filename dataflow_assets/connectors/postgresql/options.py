@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
@@ -100,13 +100,13 @@ class PostgresqlSourceOptions(PostgresqlConnection, PolledSource):
     """Read the rows of so many seconds again: for transactions that commit late. The sink must
     upsert."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.overlap_seconds and self.verbatim:
-            raise ValueError(
+            yield (
                 "overlapSeconds needs changeTrackingColumn: without it a query is read as a whole"
             )
-        return self
 
     @property
     @override

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from dataflow_assets.connectors.trino.connection import TrinoConnection
-from dataflow_assets.connectors.trino.errors import Failure, failing
+from dataflow_assets.connectors.trino.errors import Coordinator, Failure, failing
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.oauth import tokens
 from dataflow_assets.tls import pem
@@ -39,7 +39,7 @@ class Client:
         from trino.client import ClientSession, TrinoRequest
 
         _warn(options.in_clear)
-        self._where = f"{options.host}:{options.port}"
+        self._where = Coordinator(options.host, options.port, _authorities(options) or "")
         self._http = _session(options)
         self._encrypted = options.scheme == "https"
         self._anonymous = options.keycloak is None
@@ -106,7 +106,7 @@ class Statement:
     """One statement that Trino knows."""
 
     def __init__(
-        self, request: TrinoRequest, where: str, status: TrinoStatus, *, encrypted: bool
+        self, request: TrinoRequest, where: Coordinator, status: TrinoStatus, *, encrypted: bool
     ) -> None:
         self._request, self._where, self._status = request, where, status
         self._encrypted = encrypted

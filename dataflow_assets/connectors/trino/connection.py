@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Self
-from urllib.parse import urlsplit
+from typing import Annotated, Any, ClassVar
+from urllib.parse import SplitResult, urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address
@@ -26,10 +26,40 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def _with_host(value: str | None) -> str | None:
-    parts = urlsplit(value or "")
-    if value and not (parts.scheme in _PORTS and parts.hostname):
-        raise ValueError("must have a scheme and a host, like https://trino:8443")
+    if value:
+        _parts(value, "https://trino:8443")
     return value.rstrip("/") if value else value
+
+
+def _coordinator(value: str | None) -> str | None:
+    if value:
+        _bare(value)
+    return value.rstrip("/") if value else value
+
+
+def _bare(value: str) -> SplitResult:
+    """An address that is scheme, host and port alone. Raises ValueError for any other."""
+    parts = _parts(value, "https://trino:8443")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("must be scheme, host and port alone, like https://trino:8443")
+    return parts
+
+
+def _parts(value: str, example: str) -> SplitResult:
+    """Raises ValueError, which never shows the address: it may have a password."""
+    try:
+        parts = urlsplit(value)
+        known = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(f"must have a scheme and a host, like {example}")
+    if "@" in parts.netloc:
+        raise ValueError(
+            f"must have no user and password, which nobody would be sent: write {example}, and set "
+            "`keycloak` or `user`"
+        )
+    return parts
 
 
 class Keycloak(Spec):
@@ -74,19 +104,19 @@ class Keycloak(Spec):
 
     _address = field_validator("server_url")(_with_host)
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self._given("token"):
-            return self
+            return
         for name in ("server_url", "realm", "client_id"):
             if not self._given(name):
                 key = type(self).model_fields[name].alias
-                raise ValueError(f"{key} is required where no token is given")
+                yield f"{key} is required where no token is given"
         if self._given("username") != self._given("password"):
-            raise ValueError("username and password belong together: set both or none")
-        if not self._given("username") and not self._given("client_secret"):
-            raise ValueError("set token, username and password, or clientSecret")
-        return self
+            yield "username and password belong together: set both or none"
+        elif not self._given("username") and not self._given("client_secret"):
+            yield "set token, username and password, or clientSecret"
 
     def _given(self, name: str) -> bool:
         return bool(getattr(self, name) or getattr(self, f"{name}_secret_ref"))
@@ -144,15 +174,15 @@ class TrinoConnection(NamedTable):
     query_timeout_seconds: int = 600
     """How long one statement may run; 0 or less for 300 seconds."""
 
-    _address = field_validator("server_url")(_with_host)
+    _address = field_validator("server_url")(_coordinator)
 
-    @model_validator(mode="after")
-    def _reachable(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         for name in ("server_url", "catalog", "namespace"):
             if not (getattr(self, name) or getattr(self, f"{name}_secret_ref")):
                 key = type(self).model_fields[name].alias
-                raise ValueError(f"{key} or {key}SecretRef is required")
-        return self
+                yield f"{key} or {key}SecretRef is required"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
@@ -179,18 +209,25 @@ class TrinoConnection(NamedTable):
     @property
     def host(self) -> str:
         """Of the coordinator. Secrets must be resolved."""
-        return urlsplit(self.server_url or "").hostname or ""
+        return self._parts().hostname or ""
 
     @property
     def port(self) -> int:
         """Of the coordinator. Secrets must be resolved."""
-        parts = urlsplit(self.server_url or "")
+        parts = self._parts()
         return parts.port or _PORTS[parts.scheme]
 
     @property
     def scheme(self) -> str:
         """Either http or https. Secrets must be resolved."""
-        return urlsplit(self.server_url or "").scheme
+        return self._parts().scheme
+
+    def _parts(self) -> SplitResult:
+        """Raises PermanentError for a value that a Secret has and that is not an address."""
+        try:
+            return _bare(self.server_url or "")
+        except ValueError as error:
+            raise PermanentError(f"serverURL: {error}") from None
 
     @override
     def address(self) -> Address:

@@ -9,11 +9,13 @@ from datetime import UTC, datetime, time
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino.client import Rows
 from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.errors import PermanentError
 
 _ZONED = "timestamp with time zone"
 BATCH_ROWS = 20_000
@@ -42,10 +44,20 @@ def batches(
 
 def _batch(rows: Rows, columns: Sequence[tuple[Column, pa.Field]]) -> pa.RecordBatch:
     arrays = [
-        decoded(values, column.kind, field.type)
+        _column(values, column, field.type)
         for values, (column, field) in zip(zip(*rows, strict=True), columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field for _, field in columns]))
+
+
+def _column(values: Sequence[Any], column: Column, arrow: pa.DataType) -> pa.Array:
+    try:
+        return decoded(values, column.kind, arrow)
+    except (ValueError, OverflowError) as error:
+        raise PermanentError(
+            f"column {column.name} has a value that is none of {column.type} outside Trino: "
+            f"{error}; leave the column out, or give a `query` that casts it to varchar"
+        ) from None
 
 
 def decoded(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:
@@ -68,7 +80,9 @@ def decoded(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:
         return pa.array([None if v is None else base64.b64decode(v) for v in values], arrow)
     if kind.name in {"real", "double"}:
         return pa.array([float(v) if v.__class__ is str else v for v in values], arrow)
-    if pa.types.is_decimal(arrow) or pa.types.is_date(arrow):
+    if pa.types.is_date(arrow):
+        return _moments(values, arrow)
+    if pa.types.is_decimal(arrow):
         return pa.array(values, pa.string()).cast(arrow)
     if pa.types.is_time(arrow):
         return pa.array([None if v is None else time.fromisoformat(v) for v in values], arrow)
@@ -78,8 +92,30 @@ def decoded(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:
 def _timestamps(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
     if kind.name == _ZONED:  # of elements: a column of its own is selected in UTC
         values = [None if v is None or v.__class__ is not str else _in_utc(v) for v in values]
-    naive = pa.array(values, pa.string()).cast(pa.timestamp(arrow.unit))
+    naive = _moments(values, pa.timestamp(arrow.unit))
     return naive.cast(arrow) if arrow.tz else naive
+
+
+def _moments(texts: Sequence[str | None], arrow: Any) -> pa.Array:
+    try:
+        return pa.array(texts, pa.string()).cast(arrow)
+    except pa.ArrowInvalid:  # it reads no years but those of four digits
+        whole = pa.int32() if pa.types.is_date(arrow) else pa.int64()
+        numbers = [None if text is None else _number(text, arrow) for text in texts]
+        return pa.array(numbers, whole).cast(arrow)
+
+
+def _number(text: str, arrow: Any) -> int:
+    """Days, or parts of a second, since 1970. Raises ValueError for a time beyond."""
+    if pa.types.is_date(arrow):
+        return int(np.datetime64(text.removeprefix("+"), "D").astype(np.int64))
+    moment, _, fraction = text.removeprefix("+").partition(".")
+    digits = 9 if arrow.unit == "ns" else 6
+    seconds = int(np.datetime64(moment.replace(" ", "T"), "s").astype(np.int64))
+    found: int = seconds * 10**digits + int(fraction.ljust(digits, "0") or 0)
+    if not -(2**63) < found < 2**63 - 1:
+        raise ValueError(f"{text} is beyond what 64 bits count in {arrow.unit} since 1970")
+    return found
 
 
 def _in_utc(text: str) -> str:

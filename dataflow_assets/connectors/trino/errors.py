@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
 from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.handshake import Options, refused
 from dataflow_assets.sdk.server_failure import ServerFailure
 
 LONGEST = 500
@@ -62,7 +64,20 @@ _UNAUTHORIZED = (
     "Trino refuses the token: check that it has not expired, is for Trino's audience and is of the "
     "issuer that Trino trusts"
 )
+_OPTIONS = Options("ca", "", "", "serverURL")
 MISSING = frozenset({"TABLE_NOT_FOUND", "SCHEMA_NOT_FOUND"})
+
+
+@dataclass(frozen=True)
+class Coordinator:
+    """Who is asked. `ca`: the certificates that its own is checked with; empty: the machine's."""
+
+    host: str
+    port: int
+    ca: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
 
 
 class Failure(ServerFailure):
@@ -74,6 +89,7 @@ class Failure(ServerFailure):
         self.message = message.strip()[:LONGEST]
         self.name, self.type, self.status = name, kind, status
         self.anonymous = False  # no token was sent
+        self.misplaced = False  # a certificate was not accepted: it stays as it is
         super().__init__(self.reason)
 
     @property
@@ -87,7 +103,7 @@ class Failure(ServerFailure):
         if self.name:
             later = self.name in _LATER or self.type in _LATER_TYPES
             return later and self.name not in _NEVER
-        return self.status is None or self.status in _STATUS_LATER
+        return not self.misplaced and (self.status is None or self.status in _STATUS_LATER)
 
     @property
     def answered(self) -> bool:
@@ -104,11 +120,11 @@ class Failure(ServerFailure):
 
 
 @contextmanager
-def failing(where: str, *, anonymous: bool = False) -> Iterator[None]:
+def failing(where: Coordinator, *, anonymous: bool = False) -> Iterator[None]:
     """Errors of the client and of the way inside as a Failure.
 
     Args:
-        where: host and port of the coordinator.
+        where: the coordinator.
         anonymous: no token is sent.
     """
     import requests
@@ -126,6 +142,10 @@ def failing(where: str, *, anonymous: bool = False) -> Iterator[None]:
         text = f"{where} answers with something that is not Trino's: is serverURL its address?"
         raise Failure(text, status=HTTPStatus.OK) from None
     except (exceptions.Error, requests.RequestException, OSError) as error:
+        if why := refused(error, where.ca, where.host, _OPTIONS):
+            failure = Failure(f"no connection to {where}: {why}")
+            failure.misplaced = True
+            raise failure from None
         raise Failure(f"no answer from {where}: {_cause(error)}") from None
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino.connection import TrinoConnection
@@ -100,11 +100,11 @@ class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
     def _small_mark(cls, value: str | None) -> str | None:
         return None if value is None else value.lower()
 
-    @model_validator(mode="after")
-    def _mark_beside_key(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.soft_delete_column in self.conflict_key:
-            raise ValueError("softDeleteColumn is a column of conflictKey: take another one")
-        return self
+            yield "softDeleteColumn is a column of conflictKey: take another one"
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ SINK_CONNECTION = "dataflow-assets/sink-connection"
 OWNERS = "dataflow-assets/owners"
 LANE = "dataflow-assets/lane"
 UPSTREAM = "dataflow-assets/upstream"
-UPSTREAM_KEY = re.compile(r"[^/\s]+(/[^/\s]+)+")
+UPSTREAM_KEY = re.compile(r"[^/\s]+(/[^/\s]+)*")
 LANE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 _POD = Hint("there is no pod; Spark's own settings say where and with what the flow runs")

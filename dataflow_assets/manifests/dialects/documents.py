@@ -20,6 +20,7 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.yaml_bounds import MOST_DEPTH, TooDeep, TooMuch, Work
 from dataflow_assets.manifests.dialects.yaml_mistakes import PLAIN_KEY, TAG, explained
 from dataflow_assets.manifests.dialects.yaml_nodes import chunks, composed
+from dataflow_assets.records.record import value_at
 
 Path = tuple[str | int, ...]
 
@@ -68,15 +69,7 @@ class Document:
 
     def get(self, *path: str | int) -> Any:
         """The value at a path; None where there is nothing."""
-        value = self.value
-        for part in path:
-            if isinstance(value, dict):
-                value = value.get(part)
-            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-                value = value[part]
-            else:
-                return None
-        return value
+        return value_at(self.value, path)
 
 
 @dataclass(frozen=True)

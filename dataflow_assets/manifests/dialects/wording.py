@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import models_at, names, suggest, unknown
-from dataflow_assets.spec import Spec
+from dataflow_assets.spec import RULE, Spec
 
 AnySpec = TypeVar("AnySpec", bound=Spec)
 
@@ -133,8 +133,8 @@ def _findings(
 
 
 def _apart(group: list[_Trouble]) -> list[list[_Trouble]]:
-    """Rules of a connector that are broken at one key are a finding each; all else is one."""
-    rules = all(trouble.details["type"] == "rule" for trouble in group)
+    """Rules that are broken at one place are a finding each; all else is one."""
+    rules = all(trouble.details["type"] == RULE for trouble in group)
     return [[trouble] for trouble in group] if rules else [group]
 
 
@@ -181,6 +181,8 @@ def _finding(
     if code in {"value_error", "assertion_error"}:
         message = str(details.get("ctx", {}).get("error", "is not allowed"))
         return ruled(message, path, models_at(path, model, base), document)
+    if code == RULE:
+        return _placed(details["msg"], path, models_at(path, model, base), document)
     return document.finding(path, _says(details, document.get(*path)))
 
 
@@ -191,6 +193,10 @@ def ruled(message: str, path: Path, models: Iterable[type[Spec]], document: Docu
         message = re.sub(rf"(?<![\w/]){re.escape(text)}(?![\w/])", "(value)", message)
     for text in _secrets(document.get(*path), models):
         message = message.replace(text, "(value)")
+    return _placed(message, path, models, document)
+
+
+def _placed(message: str, path: Path, models: Iterable[type[Spec]], document: Document) -> Finding:
     first = message.split(" ", 1)[0].strip("`:,")
     known = {name for spec in models for name in names(spec)}
     place = (*path, first) if first in known else path

@@ -49,6 +49,11 @@ class Condition(Written):
         """The metadata keys it looks at."""
         return frozenset(test.key for test in _tests(read(self.text)) if test.path is None)
 
+    @property
+    def by_metadata(self) -> bool:
+        """Whether it looks at metadata alone."""
+        return all(test.path is None for test in _tests(read(self.text)))
+
     @override
     def remarks(self) -> Iterator[str]:
         """What is allowed and yet most likely meant otherwise: it would filter every record."""

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from typing_extensions import override
@@ -18,9 +18,6 @@ from dataflow_assets.sdk.polling.planning import Planner
 from dataflow_assets.sdk.polling.polled import Polled
 from dataflow_assets.sdk.polling.positions import PARTITION, START, Part, PolledPosition, adopted
 from dataflow_assets.sdk.polling.source import PolledSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +82,6 @@ class PolledSession(SourceSession):
         source = self._source
         most = min(limit.records, source.read_batch_size or limit.records)
         return Planner(polled, source.overlap, replace(limit, records=most))
-
-    @override
-    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        raise NotImplementedError("this source delivers columns")
 
     @override
     def fold(self, positions: Positions) -> Positions:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import Field
 from typing_extensions import override
 
 from dataflow_assets.contracts import PartSlice, Slice, Source
@@ -36,11 +36,11 @@ class PolledSource(NamedTable, Source):
     change_tracking_column: ColumnName
     order_by_column: ColumnName = "id"
 
-    @model_validator(mode="after")
-    def _selects(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.query is not None and not self.query.strip(" ;\n\t"):
-            raise ValueError("query is empty")
-        return self
+            yield "query is empty"
 
     @property
     @override

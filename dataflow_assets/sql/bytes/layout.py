@@ -34,8 +34,16 @@ class Layout:
     array_delimiter: str = ";"
     null_literal: str | None = None
     comments: bool = False
+    named: bool = False
+    """Of Avro: bytes begin with the number of their schema in a registry."""
+    subject: str = ""
+    """Of that schema; empty: by the topic's name."""
     charset: str = "UTF-8"
     endianness: Literal["big", "little"] = "big"
+
+    def subject_of(self, topic: str, what: str) -> str:
+        """Under which the schema of a topic's keys or values (`what`) is registered."""
+        return self.subject or f"{topic}-{what}"
 
     @property
     def raw_fraction(self) -> str:

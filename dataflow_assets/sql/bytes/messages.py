@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import Group, Grouped, MessageFormat, Texts
+from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
 from dataflow_assets.formats.rows import fraction
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
 from dataflow_assets.sql.bytes.csv import Cells, splitter
 from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout
@@ -22,7 +23,6 @@ SKIPPED = b""
 """The text of bytes that are to be skipped, and of empty ones: no JSON."""
 SKIPPED_KEY = b"-"
 """The same for keys, where an empty text stands for no key at all."""
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 Texted = Callable[[bytes], bytes]
 """From the bytes of a message to JSON. Raises ValueError."""
 
@@ -34,6 +34,8 @@ class SqlFormat(MessageFormat):
     value: Layout
     key: Layout | None = None
     """None: keys are not read."""
+    schemas: Schemas | None = None
+    """Those that keys and values of a registry name by their numbers."""
 
     @override
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
@@ -44,19 +46,19 @@ class SqlFormat(MessageFormat):
 
     @override
     def texts(self, bodies: pa.Array) -> Texts:
-        return _texts(bodies, self.value, SKIPPED)
+        return _texts(bodies, self.value, SKIPPED, self.schemas)
 
     @override
     def keys(self, keys: pa.Array) -> Texts:
         if self.key is None:
             return Texts(keys)
-        found = _texts(keys, self.key, SKIPPED_KEY)
+        found = _texts(keys, self.key, SKIPPED_KEY, self.schemas)
         return Texts(found.texts, {row: f"key: {why}" for row, why in found.refused.items()})
 
 
-def _texts(given: pa.Array, layout: Layout, skipped: bytes) -> Texts:
+def _texts(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | None) -> Texts:
     if layout.kind == "avro":
-        return _of_avro(given, layout, skipped)
+        return _of_avro(given, layout, skipped, schemas)
     text = _texted(layout)
     texts: list[bytes | None] = []
     refused: dict[int, str] = {}
@@ -70,10 +72,13 @@ def _texts(given: pa.Array, layout: Layout, skipped: bytes) -> Texts:
     return Texts(pa.array(texts, pa.binary()), refused)
 
 
-def _of_avro(given: pa.Array, layout: Layout, skipped: bytes) -> Texts:
+def _of_avro(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | None) -> Texts:
     from dataflow_assets.formats.avro import AvroFormat
 
-    found = AvroFormat(schema=schema_of(layout)).texts(given)
+    # Of a registry each value is read by its own schema, and its fields are found by their names:
+    # how others call their records is their own matter.
+    form = AvroFormat(schemas=schemas) if layout.named else AvroFormat(schema=schema_of(layout))
+    found = form.texts(given)
     if not layout.ignore_errors or not found.refused:
         return found
     texts = found.texts.to_pylist()
@@ -111,19 +116,19 @@ def _csv(given: bytes, layout: Layout, split: Callable[[str], Cells]) -> bytes:
     text = given.decode()
     if layout.comments and text.startswith("#"):
         return SKIPPED
-    return _encode(split(text))
+    return exact_json(split(text))
 
 
 def _raw(given: bytes, layout: Layout) -> bytes:
     kind = layout.types[0]
     if kind.text:
-        return _encode(given.decode(layout.charset))
+        return exact_json(given.decode(layout.charset))
     if kind.kind == "VARBINARY":
-        return _encode(given)
+        return exact_json(given)
     if kind.kind == "BOOLEAN":
         return b"true" if given[:1] != b"\0" else b"false"
     if len(given) != RAW_BYTES[kind.kind]:
         raise ValueError(f"{len(given)} bytes, where {kind} has {RAW_BYTES[kind.kind]}")
     if kind.integer:
-        return _encode(int.from_bytes(given, layout.endianness, signed=True))
-    return _encode(fraction(struct.unpack(layout.raw_fraction, given)[0]))
+        return exact_json(int.from_bytes(given, layout.endianness, signed=True))
+    return exact_json(fraction(struct.unpack(layout.raw_fraction, given)[0]))

@@ -6,13 +6,12 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, time
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import msgspec
-
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.sql.bytes.layout import Layout, Times
 from dataflow_assets.sql.casts import bounds, cast, cutter, or_null, rounder, single, wrapped
 from dataflow_assets.sql.texts import parsed_date, parsed_time
@@ -22,8 +21,8 @@ Read = Callable[[Any], Any]
 """From a JSON value that is not null. Raises ValueError."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,9})?)?", re.ASCII)
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 _UTC = ZoneInfo("UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Reader:
@@ -120,7 +119,7 @@ def _text(value: Any) -> str:
         return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _encode(value).decode() if isinstance(value, dict | list) else str(value)
+    return exact_json(value).decode() if isinstance(value, dict | list) else str(value)
 
 
 def _whole_numbers(kind: Type) -> Read:
@@ -206,6 +205,8 @@ def _moments(kind: Type, times: Times) -> Read:
     cut = cutter(kind)
 
     def read(value: Any) -> datetime:
+        if value.__class__ is int and times == "RFC-3339":
+            return _of_millis(value, aware=local)
         if not isinstance(value, str) or not shape.fullmatch(value):
             raise ValueError(message)
         try:
@@ -216,6 +217,12 @@ def _moments(kind: Type, times: Times) -> Read:
         return made
 
     return read
+
+
+def _of_millis(value: int, *, aware: bool) -> datetime:
+    """Of an Avro schema that has a plain long where others have a time."""
+    found = _EPOCH + timedelta(milliseconds=value)
+    return found if aware else found.replace(tzinfo=None)
 
 
 def _nested(kind: Type, times: Times) -> Read:

@@ -13,6 +13,8 @@ import msgspec
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.rows import fraction
+from dataflow_assets.formats.value_schema import head_of
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
 from dataflow_assets.sql.bytes.csv import joiner
 from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout, Times
@@ -79,8 +81,11 @@ def _name(name: str | None) -> str:
     return name
 
 
-def encoder(layout: Layout) -> Encode:
-    """What makes the bytes of a layout; made once for each task."""
+def encoder(layout: Layout, number: int | None = None) -> Encode:
+    """What makes the bytes of a layout; made once for each task.
+
+    `number`: of the registry's schema, with which they begin.
+    """
     if layout.kind == "json":
         return lambda row: _json(row, layout)
     if layout.kind == "csv":
@@ -90,7 +95,8 @@ def encoder(layout: Layout) -> Encode:
     from dataflow_assets.formats.avro_encoder import AvroEncoder
 
     encode = AvroEncoder(schema_of(layout), ignore_unknown=True)
-    return lambda row: encode(_encode({name: row[name] for name in layout.names}))
+    head = b"" if number is None else head_of(number)
+    return lambda row: head + encode(exact_json({name: row[name] for name in layout.names}))
 
 
 def _json(row: Mapping[str, Any], layout: Layout) -> bytes:

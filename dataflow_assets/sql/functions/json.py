@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.records.record import MISSING
 from dataflow_assets.sql.casts import bounds, cast
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
@@ -21,7 +22,6 @@ RETURNED = ("VARCHAR", "BOOLEAN", "INT", "DOUBLE")
 """The kinds that RETURNING may name, as in Flink."""
 _PART = re.compile(r"""\.([\w$-]+)|\['([^']*)'\]|\["([^"]*)"\]|\[([0-9]{1,9})\]""")
 _MODE = re.compile(r"\s*(lax|strict)\s+(.*)", re.IGNORECASE | re.DOTALL)
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 _KINDS: dict[str, tuple[type, ...]] = {
     "VALUE": (object,),
@@ -149,7 +149,7 @@ def _query(types: Sequence[Type], _: Environment) -> Resolved:
         ):
             found = [found]
         if isinstance(found, dict | list):
-            return _encode(found).decode()
+            return exact_json(found).decode()
         what = _empty(path, scalar=found is not None)
         behaviour = on_error if what == "ERROR" else on_empty
         return _instead("JSON_QUERY", what, behaviour, _WITHOUT.get(behaviour))

@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.client import connect
+from dataflow_assets.connectors.iceberg.maintenance import upkeep
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire
 from dataflow_assets.connectors.iceberg.maintenance.maintain import maintain
 from dataflow_assets.connectors.iceberg.rejected.replay import remove
@@ -257,3 +258,20 @@ def test_a_table_that_is_not_there_is_no_error(make: MakeSink) -> None:
 def test_what_running_flows_need_cannot_be_given_up(wish: dict[str, float]) -> None:
     with pytest.raises(PermanentError, match="running flows need"):
         Keep(**wish)  # type: ignore[arg-type]
+
+
+def test_a_flow_keeps_its_table_small_where_that_is_asked(
+    make: MakeSink, catalog: Catalog, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a REST catalog, and beside another writer, which is nobody's business to name."""
+    monkeypatch.setattr(IcebergSink, "snapshots_stay", timedelta(0))
+    monkeypatch.setattr(upkeep, "EXPIRE_SECONDS", 0.0)
+    sink = make(maintenance="auto")
+    session = opened(sink)
+    for number in range(18):
+        pump(sink, session, number, 1)
+    found = table(catalog, namespace)
+    assert len(list(found.scan().plan_files())) < 20
+    assert ids(catalog, namespace) == expected(18)
+    assert len(found.snapshots()) < 2 * upkeep.SNAPSHOTS
+    assert opened(sink).checkpoint.positions == {"p0": 18, "p1": 18}

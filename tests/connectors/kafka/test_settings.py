@@ -20,6 +20,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Secrets, resolve
 from dataflow_assets.spec import hints
 from dataflow_assets.tls import Material
+from tests.connectors.kafka.rules import placed
 
 PLAIN = {"brokers": ["one:9092", "two:9092"], "topic": "orders"}
 REF = {"name": "kafka-prod", "key": "value"}
@@ -35,7 +36,7 @@ def errors(**config: Any) -> list[tuple[str, str]]:
     with pytest.raises(ValidationError) as caught:
         parse(**config)
     assert "hush-hush" not in str(caught.value)
-    return [(".".join(map(str, e["loc"])), e["msg"]) for e in caught.value.errors()]
+    return [placed(error) for error in caught.value.errors()]
 
 
 def test_defaults_are_the_originals() -> None:

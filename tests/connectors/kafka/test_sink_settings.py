@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from dataflow_assets import registry
 from dataflow_assets.connectors.kafka import KafkaSink
 from dataflow_assets.spec import hints
+from tests.connectors.kafka.rules import placed
 
 PLAIN = {"brokers": ["one:9092"], "topic": "orders"}
 
@@ -22,7 +23,7 @@ def parse(**config: Any) -> KafkaSink:
 def errors(**config: Any) -> list[tuple[str, str]]:
     with pytest.raises(ValidationError) as caught:
         parse(**config)
-    return [(".".join(map(str, e["loc"])), e["msg"]) for e in caught.value.errors()]
+    return [placed(error) for error in caught.value.errors()]
 
 
 def test_defaults_are_the_originals() -> None:

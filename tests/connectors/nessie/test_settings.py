@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from pyiceberg.schema import Schema
+from pyiceberg.types import ListType, LongType, NestedField, StringType
 
 from dataflow_assets.connectors.iceberg import NessieSink, NessieSource
+from dataflow_assets.connectors.iceberg.client import with_last_column
 from dataflow_assets.flow import Branch
 from dataflow_assets.manifests.load import load
 
@@ -111,3 +115,17 @@ def test_a_manifest(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(FLOW.format(more=""))
     (flow,) = load(tmp_path).flows
     assert str(flow.branches[0].address) == "nessie/n-1/shop/orders"
+
+
+def test_a_schema_that_is_added_says_how_far_the_ids_of_its_columns_go() -> None:
+    """Nessie requires it, and PyIceberg leaves it out; what is no schema stays as it is."""
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "tags", ListType(5, StringType(), element_required=False)),
+    )
+    updates: list[dict[str, Any]] = [
+        {"action": "add-schema", "schema": schema.model_dump(mode="json", by_alias=True)},
+        {"action": "set-current-schema", "schema-id": -1},
+    ]
+    sent = json.loads(with_last_column(json.dumps({"updates": updates}).encode()))
+    assert sent == {"updates": [{**updates[0], "last-column-id": 5}, updates[1]]}

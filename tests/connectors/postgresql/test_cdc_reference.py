@@ -5,6 +5,7 @@ A whole manifest as its users have it: names in Secrets, a bare table name, meta
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from dataflow_assets.cli import main
 from dataflow_assets.connectors.postgresql.cdc import idle_log
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 from dataflow_assets.contracts import Limit
@@ -155,3 +157,30 @@ def test_ddl_produces_nothing_and_a_stream_that_breaks_is_read_again(followed: F
     followed.wait_until_free()
     assert followed.drain() == 60_000
     assert followed.same("id, name")
+
+
+def test_a_reset_says_what_stays_on_the_server_and_takes_the_operator_s_checkpoint(
+    followed: Followed, public: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The object of the Operator's ConfigMap, `postgresql-cdc` in it, goes on behind its LSN."""
+    path, checkpoint = tmp_path / "flow.yaml", tmp_path / "checkpoint.json"
+    path.write_text(MANIFEST.format(table=public, dsn=followed.dsn, slot=followed.schema))
+    flow, reset = chosen(load(path), None), ["reset", str(path), "--flow", "followed"]
+    _run(flow, followed.engine)
+    assert main([*reset, "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert f"slot {followed.schema} and publication {followed.schema}_published stay" in said
+    assert f"SELECT pg_drop_replication_slot('{followed.schema}')" in said
+    followed.run(f"INSERT INTO public.{public} VALUES ('before', 'x')")
+    ((at,),) = followed.run("SELECT pg_current_wal_lsn()::text")
+    stored = {
+        "lastAckedLSN": at,
+        "snapshotLSN": "0/1",
+        "phase": "streaming",
+        "snapshotCompletedTables": [f"public.{public}"],
+    }
+    checkpoint.write_text(json.dumps({"postgresql-cdc": stored}))
+    followed.run(f"INSERT INTO public.{public} VALUES ('behind', 'y')")
+    assert main([*reset, "--checkpoint", str(checkpoint), "--yes"]) == 0
+    _run(flow, followed.engine)
+    assert followed.run(f"SELECT code FROM public.{public}_copy") == [("behind",)]

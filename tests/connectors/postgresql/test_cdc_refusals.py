@@ -45,10 +45,9 @@ def test_a_role_without_the_right_to_replicate(followed: Followed) -> None:
 
 
 def test_a_role_that_may_replicate_and_select_is_enough(followed: Followed) -> None:
-    """Where publication and slot are there already."""
+    """Where the publication is there already; else the owner of the tables is told what to run."""
     followed.make(KEYED)
     followed.run("INSERT INTO source VALUES (1, 'a')")
-    followed.start()
     role = followed.schema
     followed.run(
         f'CREATE ROLE "{role}" LOGIN REPLICATION; GRANT USAGE ON SCHEMA "{role}" TO "{role}"'
@@ -56,6 +55,11 @@ def test_a_role_that_may_replicate_and_select_is_enough(followed: Followed) -> N
     followed.run(f'GRANT SELECT ON source TO "{role}"')
     owner = followed.dsn
     try:
+        followed.dsn = owner.replace("postgres@", f"{role}@")
+        with pytest.raises(PermanentError, match=r"Let the owner run: CREATE PUBLICATION") as said:
+            followed.read()
+        followed.dsn = owner
+        followed.run(str(said.value).split("Let the owner run: ")[1])
         followed.dsn = owner.replace("postgres@", f"{role}@")
         assert [batch.num_rows for batch in followed.read()] == [1]
     finally:

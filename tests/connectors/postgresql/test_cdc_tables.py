@@ -135,3 +135,41 @@ def test_the_address_of_one_table_is_the_table_s_own(followed: Followed) -> None
     several = followed.but(tables=["a", "b"]).source.address()
     assert several.name == followed.schema
     assert one == replace(followed.sink.address(), name="source")
+
+
+ODD = """
+INSERT INTO items SELECT {key}, 1, 'NaN', 'Infinity', '-Infinity', 'infinity', '-infinity',
+  '0044-03-15 BC', '0044-03-15 12:00:00 BC', '1 mon 2 days 03:04:05', 12.50
+"""
+
+
+def test_values_that_json_does_not_have_keep_their_types(two: Two) -> None:
+    """A router by metadata makes no JSON of rows: of the first ones, and of changes."""
+    two.run("DELETE FROM items")
+    for table in ("items", "items_copy"):
+        two.run(
+            f"ALTER TABLE {table} ALTER price TYPE numeric, ADD f float8, ADD g real, ADD d date, "
+            "ADD t timestamptz, ADD old date, ADD older timestamp, ADD span interval, ADD m money"
+        )
+    two.run(ODD.format(key=1))
+    two.drain()
+    two.run(ODD.format(key=2))
+    two.run("UPDATE items SET f = 'NaN', g = 'NaN' WHERE id = 1")
+    two.drain()
+    columns = "id, of, price::text, f::text, g::text, d::text, t::text, old::text, older::text, "
+    columns += "span::text, m::text"
+    assert two.rows("items_copy", columns) == two.rows("items", columns)
+    assert len(two.rows("items", "id")) == 2
+
+
+def test_a_rejected_row_of_a_route_is_replayed_into_its_branch(two: Two) -> None:
+    """Its metadata is kept: by that the router has chosen."""
+    two.rejects = Rejects("table")
+    two.drain()
+    two.run("ALTER TABLE items_copy ADD CONSTRAINT small CHECK (price < 100)")
+    two.run("INSERT INTO items VALUES (40, 4, 4), (41, 4, 400)")
+    two.drain()
+    assert two.run("SELECT count(*) FROM items_copy WHERE id IN (40, 41)") == [(1,)]
+    ((kept,),) = two.run("SELECT to_jsonb(r) FROM dataflow_rejected r")
+    assert kept["branch"] == two.flow.branches[1].id
+    assert f"{two.schema}.items" in str(kept)

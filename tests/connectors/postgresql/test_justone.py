@@ -456,6 +456,7 @@ def test_temporary_tables_of_others_do_not_count(justone: Justone, running: Flow
             other.execute(f"SET ROLE {role}".encode())
             other.execute("CREATE TEMP TABLE readings (id bigint)")
             assert justone.drain(running) == 39
+            other.execute("DROP TABLE pg_temp.readings")
     finally:
         justone.run(f"DROP ROLE {role}")
 
@@ -530,6 +531,28 @@ def test_check_preview_and_status_know_the_flow(
     assert justone.drain(running) == 40
     assert main(["status", folder]) == 0
     assert running.name in capsys.readouterr().out
+
+
+def test_preview_and_status_show_where_the_connector_is(
+    justone: Justone, running: Flow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While it runs, and before the flow has run: nothing is taken over by looking."""
+    folder = str(justone.folder)
+    with Predecessor(justone.dsn, "public", "readings") as connector:
+        connector.flush([[0]], {(justone.topic, 0): 19, (justone.topic, 1): 18})
+        assert main(["status", folder]) == 0
+        assert "never run; begins at 0:19 1:18" in capsys.readouterr().out
+        assert main(["status", folder, "--json"]) == 0
+        (branch,) = json.loads(capsys.readouterr().out)["flows"][0]["branches"]
+        assert (branch["checkpoint"], branch["lag_records"]) == (None, 3)
+        assert branch["inherited"] == {"0": 19, "1": 18}
+        assert main(["preview", folder]) == 0
+    said = capsys.readouterr()
+    shown = said.out + said.err
+    assert "the next 3 records after where the program before this flow has stopped" in shown
+    assert justone.drain(running) == 3
+    assert main(["status", folder]) == 0
+    assert "never run" not in capsys.readouterr().out
 
 
 def test_taking_over_asks_for_a_table_that_can_have_been_filled(justone: Justone) -> None:

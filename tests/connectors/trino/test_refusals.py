@@ -16,8 +16,9 @@ from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client, Statement
 from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.sink.refused_values import Trial
 from dataflow_assets.connectors.trino.table import capabilities
-from dataflow_assets.connectors.trino.table.table import Place, find
+from dataflow_assets.connectors.trino.table.table import Column, Place, find
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
@@ -196,3 +197,26 @@ def test_a_statement_that_nobody_waits_for_is_cancelled(
     mine = f"query_id = '{statement.id}'"
     query = f"SELECT state, error_code FROM system.runtime.queries WHERE {mine}"
     assert execute(trino, query) == [["FAILED", "USER_CANCELED"]]
+
+
+def test_times_that_trino_does_not_know_are_rejected_and_end_no_statement(
+    trino: devservers.Trino, trino_schema: str
+) -> None:
+    """A day's end at 24:00, as PostgreSQL has it, and infinity inside an array."""
+    columns = (Column("at", "time(6)"), Column("days", "array(date)"))
+    lines = [
+        json.dumps([at, days, "0", ""])
+        for at, days in (
+            ("23:59:59.999999", ["2020-01-01"]),
+            ("24:00:00", None),
+            (None, ["2020-01-01", "infinity"]),
+        )
+    ]
+    sink = TrinoSink.model_validate(
+        {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "t"}
+    )
+    with closing(Client(sink, "tests")) as client:
+        assert Trial(client, columns, 100_000).refused(lines) == {
+            1: "column at: not the text of a time(6)",
+            2: "column days: not the text of a array(date)",
+        }

@@ -26,7 +26,7 @@ from dataflow_assets.connectors.trino.table.checkpoint_table import (
     Pending,
     Stored,
 )
-from dataflow_assets.contracts import Run, Target
+from dataflow_assets.contracts import OffsetSlice, Run, Span, Target
 from dataflow_assets.errors import TakenOver
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
@@ -148,6 +148,25 @@ def test_rows_are_stored_once_where_a_conflict_was_a_commit_whose_answer_was_los
     assert execute(trino, query) == rows
     assert run(chosen(load(path), None), engine) == 0
     assert execute(trino, query) == rows
+
+
+def test_a_driver_that_began_at_once_with_another_and_died_stops_nobody(
+    declared: TrinoSink, trino: devservers.Trino, trino_schema: str
+) -> None:
+    """Its row says nothing, and the one of the driver that went on is kept."""
+    place = f"lake.{trino_schema}.dataflow_checkpoints"
+    first = opened(declared, "first")
+    fresh = msgspec.json.encode(stored(first).document).decode().replace("'", "''")
+    first.begin(Span((OffsetSlice("0", 0, 5),)))
+    known = stored(first).document.checkpoint
+    assert known.positions
+    values = f"'{TARGET.id}', '{TARGET.flow}', 1, 'of the other', '{fresh}'"
+    execute(trino, f"INSERT INTO {place} VALUES ({values})")
+    first.close()
+    second = opened(declared, "second")
+    assert second.checkpoint.positions == known.positions
+    second.close()
+    assert execute(trino, f"SELECT count(*) FROM {place} WHERE id = '{TARGET.id}'") == [[1]]
 
 
 def test_stages_of_a_later_driver_are_left_alone(

@@ -110,7 +110,7 @@ class _Reader:
         )
         # S608: every name is quoted
         query = f"SELECT {chosen} FROM {self.place.name}{' FINAL' if self.final else ''}"  # noqa: S608
-        settings = types.JSON_SETTINGS if "toJSONString(" in query else {}
+        settings = types.settings_of(query)
         with (
             closing(connect(self.place.connection, APPLICATION)) as client,
             stream(client, query, settings=settings) as batches,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
+from dataflow_assets.connectors.clickhouse.client import Client, listed, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.pipelines.expressions import (
     column_type,
@@ -12,7 +12,6 @@ from dataflow_assets.connectors.clickhouse.pipelines.expressions import (
     materialized,
 )
 from dataflow_assets.connectors.clickhouse.table.table import WINDOW
-from dataflow_assets.errors import PermanentError
 from dataflow_assets.pipelines.table import Column, Table
 
 _COLUMNS = """
@@ -33,7 +32,7 @@ def prepare(client: Client, place: tuple[str, str], table: Table) -> None:
     for column in table.columns:
         if column.name in found:
             if (found[column.name] == "MATERIALIZED") != (column.computed is not None):
-                raise _differs(place, column)
+                raise column.differs(place)
             continue
         with failing():
             client.command(f"ALTER TABLE {quote(*place)} ADD COLUMN {_declared(column)}")
@@ -43,11 +42,13 @@ def prepare(client: Client, place: tuple[str, str], table: Table) -> None:
 
 
 def create_statement(place: tuple[str, str], table: Table) -> str:
-    """CREATE TABLE with all columns, in no order."""
+    """CREATE TABLE with all columns: by its key, or in no order."""
+    order = f"({listed(table.key)})" if table.key else "tuple()"
+    engine = "ReplacingMergeTree" if table.key else "MergeTree"
     body = ",\n  ".join(_declared(column) for column in table.columns)
     return (
         f"CREATE TABLE IF NOT EXISTS {quote(*place)} (\n  {body}\n)\n"
-        f"ENGINE = MergeTree\nORDER BY tuple()\n"
+        f"ENGINE = {engine}\nORDER BY {order}\n"
         f"SETTINGS non_replicated_deduplication_window = {WINDOW}"
     )
 
@@ -70,11 +71,3 @@ def _declared(column: Column) -> str:
         else ""
     )
     return f"{quote(column.name)} {kind}{made}{comment(column.type)}"
-
-
-def _differs(place: tuple[str, str], column: Column) -> PermanentError:
-    has, wants = ("a plain", "computed") if column.computed is not None else ("a computed", "plain")
-    return PermanentError(
-        f"column {column.name} of table {'.'.join(place)} is {has} column, and the file declares "
-        f"it as {wants}: drop the column, and it is made as declared, or give it another name"
-    )

@@ -58,11 +58,12 @@ class StoredRows:
     ) -> pa.Table:
         settings: dict[str, object] = {"select_sequential_consistency": int(self.replicated)}
         query = self._query(keys, first, columns)
-        settings |= types.JSON_SETTINGS if "toJSONString(" in query else {}
+        settings |= types.settings_of(query)
         given = {f"key_{n}": ",".join(each) for n, each in enumerate(texts)}
         schema = pa.schema([pa.field(_ROW, pa.int64()), *(self._field(one) for one in columns)])
         with stream(self.client, query, given, settings) as batches:
-            return pa.Table.from_batches([self._checked(one, schema) for one in batches], schema)
+            checked = [types.text_checked(one, schema, self._refused) for one in batches]
+            return pa.Table.from_batches(checked, schema)
 
     def _query(self, keys: Sequence[str], first: int, columns: Sequence[str]) -> str:
         """Keys have names of their own: no name stands for another column."""
@@ -106,17 +107,12 @@ class StoredRows:
         found: bytes = self.schema.field(name).metadata[CLICKHOUSE_TYPE]
         return found.decode()
 
-    def _checked(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        for field, column in zip(schema, batch.columns, strict=True):
-            try:
-                column.validate(full=True)
-            except pa.ArrowInvalid:
-                raise PermanentError(
-                    f"{'.'.join(self.place)}: column {field.name} holds bytes that are not UTF-8 "
-                    "text, in a row whose change has left it as it was: the flow did not store "
-                    "these bytes, and cannot store them again; load the tables into a new target"
-                ) from None
-        return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    def _refused(self, column: str) -> PermanentError:
+        return PermanentError(
+            f"{'.'.join(self.place)}: column {column} holds bytes that are not UTF-8 text, in a "
+            "row whose change has left it as it was: the flow did not store these bytes, and "
+            "cannot store them again; load the tables into a new target"
+        )
 
 
 def _asked_type(text: str) -> str:

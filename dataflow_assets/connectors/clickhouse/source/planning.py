@@ -15,6 +15,7 @@ from dataflow_assets.connectors.clickhouse.source.relation import Relation, Sour
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import NOTHING, Pair, PolledPosition, Rows, ticks
+from dataflow_assets.sdk.polling.conditions import Conditions
 
 _NOW = "SELECT toString(now64(6, 'UTC'))"
 
@@ -30,6 +31,12 @@ class Values:
         name = f"v{len(self.found) + 1}"
         self.found[name] = value
         return f"{{{name}:{column.kept}}}"
+
+
+def conditions(relation: Relation, values: Values) -> Conditions[SourceColumn]:
+    """Which rows a part of an ordered relation has; `values` gets what is bound."""
+    assert relation.order is not None  # noqa: S101 - else nothing orders the rows
+    return Conditions(relation.change, relation.order, values.of)
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ class PolledTable:
         if latest is None:
             return NOTHING
         values = Values()
-        where = f"{quote(change.name)} = {values.of(change, latest)}"
+        where = f"{change.quoted} = {values.of(change, latest)}"
         return latest, self._last(order, where, values)
 
     def has_rows(self) -> bool:
@@ -86,20 +93,15 @@ class PolledTable:
         column = self.relation.change or self._order
         if not column.nullable:
             return 0
-        where = f"{quote(column.name)} IS NULL"
+        where = f"{column.quoted} IS NULL"
         return int(self._ask(f"SELECT count() {self._from(where)}")[0][0])
 
     def is_before(self, one: Pair, other: Pair) -> bool:
         """Whether a pair comes before another; a missing value comes before every other."""
         if one == other:
             return False
-        change = self.relation.change
-        columns = [self._order] if change is None else [change, self._order]
-        values, sql = Values(), "0"
-        pairs = [*zip(one, other, strict=True)][-len(columns) :]
-        for column, (left, right) in reversed([*zip(columns, pairs, strict=True)]):
-            less, same = _compared(values, column, left, right)
-            sql = f"({less}) OR ({same}) AND ({sql})"
+        values = Values()
+        sql = conditions(self.relation, values).before(one, other)
         return bool(query_rows(self.client, f"SELECT {sql}", values.found)[0][0])
 
     def estimate(self, rows: Rows) -> int:
@@ -109,13 +111,13 @@ class PolledTable:
     def count(self, rows: Rows) -> int:
         """How many rows there are."""
         values = Values()
-        where = conditions(self.relation, values, rows)
+        where = conditions(self.relation, values).of(rows)
         return int(self._ask(f"SELECT count() {self._from(where)}", values)[0][0])
 
     def size(self, rows: Rows) -> tuple[int, int]:
         """How many rows there are, and how many bytes their values have."""
         values = Values()
-        where = conditions(self.relation, values, rows)
+        where = conditions(self.relation, values).of(rows)
         widths = ", ".join(map(_width, self.relation.columns))
         query = f"SELECT count(), sum(byteSize({widths})) {self._from(where)}"
         ((count, size),) = self._ask(query, values)
@@ -127,8 +129,8 @@ class PolledTable:
         if change.digits is None:
             return None
         values = Values()
-        where = conditions(self.relation, values, rows)
-        oldest = f"CAST(minOrNull({quote(change.name)}), 'Nullable(DateTime64(6))')"
+        where = conditions(self.relation, values).of(rows)
+        oldest = f"CAST(minOrNull({change.quoted}), 'Nullable(DateTime64(6))')"
         query = f"SELECT toFloat64(now64(6)) - toFloat64({oldest}) {self._from(where)}"
         ((found,),) = self._ask(query, values)
         return None if found is None else max(0.0, float(found))
@@ -137,15 +139,15 @@ class PolledTable:
         """The last order value of the first `most` rows; None where there are no more."""
         order = self._order
         values = Values()
-        where = conditions(self.relation, values, rows)
-        where = f"({where}) AND {quote(order.name)} IS NOT NULL" if order.nullable else where
+        where = conditions(self.relation, values).of(rows)
+        where = f"({where}) AND {order.quoted} IS NOT NULL" if order.nullable else where
         found = self._placed([order], where, values, most)
         return None if found is None else found[0]
 
     def border(self, rows: Rows, most: int) -> Pair | None:
         """The last pair of the first `most` rows; None where there are no more."""
         values = Values()
-        where = conditions(self.relation, values, rows)
+        where = conditions(self.relation, values).of(rows)
         if self.relation.change is None:
             found = self._placed([self._order], where, values, most)
             return None if found is None else (None, found[0])
@@ -182,7 +184,7 @@ class PolledTable:
     def _until_now(self, column: SourceColumn) -> tuple[str, Values]:
         values = Values()
         upto = upper_bound.upto(self.client, self.relation, column)
-        return (f"{quote(column.name)} < {values.of(column, upto)}" if upto else ""), values
+        return (f"{column.quoted} < {values.of(column, upto)}" if upto else ""), values
 
     def _placed(
         self, columns: list[SourceColumn], where: str, values: Values, most: int
@@ -191,16 +193,16 @@ class PolledTable:
         # A name that could be a column's would stand for it in the conditions.
         aliases = [quote(f"#{n}") for n in range(len(columns))]
         pairs = [*zip(columns, aliases, strict=True)]
-        names = ", ".join(f"{quote(column.name)} AS {alias}" for column, alias in pairs)
+        names = ", ".join(f"{column.quoted} AS {alias}" for column, alias in pairs)
         texts = ", ".join(column.text(alias) for column, alias in pairs)
-        ranks = ", ".join(f"{quote(column.name)} NULLS FIRST" for column in columns)
+        ranks = ", ".join(f"{column.quoted} NULLS FIRST" for column in columns)
         inner = f"SELECT {names} {self._from(where)} ORDER BY {ranks} LIMIT 2 OFFSET {most - 1}"
         # S608: names are quoted, values are bound
         found = self._ask(f"SELECT {texts} FROM ({inner})", values)  # noqa: S608
         return list(found[0]) if len(found) == 2 else None
 
     def _last(self, column: SourceColumn, where: str, values: Values) -> str | None:
-        latest = column.text(f"maxOrNull({quote(column.name)})")
+        latest = column.text(f"maxOrNull({column.quoted})")
         found = self._ask(f"SELECT {latest} {self._from(where)}", values)[0][0]
         return None if found is None else str(found)
 
@@ -219,80 +221,5 @@ class PolledTable:
 
 def _width(column: SourceColumn) -> str:
     """What is measured of a column: of values whose type differs by row their text."""
-    name, kind = quote(column.name), Type.of(column.type).bare.name
+    name, kind = column.quoted, Type.of(column.type).bare.name
     return f"toString({name})" if kind in {"JSON", "Dynamic", "Variant"} else name
-
-
-def conditions(relation: Relation, values: Values, rows: Rows) -> str:
-    """What stands behind WHERE for these rows."""
-    return " AND ".join(f"({part})" for part in _parts(relation, values, rows) if part) or "1"
-
-
-def _parts(relation: Relation, values: Values, rows: Rows) -> Iterator[str]:
-    assert relation.order is not None  # noqa: S101 - else nothing orders the rows
-    yield _upto(relation, relation.order, values, rows)
-    if rows.load:
-        yield _range(relation.order, values, rows)
-    elif rows.after != NOTHING:
-        yield _after(relation.change, relation.order, values, rows.after)
-    else:
-        first = relation.change or relation.order
-        yield f"{quote(first.name)} IS NOT NULL" if first.nullable else ""
-
-
-def _after(change: SourceColumn | None, order: SourceColumn, values: Values, pair: Pair) -> str:
-    """All rows behind a pair. The plain comparison before the other one is for primary keys."""
-    latest, last = pair
-    if change is None or latest is None:
-        assert last is not None  # noqa: S101 - pairs are complete where they are compared
-        return f"{quote(order.name)} > {values.of(order, last)}"
-    name, value = quote(change.name), values.of(change, latest)
-    if last is None:
-        return f"{name} > {value}"
-    later = f"{quote(order.name)} > {values.of(order, last)}"
-    return f"{name} >= {value} AND ({name} > {value} OR {later})"
-
-
-def _upto(relation: Relation, order: SourceColumn, values: Values, rows: Rows) -> str:
-    latest, last = rows.upto
-    change = relation.change
-    if change is None:
-        unordered = f"{quote(order.name)} IS NULL"
-        if last is None:
-            return unordered
-        found = f"{quote(order.name)} <= {values.of(order, last)}"
-        with_them = rows.load and rows.low is None and order.nullable
-        return f"{found} OR {unordered}" if with_them else found
-    name = quote(change.name)
-    if latest is None:
-        return f"{name} IS NULL"
-    value = values.of(change, latest)
-    found = f"{name} <= {value}"
-    if last is not None:
-        least = f" OR {quote(order.name)} IS NULL" if order.nullable else ""
-        behind = f"{quote(order.name)} <= {values.of(order, last)}"
-        found += f" AND ({name} < {value} OR {behind}{least})"
-    return f"({found}) OR {name} IS NULL" if rows.load and change.nullable else found
-
-
-def _range(order: SourceColumn, values: Values, rows: Rows) -> str:
-    """The first range has the rows without an order value too, an only one has all."""
-    name, parts = quote(order.name), []
-    if rows.low is not None:
-        parts.append(f"{name} > {values.of(order, rows.low)}")
-    if rows.high is not None:
-        parts.append(f"{name} <= {values.of(order, rows.high)}")
-    found = " AND ".join(parts)
-    return (
-        f"({found}) OR {name} IS NULL" if parts and order.nullable and rows.low is None else found
-    )
-
-
-def _compared(
-    values: Values, column: SourceColumn, left: str | None, right: str | None
-) -> tuple[str, str]:
-    """The SQL of `less` and of `same`."""
-    if left is None or right is None:
-        return f"{int(left is None and right is not None)}", f"{int(left == right)}"
-    one, two = values.of(column, left), values.of(column, right)
-    return f"{one} < {two}", f"{one} = {two}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import pyarrow as pa
 
@@ -54,29 +55,21 @@ def _rows(
     query = _query(relation, part, [expression for expression, _ in columns], values)
     query += "" if most is None else f" LIMIT {most}"
     made = False
-    settings = types.JSON_SETTINGS if "toJSONString(" in query else {}
+    settings = types.settings_of(query)
     with stream(client, query, values.found, settings) as batches:
         for batch in batches:
-            yield _checked(source, batch, schema)
+            yield types.text_checked(batch, schema, partial(_refused, source))
             failpoints.reach("clickhouse.read-batch")
             made = True
     if not made:
         yield pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def _checked(
-    source: ClickhouseSourceOptions, batch: pa.RecordBatch, schema: pa.Schema
-) -> pa.RecordBatch:
-    """Text is UTF-8 from here on; ClickHouse itself takes any bytes for text."""
-    for field, column in zip(schema, batch.columns, strict=True):
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid:
-            raise PermanentError(
-                f"{source.title}: column {field.name} holds bytes that are not UTF-8 text; give a "
-                f"`query` that selects them as hex({field.name}) or base64Encode({field.name})"
-            ) from None
-    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+def _refused(source: ClickhouseSourceOptions, column: str) -> PermanentError:
+    return PermanentError(
+        f"{source.title}: column {column} holds bytes that are not UTF-8 text; give a `query` that "
+        f"selects them as hex({column}) or base64Encode({column})"
+    )
 
 
 def _query(relation: Relation, part: Part, selected: list[str], values: Values) -> str:
@@ -88,7 +81,7 @@ def _query(relation: Relation, part: Part, selected: list[str], values: Values) 
     changes = relation.change is not None and not part.rows.load
     ranked = [relation.change, relation.order] if changes else [relation.order]
     order = ", ".join(f"{quote(column.name)} NULLS FIRST" for column in ranked if column)
-    return f"{query} WHERE {conditions(relation, values, part.rows)} ORDER BY {order}"
+    return f"{query} WHERE {conditions(relation, values).of(part.rows)} ORDER BY {order}"
 
 
 def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.Field]]:

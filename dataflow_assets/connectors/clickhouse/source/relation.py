@@ -32,6 +32,11 @@ class SourceColumn:
     hidden: bool = False
 
     @property
+    def quoted(self) -> str:
+        """As SQL takes it."""
+        return quote(self.name)
+
+    @property
     def nullable(self) -> bool:
         """Whether NULL may stand in it."""
         return Type.of(self.type).nullable

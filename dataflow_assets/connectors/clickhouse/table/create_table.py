@@ -50,11 +50,7 @@ def statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
     given = {field.name: field for field in sample}
     names = sorted({*given, *sink.columns})
     if not names:
-        raise PermanentError(
-            f"table {sink.address().name} cannot be created: the first records hold no object "
-            "with its columns, or are rejected; `dataflow preview` shows each with its reason. "
-            "Correct the flow, name the columns under `columns`, or create the table"
-        )
+        raise sink.no_columns()
     order = _order(sink, names)
     required, messages = {*order, sink.replacing_version_column}, _of_messages(sample)
     types_ = {

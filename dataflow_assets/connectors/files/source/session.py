@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from typing_extensions import override
@@ -38,9 +37,6 @@ from dataflow_assets.contracts import (
     folded,
 )
 from dataflow_assets.errors import Outdated, PermanentError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 FOLDER = "folder"  # the one partition
 SETTLED = 60  # seconds after which a file of the disk is whole, whatever its last byte is
@@ -176,10 +172,6 @@ class FilesSourceSession(SourceSession):
                 raise Outdated(reason)
         step = self._step([Unread(one.file, one.begin, one.end) for one in found], limit)
         return smaller(found, step)
-
-    @override
-    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        raise NotImplementedError("tasks read files by themselves")
 
     @override
     def fold(self, positions: Positions) -> Positions:

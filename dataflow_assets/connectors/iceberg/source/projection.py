@@ -19,12 +19,12 @@ from pyiceberg.schema import Schema
 
 from dataflow_assets.connectors.iceberg.source.types import arrow_type, typed_schema
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.exact_json import exact_json
 
 Values = Mapping[int, Any]
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DIGITS = [place for place in range(36) if place not in (8, 13, 18, 23)]  # between dashes
-_json = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def project(batch: pa.RecordBatch, file: Schema, schema: Schema, values: Values) -> pa.RecordBatch:
@@ -100,14 +100,14 @@ def _map_texts(array: pa.MapArray, have: ice.MapType, want: ice.MapType) -> pa.A
     pairs = list(zip(names, values, strict=True))
     bounds = zip(offsets[:-1], offsets[1:], array.is_valid().to_pylist(), strict=True)
     texts = [
-        _json(dict(pairs[low - first : high - first])) if valid else None
+        exact_json(dict(pairs[low - first : high - first])) if valid else None
         for low, high, valid in bounds
     ]
     return pa.array(texts, pa.binary()).cast(pa.string())
 
 
 def _name(key: Any) -> str:
-    return key if isinstance(key, str) else _json(key).decode().strip('"')
+    return key if isinstance(key, str) else exact_json(key).decode().strip('"')
 
 
 def _plain(array: pa.Array, kind: ice.IcebergType) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -33,10 +33,6 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import PermanentError, TransientError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 TABLE = "table"  # the one partition
 _UNBOUNDED = 1 << 62
@@ -173,10 +169,6 @@ class IcebergSourceSession(SourceSession):
 
     def _groups(self, file: SourceFile) -> tuple[int, ...]:
         return row_groups(self._table.io, file)
-
-    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        """Tasks read by themselves."""
-        raise NotImplementedError("this source delivers columns")
 
     def fold(self, positions: Positions) -> Positions:
         """All parts of a span carry the position behind the whole of it."""

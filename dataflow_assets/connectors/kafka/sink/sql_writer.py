@@ -14,7 +14,7 @@ from dataflow_assets.connectors.kafka.sink.routing import Routing, RulesOf, Sort
 from dataflow_assets.connectors.kafka.sink.writer import KafkaWriter
 from dataflow_assets.contracts import Sent, Slice, Ticket
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.formats.value_schema import Encode
+from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.records.record import parse
 from dataflow_assets.sql.bytes.layout import Layouts
 from dataflow_assets.sql.bytes.write import encoder
@@ -40,19 +40,26 @@ class SqlWriter(KafkaWriter):
         super().__init__(sink, ticket, piece)
 
     @override
-    def routed(self, encode: Encode | None) -> Routing:
-        return SqlRouting(self._sink, self._rules, self._written)
+    def routed(self, values: ValueSchema | None) -> Routing:
+        return SqlRouting(self._sink, self._rules, self._written, values)
 
 
 class SqlRouting(Routing):
     """Rows as bodies -> keys and values."""
 
-    def __init__(self, sink: KafkaSinkOptions, rules: RulesOf, written: Written) -> None:
+    def __init__(
+        self,
+        sink: KafkaSinkOptions,
+        rules: RulesOf,
+        written: Written,
+        schemas: ValueSchema | None,
+    ) -> None:
         super().__init__(sink, rules)
         layouts = written.layouts
         self._most_keys = written.folded_keys
-        self._value = encoder(layouts.value)
-        self._key_of = encoder(layouts.key) if layouts.key else None
+        self._value = encoder(layouts.value, schemas.number if schemas else None)
+        key_number = schemas.key_number if schemas else None
+        self._key_of = encoder(layouts.key, key_number) if layouts.key else None
         names = layouts.key.names if layouts.key else ()
         self._key_names = list(zip(names, layouts.key_columns, strict=True))
         self._times = [name for name, key in layouts.metadata if key == TIMESTAMP]

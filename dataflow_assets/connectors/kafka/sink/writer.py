@@ -25,7 +25,7 @@ from dataflow_assets.connectors.kafka.sink.fencing import Claim
 from dataflow_assets.connectors.kafka.sink.routing import Routing
 from dataflow_assets.contracts import ErrorRecord, Position, Rejection, Sent, Slice, Ticket
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.formats.value_schema import Encode, ValueSchema
+from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.sdk.rejected_records import error_record, settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 
@@ -42,14 +42,13 @@ class KafkaWriter(SliceTransaction):
         self._sink, self._target, self._cluster = sink, ticket.target, sink.cluster()
         self._side_topic = CheckpointTopic.of(self._cluster, ticket.target)
         self._rules = cache(partial(_rules, self._side_topic))
-        values = ValueSchema.of(ticket.schema)
-        self._routing = self.routed(values.encoder() if values else None)
+        self._routing = self.routed(ValueSchema.of(ticket.schema))
         self._producer: Transaction | None = None
         self._claim: Claim
 
-    def routed(self, encode: Encode | None) -> Routing:
+    def routed(self, values: ValueSchema | None) -> Routing:
         """What turns rows into records."""
-        return Routing(self._sink, self._rules, encode)
+        return Routing(self._sink, self._rules, values.encoder() if values else None)
 
     @override
     def begin(self) -> None:

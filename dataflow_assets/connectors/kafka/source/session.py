@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka.bound import Begin
 from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Broker, Place, Topic
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, moment
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
@@ -76,6 +77,8 @@ class KafkaSourceSession(SourceSession):
     @override
     def start(self) -> Positions:
         source = self._source
+        if source.begin is not None:
+            return self._declared(source.begin)
         if source.starting_offsets == "group":
             return _named(self._adopted())
         if source.starting_offsets == "timestamp":
@@ -100,6 +103,10 @@ class KafkaSourceSession(SourceSession):
         return _named(lows | group | stored)
 
     @override
+    def understands(self, positions: Positions) -> bool:
+        return all(partition.isdecimal() for partition in positions)
+
+    @override
     def seek(self, where: str) -> Positions:
         if where in ("earliest", "latest"):
             spec = EARLIEST if where == "earliest" else LATEST
@@ -117,13 +124,16 @@ class KafkaSourceSession(SourceSession):
 
     @override
     def ends(self) -> Positions:
-        return _named(self._offsets(self.topic.now(), LATEST)[0])
+        return self.bounded(self._offsets(self.topic.now(), LATEST)[0])
 
     @override
     @classmethod
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
-        found = listed([one.topic for one in sessions], LATEST)
-        return [one if isinstance(one, DataflowError) else _named(one[0]) for one in found]
+        found = zip(sessions, listed([one.topic for one in sessions], LATEST), strict=True)
+        return [
+            one if isinstance(one, DataflowError) else outcome(partial(session.bounded, one[0]))
+            for session, one in found
+        ]
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
@@ -133,7 +143,8 @@ class KafkaSourceSession(SourceSession):
         begins = _begins(after, lows)
         self._losses.check(topic, begins, found)
         self._lows, self._most_bytes = {str(p): low for p, low in lows.items()}, limit.bytes
-        reached = ends if until is None else _earlier(ends, begins, until)
+        bounded = self._bounded(ends, begins)
+        reached = bounded if until is None else _earlier(bounded, begins, until)
         ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in reached.items()}
         most = self._sizes.most(ahead, limit)
         slices = [
@@ -193,10 +204,14 @@ class KafkaSourceSession(SourceSession):
         lags = iter(with_ages(asked[0][0].ahead, branches) if branches else [])
         return [one if isinstance(one, DataflowError) else next(lags) for one in found]
 
+    def bounded(self, ends: Offsets) -> Positions:
+        """The ends of the partitions that are read, as the declaration has them."""
+        return _named(self._caps(ends))
+
     def unread(self, after: Positions | None, lows: Offsets, ends: Offsets) -> Behind:
         """What a branch has not read; None: it begins at the start."""
         begins = _begins(self.start() if after is None else after, lows)
-        return Behind.of(self._source.topic, begins, lows, ends)
+        return Behind.of(self._source.topic, begins, lows, self._bounded(ends, begins))
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
@@ -232,6 +247,41 @@ class KafkaSourceSession(SourceSession):
 
     def _offsets(self, topic: Topic, *wanted: Place) -> list[Offsets]:
         return [dict(enumerate(found)) for found in self._broker.offsets(topic, *wanted)]
+
+    def _declared(self, begin: Begin) -> Positions:
+        """Raises PermanentError for an offset that the topic does not have."""
+        lows, highs = self._lows_and_highs(self.topic.now())
+        given = dict(begin.offsets)
+        name = self._source.topic
+        if wrong := foreign(name, given, lows) or beyond(name, given, highs):
+            raise PermanentError(f"{wrong}; correct the offsets at which the flow begins")
+        return _named(self._adopted() | given)
+
+    def _bounded(self, ends: Offsets, begins: Offsets) -> Offsets:
+        """The ends, but not beyond that of the declaration.
+
+        Raises PermanentError where the flow is already beyond it: there would never be news, or
+        always.
+        """
+        caps = self._caps(ends)
+        if self._source.end is not None:
+            for p, cap in caps.items():
+                if begins[p] > cap:
+                    raise PermanentError(
+                        f"topic {self._source.topic}: partition {p} is at offset {begins[p]}, and "
+                        f"the declaration ends it at offset {cap}: move the end, or the begin"
+                    )
+        return {p: caps.get(p, begins[p]) for p in ends}
+
+    def _caps(self, ends: Offsets) -> Offsets:
+        """By partition that is read where it ends."""
+        end = self._source.end
+        if end is None:
+            return ends
+        if end.millis is None:
+            return {p: min(last, end.offsets[p]) for p, last in ends.items() if p in end.offsets}
+        found = self._offsets(self.topic.now(), Place.for_timestamp(end.millis))[0]
+        return {p: min(last, found[p]) if found[p] >= 0 else last for p, last in ends.items()}
 
     def _adopted(self) -> Offsets:
         """Where the group stands, unless it was us who put it there; else the earliest."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pydantic import InstanceOf
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka.bound import Begin, End
 from dataflow_assets.connectors.kafka.source.source import KafkaSource
 from dataflow_assets.contracts import MessageFormat
+from dataflow_assets.sql.bytes.layout import Layouts
 from dataflow_assets.sql.bytes.messages import SqlFormat
 
 
@@ -16,9 +18,25 @@ class SqlKafkaSource(KafkaSource):
     Made by the manifest language `sql`; DataFlow manifests do not name it.
     """
 
-    formats: InstanceOf[SqlFormat]
+    layouts: InstanceOf[Layouts]
     """What keys and values are."""
+
+    begins_at: InstanceOf[Begin] | None = None
+    """`scan.startup.specific-offsets`."""
+    ends_at: InstanceOf[End] | None = None
+    """`scan.bounded.*`."""
+
+    @property
+    @override
+    def begin(self) -> Begin | None:
+        return self.begins_at
+
+    @property
+    @override
+    def end(self) -> End | None:
+        return self.ends_at
 
     @override
     def message_format(self) -> MessageFormat:
-        return self.formats
+        schemas = self.schema_registry.client() if self.schema_registry else None
+        return SqlFormat(self.layouts.value, self.layouts.key, schemas)

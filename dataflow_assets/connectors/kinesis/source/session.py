@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from typing_extensions import override
@@ -37,9 +36,6 @@ from dataflow_assets.contracts import (
     folded,
 )
 from dataflow_assets.errors import Outdated, PermanentError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 STREAM = "stream"  # the one partition
@@ -255,10 +251,6 @@ class KinesisSourceSession(SourceSession):
                 "table: truncate, or from latest without them"
             )
         return one
-
-    @override
-    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        raise NotImplementedError("tasks read shards by themselves")
 
     @override
     def fold(self, positions: Positions) -> Positions:

@@ -131,10 +131,6 @@ class MemoryPartSession(_StoreSession):
         return _borders(low, high, limit.records)
 
     @override
-    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        raise NotImplementedError("this source delivers columns")
-
-    @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
         low = int(after.get("table", "0"))
         return {"table": read_rows(self.source, low, low + limit)}

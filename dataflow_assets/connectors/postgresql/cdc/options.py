@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
@@ -94,23 +95,19 @@ class PostgresqlCdcOptions(Database, Source):
                 raise ValueError(f"names {joined(*place) or 'nothing'} twice or not at all")
         return value
 
-    @model_validator(mode="after")
-    def _named(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.slot_name is None and self.slot_name_secret_ref is None:
-            raise ValueError("slotName or slotNameSecretRef is required")
+            yield "slotName or slotNameSecretRef is required"
         if self.publication_name is None and self.publication_name_secret_ref is None:
-            raise ValueError("publicationName or publicationNameSecretRef is required")
-        return self
-
-    @model_validator(mode="after")
-    def _has_columns(self) -> Self:
+            yield "publicationName or publicationNameSecretRef is required"
         if self.envelope_format == "debezium" and self.schema_changes != "fail":
-            raise ValueError(
+            yield (
                 f"schemaChanges: {self.schema_changes} has no effect with envelopeFormat: "
                 "debezium, whose records are one column, with all columns of the table in it: "
                 "leave schemaChanges out"
             )
-        return self
 
     @property
     def loads(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from typing_extensions import override
@@ -40,9 +40,6 @@ from dataflow_assets.contracts import (
     lasting,
 )
 from dataflow_assets.errors import DataflowError, PermanentError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -134,10 +131,6 @@ class PostgresqlCdcSession(SourceSession):
         if upserts:  # changes before the load come too: deletions among them
             return {PARTITION: dump(Reached(at.lsn, known, at.again | wanted & known))}
         return {PARTITION: dump(Reached(at.lsn, known - wanted, at.again | wanted))}
-
-    @override
-    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        raise NotImplementedError("tasks read the log by themselves")
 
     @override
     def fold(self, positions: Positions) -> Positions:

@@ -170,7 +170,16 @@ def publish(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table
             f"publication {source.publication} does not exist at {source.server()}: run "
             f"{statement}, or set createPublicationIfNotExists: true"
         )
-    link.execute(statement)
+    try:
+        link.execute(statement)
+    except Failure as failure:
+        if failure.sqlstate != _NO_RIGHT:
+            raise
+        raise PermanentError(
+            f"publication {source.publication} cannot be created at {source.server()} by this role "
+            f"({failure.reason}): only the owner of the tables may, with the right CREATE on the "
+            f"database. Let the owner run: {statement}"
+        ) from None
 
 
 def publish_more(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:

@@ -127,8 +127,8 @@ class Changes:
             return found
         place = np.cumsum(self._paired) - 1
         second = self._second[index].take(place[self.message[newer]])
-        # What an update has left as it was is in the old row, where the table logs all of it. A null
-        # there is no value: a new partition logs its key alone, and is announced as its root.
+        # What an update has left as it was is in the old row, where the table logs all of it. A
+        # null there is no value: a new partition logs its key alone, and is announced as its root.
         before = found.take(np.flatnonzero(newer))
         old = (self._marks[self.message[newer]] == _OLD) & (before.kind == _TEXT)
         same = old & (second.kind == _UNCHANGED)

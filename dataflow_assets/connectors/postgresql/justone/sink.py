@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from psycopg.conninfo import make_conninfo
-from pydantic import SecretStr
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.justone.session import JustOneSession
-from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
-from dataflow_assets.contracts import Run, SinkSession, Target
+from dataflow_assets.connectors.postgresql.pool import lent
+from dataflow_assets.connectors.postgresql.sink.login import LoginSink
+from dataflow_assets.contracts import Positions, Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.sdk.server_failure import translated
 
 
-class JustOneSink(PostgresqlSink):
+class JustOneSink(LoginSink):
     """Appends text to the listed columns of a table, which PostgreSQL parses.
 
     Made by the manifest language `justone`; DataFlow manifests do not name it.
@@ -24,22 +20,18 @@ class JustOneSink(PostgresqlSink):
 
     names: tuple[str, ...]
     """The columns that are written."""
-    password: SecretStr | None = None
-    """Password of the connection string's user."""
-    password_secret_ref: Annotated[SecretRef | None, Fills("password")] = None
-    """Secret, or variable, with the password."""
-
-    @override
-    def dsn(self) -> str:
-        text = super().dsn()
-        if self.password is None:
-            return text
-        password = self.password.get_secret_value()
-        return make_conninfo("", **{**dsn.parse(text), "password": password})
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
         return JustOneSession(self, self.names, target, run)
+
+    @override
+    def inherited(self, target: Target) -> Positions | None:
+        from dataflow_assets.connectors.postgresql.justone import state_table
+
+        with translated(f"reading JustOne's state of {self.address()}"), lent(self.dsn()) as link:
+            found = state_table.stored(link, *self.place(), target.source)
+        return {str(partition): offset for partition, offset in sorted(found.items())} or None
 
     @override
     def no_table(self) -> PermanentError:

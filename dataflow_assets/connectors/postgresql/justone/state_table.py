@@ -42,19 +42,28 @@ def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int,
     so that a connector that somebody starts meanwhile is not overlooked.
     """
     place = qualified(SCHEMA, f"{schema}.{table}")
-    ((there,),) = link.execute(_THERE, place)
-    if not there:
+    if not _there(link, place):
         return {}
     _check_stopped(link, schema, table, place)
-    found: dict[int, int] = dict(link.execute(_OFFSETS.format(place), topic))
+    found = stored(link, schema, table, topic)
     _check_stopped(link, schema, table, place)
     return found
 
 
+def stored(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:
+    """The same as it is now, whether the connector runs or not: for people to look at."""
+    place = qualified(SCHEMA, f"{schema}.{table}")
+    return dict(link.execute(_OFFSETS.format(place), topic)) if _there(link, place) else {}
+
+
+def _there(link: TextLink, place: str) -> bool:
+    ((there,),) = link.execute(_THERE, place)
+    return bool(there)
+
+
 def _check_stopped(link: TextLink, schema: str, table: str, place: str) -> None:
     target = qualified(schema, table)
-    ((known,),) = link.execute(_THERE, target)
-    if known and (running := link.execute(_RUNNING, place, table, target)):
+    if _there(link, target) and (running := link.execute(_RUNNING, place, table, target)):
         where, owner = running[0]
         raise TransientError(
             f"JustOne's connector still writes to {schema}.{table} (its temporary table is in "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from dataflow_assets.connectors.postgresql.client import Link, quote
+from dataflow_assets.connectors.postgresql.client import Link, lock_name, quote
 from dataflow_assets.contracts import Totals
 
 _MARK = "Made by dataflow-assets (1)"
@@ -73,7 +73,6 @@ FROM {s}.dataflow_pipeline d JOIN (
     FROM {s}.dataflow_rejected
 ) e USING (flow, branch)""",
 }
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
 _STANDS = """
 SELECT obj_description(to_regclass($1::text), 'pg_class') IS NOT DISTINCT FROM $2::text,
     to_regclass($1::text) IS NOT NULL
@@ -135,7 +134,7 @@ def prepare(link: Link, schema: str) -> None:
 
     A table of a user that has the name of a view stays, and the log says so.
     """
-    link.execute(_LOCK, f"{schema}.dataflow_pipeline")
+    lock_name(link, f"{schema}.dataflow_pipeline")
     for name, columns in _TABLES.items():
         link.execute(f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{quote(name)} {columns}")
     for name, query in _VIEWS.items():

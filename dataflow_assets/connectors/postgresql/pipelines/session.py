@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class PipelineSession(PostgresqlSinkSession):
-    """Beside each change of the checkpoint, and behind it, what happens is noted for the views.
+    """Beside each change of the checkpoint, and behind it, what is done is noted for the views.
 
     A note that is lost in a crash is made up for when the pipeline is opened again.
     """
@@ -63,7 +63,7 @@ class PipelineSession(PostgresqlSinkSession):
     def _noting(self) -> Iterator[None]:
         """What is told to people must not stop what is stored for them."""
         try:
-            with translated(f"noting what happens to {self._sink.address()}"):
+            with translated(f"writing the views of {self._sink.address()}"):
                 yield
         except DataflowError as error:
             log.warning("flow %s: %s", self._target.flow, error)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
+from dataflow_assets.connectors.postgresql.client import Link, lock_name, qualified, quote
 from dataflow_assets.connectors.postgresql.pipelines.expressions import column_type, generated
-from dataflow_assets.errors import PermanentError
 from dataflow_assets.pipelines.table import Column, Table
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
 _COLUMNS = """
 SELECT a.attname, a.attgenerated <> '' FROM pg_attribute a
 WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
@@ -23,21 +21,24 @@ def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
     computed, or the other way round.
     """
     schema, name = place
-    link.execute(_LOCK, f"{schema}.{name}")
+    lock_name(link, f"{schema}.{name}")
     link.execute(create_statement(place, table))
     found: dict[str, bool] = dict(link.execute(_COLUMNS, qualified(schema, name)))
     for column in table.columns:
         if column.name not in found:
             link.execute(f"ALTER TABLE {qualified(*place)} ADD COLUMN {_declared(column, schema)}")
         elif found[column.name] != (column.computed is not None):
-            raise _differs(place, column)
+            raise column.differs(place)
     for statement in index_statements(place, table):
         link.execute(statement)
 
 
 def create_statement(place: tuple[str, str], table: Table) -> str:
     """CREATE TABLE with all columns."""
-    body = ",\n  ".join(_declared(column, place[0]) for column in table.columns)
+    lines = [_declared(column, place[0]) for column in table.columns]
+    if table.key:
+        lines.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
+    body = ",\n  ".join(lines)
     return f"CREATE TABLE IF NOT EXISTS {qualified(*place)} (\n  {body}\n)"
 
 
@@ -55,11 +56,3 @@ def _declared(column: Column, schema: str) -> str:
         return f"{quote(column.name)} {kind} GENERATED ALWAYS AS ({made}) STORED"
     required = "" if column.nullable else " NOT NULL"
     return f"{quote(column.name)} {column_type(column.type)}{required}"
-
-
-def _differs(place: tuple[str, str], column: Column) -> PermanentError:
-    has, wants = ("a plain", "computed") if column.computed is not None else ("a computed", "plain")
-    return PermanentError(
-        f"column {column.name} of table {'.'.join(place)} is {has} column, and the file declares "
-        f"it as {wants}: drop the column, and it is made as declared, or give it another name"
-    )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dataflow_assets.connectors.postgresql.client import Link, Row, quote
+from dataflow_assets.connectors.postgresql.client import Link, Row, lock_name, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -46,7 +46,6 @@ _TABLES = {
     rejected_at timestamptz NOT NULL DEFAULT now(), step integer, step_type text,
     replayed_at timestamptz, rows integer, reading bigint NOT NULL DEFAULT 0)""",
 }
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
 _MISSING = """
 SELECT to_regclass(place) IS NULL
 FROM json_array_elements_text($1::json) WITH ORDINALITY AS asked (place, n) ORDER BY n
@@ -89,7 +88,7 @@ def prepare(link: Link, schema: str) -> None:
         return
     link.execute("BEGIN")
     try:
-        link.execute(_LOCK, schema)
+        lock_name(link, schema)
         # All of them: the session may remember a table as missing that another has just made.
         for name, columns in _TABLES.items():
             link.execute(f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{quote(name)} {columns}")

@@ -70,16 +70,15 @@ def _fails(column: Column) -> str:
 
 
 def _doubtful(kind: Type) -> bool:
-    if kind.name.startswith(("time", "timestamp")) and kind.name != "timestamp":
-        limit = 9 if kind.name.startswith("timestamp") else -1
-        return kind.digits > limit if limit >= 0 else kind.name != "time" or kind.digits > 6
-    if kind.name == "timestamp":
+    if kind.name.startswith("timestamp"):
         return kind.digits > 9
+    if kind.name.startswith("time"):
+        return True  # a day may end at 24:00 elsewhere
     if kind.name.startswith("interval") or kind.name in {"ipaddress", "json", "map"}:
         return True
     return any(map(_doubtful_inside, kind.inner))
 
 
 def _doubtful_inside(kind: Type) -> bool:
-    """Also text: how long it may be is checked of columns only."""
-    return kind.bounded or _doubtful(kind)
+    """Also text, and times: how long they may be, and infinity, are checked of columns only."""
+    return kind.bounded or kind.name.startswith(("date", "time")) or _doubtful(kind)

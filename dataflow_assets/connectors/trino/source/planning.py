@@ -8,7 +8,6 @@ from typing import Any
 
 from dataflow_assets.connectors.trino.client import Client, quote
 from dataflow_assets.connectors.trino.source import upper_bound
-from dataflow_assets.connectors.trino.source.conditions import compared, conditions
 from dataflow_assets.connectors.trino.source.relation import Relation, SourceColumn
 from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.errors import PermanentError
@@ -75,14 +74,7 @@ class PolledTable:
         """Whether a pair comes before another; a missing value comes before every other."""
         if one == other:
             return False
-        change = self.relation.change
-        columns = [self._order] if change is None else [change, self._order]
-        pairs = [*zip(one, other, strict=True)][-len(columns) :]
-        sql = "false"
-        for column, (left, right) in reversed([*zip(columns, pairs, strict=True)]):
-            less, same = compared(column, left, right)
-            sql = f"({less}) OR ({same}) AND ({sql})"
-        return bool(self.client.value(f"SELECT {sql}"))
+        return bool(self.client.value(f"SELECT {self.relation.conditions.before(one, other)}"))
 
     def estimate(self, rows: Rows) -> int:
         """How many rows there are: counted, which reads two columns."""
@@ -90,12 +82,12 @@ class PolledTable:
 
     def count(self, rows: Rows) -> int:
         """How many rows there are."""
-        where = conditions(self.relation, rows)
+        where = self.relation.conditions.of(rows)
         return int(self.client.value(f"SELECT count(*) {self._from(where)}"))
 
     def size(self, rows: Rows) -> tuple[int, int]:
         """How many rows there are, and how many bytes their values have."""
-        where = conditions(self.relation, rows)
+        where = self.relation.conditions.of(rows)
         widths = " + ".join(map(_width, self.relation.columns))
         found = self.client.rows(f"SELECT count(*), sum({widths}) {self._from(where)}")
         return int(found[0][0]), int(found[0][1] or 0)
@@ -107,18 +99,20 @@ class PolledTable:
             return None
         zoned = f"CAST(min({change.quoted}) AS timestamp(3) with time zone)"
         seconds = f"to_unixtime(current_timestamp) - to_unixtime({zoned})"
-        found = self.client.value(f"SELECT {seconds} {self._from(conditions(self.relation, rows))}")
+        found = self.client.value(
+            f"SELECT {seconds} {self._from(self.relation.conditions.of(rows))}"
+        )
         return None if found is None else max(0.0, float(found))
 
     def key(self, rows: Rows, most: int) -> str | None:
         """The last order value of the first `most` rows; None where there are no more."""
-        where = f"({conditions(self.relation, rows)}) AND {self._order.quoted} IS NOT NULL"
+        where = f"({self.relation.conditions.of(rows)}) AND {self._order.quoted} IS NOT NULL"
         found = self._placed([self._order], where, most)
         return None if found is None else found[0]
 
     def border(self, rows: Rows, most: int) -> Pair | None:
         """The last pair of the first `most` rows; None where there are no more."""
-        where, change = conditions(self.relation, rows), self.relation.change
+        where, change = self.relation.conditions.of(rows), self.relation.change
         if change is None:
             found = self._placed([self._order], where, most)
             return None if found is None else (None, found[0])

@@ -15,7 +15,6 @@ from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.client import Client, quote
 from dataflow_assets.connectors.trino.decode import batches
 from dataflow_assets.connectors.trino.options import TrinoSourceOptions
-from dataflow_assets.connectors.trino.source.conditions import conditions
 from dataflow_assets.connectors.trino.source.relation import Relation, describe
 from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.contracts import METADATA
@@ -70,7 +69,7 @@ def _query(relation: Relation, part: Part, selected: list[str]) -> str:
     changes = relation.change is not None and not part.rows.load
     ranked = [relation.change, relation.order] if changes else [relation.order]
     order = ", ".join(f"{column.quoted} NULLS FIRST" for column in ranked if column)
-    return f"{query} WHERE {conditions(relation, part.rows)} ORDER BY {order}"
+    return f"{query} WHERE {relation.conditions.of(part.rows)} ORDER BY {order}"
 
 
 def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[Column, pa.Field]]:

@@ -12,6 +12,7 @@ from dataflow_assets.connectors.trino.encode import typed
 from dataflow_assets.connectors.trino.options import TrinoSourceOptions
 from dataflow_assets.connectors.trino.table.table import Column, Place, find
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.polling.conditions import Conditions
 
 _ZONED, _NAIVE = "timestamp with time zone", "timestamp"
 _UNORDERED = ("varbinary", "json", "array", "row", "map")
@@ -33,6 +34,11 @@ class SourceColumn:
     def quoted(self) -> str:
         """As SQL takes it."""
         return quote(self.column.name)
+
+    @property
+    def nullable(self) -> bool:
+        """Always: not every catalog says so of every column."""
+        return True
 
     @property
     def digits(self) -> int | None:
@@ -72,6 +78,12 @@ class Relation:
     order: SourceColumn | None
     change: SourceColumn | None
     identity: str | None = None
+
+    @property
+    def conditions(self) -> Conditions[SourceColumn]:
+        """Which rows a part has; of a relation that has an order."""
+        assert self.order is not None  # noqa: S101 - else nothing orders the rows
+        return Conditions(self.change, self.order, SourceColumn.value)
 
     def fields(self) -> list[pa.Field]:
         """The Arrow fields of its columns."""

@@ -52,6 +52,17 @@ class Document(msgspec.Struct, frozen=True):
     emptying: bool = False
     """Rows of the table are being deleted."""
 
+    @property
+    def tells(self) -> bool:
+        """Whether a driver has come further than to its epoch."""
+        known = self.checkpoint.positions or self.intent or self.undecided
+        return bool(known or self.emptying)
+
+    @property
+    def undecided(self) -> tuple[Pending, ...]:
+        """Statements that may have written rows, the last one first."""
+        return (*([self.pending] if self.pending else []), *self.doubts)
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -68,8 +79,7 @@ class Stored:
     @property
     def undecided(self) -> tuple[Pending, ...]:
         """Statements that may have written rows, the last one first."""
-        pending = self.document.pending
-        return (*([pending] if pending else []), *self.document.doubts)
+        return self.document.undecided
 
 
 class CheckpointTable:
@@ -97,9 +107,29 @@ class CheckpointTable:
         found = self._client.rows(
             f"SELECT stamp, state FROM {self.place.quoted} WHERE {self._where}"  # noqa: S608 - quoted
         )
-        if len(found) > 1:
-            raise TransientError(f"two drivers of flow {self._target.flow} have begun at once")
-        return Stored(found[0][0], _parsed(found[0][1])) if found else None
+        rows = [Stored(stamp, _parsed(state)) for stamp, state in found]
+        return self._begun(rows) if len(rows) > 1 else next(iter(rows), None)
+
+    def _begun(self, rows: Sequence[Stored]) -> Stored:
+        """The row of the driver that went on, of several whose drivers began at once.
+
+        The others go: nothing is known by them, and a driver that ended before it could take its
+        own back would stop the flow for good.
+        """
+        begun = [one for one in rows if one.document.tells]
+        if len(begun) != 1:
+            raise TransientError(
+                f"{len(rows)} drivers of flow {self._target.flow} have begun at once; if no other "
+                "run of it is active, run dataflow reset"
+            )
+        for one in rows:
+            if one.stamp != begun[0].stamp:
+                self._drop(one.stamp)
+        return begun[0]
+
+    def _drop(self, stamp: str) -> None:
+        own = f"{self._where} AND stamp = {literal(stamp)}"
+        self._client.run(f"DELETE FROM {self.place.quoted} WHERE {own}")  # noqa: S608 - quoted
 
     def move(self, step: StateChange, **changes: object) -> Stored:
         """Stores what the step makes of what is stored.
@@ -181,8 +211,7 @@ class CheckpointTable:
         )
         if [stored.stamp] == [stamp for (stamp,) in stamps]:
             return stored
-        own = f"{self._where} AND stamp = {literal(stored.stamp)}"
-        self._client.run(f"DELETE FROM {self.place.quoted} WHERE {own}")  # noqa: S608 - quoted
+        self._drop(stored.stamp)
         return None
 
     def _refused(self, failure: Failure) -> PermanentError:

@@ -31,11 +31,7 @@ def create(client: Client, sink: TrinoSinkOptions, place: Place, sample: pa.Sche
     if sink.soft is not None:
         wanted.setdefault(sink.soft, MARK)
     if not wanted:
-        raise PermanentError(
-            f"table {sink.address().name} cannot be created: the first records hold no object "
-            "with its columns, or are rejected; `dataflow preview` shows each with its reason. "
-            "Correct the flow, name the columns under `columns`, or create the table"
-        )
+        raise sink.no_columns()
     _refuse_capitals(sink, wanted)
     docs = {f.name: _doc(sink, f) for f in fields}
     kinds = supported(client, place, wanted, frozenset(sink.columns))

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.pipelines import syntax
+from dataflow_assets.manifests.dialects.sql.statements import StatementNotes
 from dataflow_assets.manifests.dialects.sql.tokens import Place
 from dataflow_assets.pipelines.table import STATIC
 
@@ -27,6 +26,7 @@ class DeclaredTable:
     place: Place
     columns: list[syntax.Column]
     indexes: list[syntax.CreateIndex] = field(default_factory=list)
+    key: tuple[syntax.Name, ...] = ()
 
 
 @dataclass
@@ -42,24 +42,14 @@ class Pipeline:
 
 
 @dataclass
-class Declarations:
+class Declarations(StatementNotes):
     """Everything that a file declares."""
 
-    file: str
-    notes: Notes = field(default_factory=Notes)
     tables: dict[str, DeclaredTable] = field(default_factory=dict)
     procedures: dict[str, syntax.CreateProcedure] = field(default_factory=dict)
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
     target: str | None = None
     most_rows: int | None = None
-
-    def wrong(self, what: str, place: Place, message: str) -> None:
-        """A mistake at a place."""
-        self.notes.findings.append(Finding(self.file, place.line, place.column, what, message))
-
-    def note(self, what: str, place: Place, message: str) -> None:
-        """What happens instead."""
-        self.notes.hints.append(Finding(self.file, place.line, place.column, what, message))
 
 
 def declarations(statements: Sequence[syntax.Statement], file: str) -> Declarations:
@@ -96,9 +86,19 @@ def _table(one: syntax.CreateTable, found: Declarations) -> None:
         line = found.tables[key].place.line
         found.wrong(f"table {one.name.text}", one.place, f"is declared in line {line} already")
     elif key not in found.tables:
-        table = DeclaredTable(one.name.text, one.place, list(one.columns))
+        table = DeclaredTable(one.name.text, one.place, list(one.columns), key=one.key)
         found.tables[key] = table
         _check_columns(table, found)
+        _check_key(table, found)
+
+
+def _check_key(table: DeclaredTable, found: Declarations) -> None:
+    plain = {one.name.text.lower(): one for one in table.columns if one.computed is None}
+    for name in table.key:
+        if name.text.lower() not in plain:
+            known = meant(name.text, [one.name.text for one in plain.values()])
+            message = f"PRIMARY KEY: no column {name.text} that rows bring with them; {known}"
+            found.wrong(f"table {table.name}", name.place, message)
 
 
 def _check_columns(table: DeclaredTable, found: Declarations) -> None:

@@ -49,9 +49,7 @@ KEYS: Sequence[Key] = (
         "transforms of Kafka Connect are not run for Kinesis: use a procedure",
     ),
     Key("predicates*", "refused", "transforms of Kafka Connect are not run for Kinesis"),
-    Key(
-        "errors.*", "note", "has no effect: STOP_ON_ERROR says what becomes of a record that fails"
-    ),
+    Key("errors.*", "note", "has no effect: STOP_ON_ERROR says what a record that fails does"),
 )
 _SECRET = re.compile(
     r"secret|password|passphrase|passwd|token|credential|api[._-]?key|access\.key|private"

@@ -11,14 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as File
 
-from typing_extensions import override
-
 from dataflow_assets.contracts import Limit, Rejects
-from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects.dataflow import Reading
-from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.pipelines import syntax
 from dataflow_assets.manifests.dialects.pipelines.declare import (
@@ -38,6 +33,7 @@ from dataflow_assets.manifests.dialects.pipelines.tables import (
     mapped_row,
     table_of,
 )
+from dataflow_assets.manifests.dialects.sql.statements import StatementDocument, lines
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.manifests.dialects.targets import Target, Targets
 from dataflow_assets.pipelines.rows import PipelineRows, Row
@@ -47,15 +43,6 @@ from dataflow_assets.records.chain import Transformation
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _DEEP = "an expression of this file is nested too deeply"
 _FRESHNESS = 10.0
-
-
-class PipelineDocument(Document):
-    """A pipeline: findings about its flow are told at its statement."""
-
-    @override
-    def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
-        found = super().finding(path, message, key=key)
-        return Finding(found.file, found.line, found.column, str(self.value), message)
 
 
 @dataclass(frozen=True)
@@ -84,9 +71,7 @@ def flows(found: PipelineFile, targets: Targets) -> list[Reading]:
     made = list(_flows(state, targets))
     if not state.pipelines and not state.notes.findings:
         state.note("SQL", Place(1, 1), "no CREATE PIPELINE in this file, and so no flow")
-    whole = Document(found.file, None, {(): Lines(1, 1, 1, 1)})
-    head = Reading(whole, tuple(state.notes.findings), tuple(state.notes.hints))
-    return [head, *made]
+    return [state.reading(), *made]
 
 
 def _flows(state: Declarations, targets: Targets) -> Iterator[Reading]:
@@ -221,10 +206,9 @@ def _policies(pipeline: Pipeline) -> Policies:
     )
 
 
-def _document(pipeline: Pipeline, file: str) -> PipelineDocument:
-    place = pipeline.statement.place
-    lines = Lines(place.line, place.column, place.line, place.column)
-    return PipelineDocument(file, f"flow {pipeline.statement.name.text}", {(): lines})
+def _document(pipeline: Pipeline, file: str) -> StatementDocument:
+    statement = pipeline.statement
+    return StatementDocument(file, f"flow {statement.name.text}", {(): lines(statement.place)})
 
 
 def _hash(

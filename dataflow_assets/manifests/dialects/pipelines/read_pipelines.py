@@ -50,7 +50,7 @@ def read_create(
     _connector(cursor)
     found = CreatePipeline(place, name, Options(), inferred, replaces, exists)
     notes: list[Noted] = []
-    while cursor.next.kind != "end" and not cursor.sees(";"):
+    while not cursor.at_end:
         found = _clause(cursor, found, notes)
     return found, notes
 
@@ -248,7 +248,7 @@ def read_alter(cursor: Cursor, word: Token) -> tuple[AlterPipeline, Sequence[Not
         )
     notes: list[Noted] = []
     options = read_option(cursor, Options(), notes)
-    while cursor.next.kind != "end" and not cursor.sees(";"):
+    while not cursor.at_end:
         cursor.takes(",")
         options = read_option(cursor, options, notes)
     return AlterPipeline(word.place, name, options), notes

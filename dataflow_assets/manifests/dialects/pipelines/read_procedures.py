@@ -15,6 +15,7 @@ from dataflow_assets.manifests.dialects.pipelines.syntax import (
     Node,
 )
 from dataflow_assets.manifests.dialects.sql.cursor import Cursor
+from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
 
 _CONTROL = {
     "DECLARE": "variables",
@@ -51,7 +52,6 @@ _CLAUSES = {
     "LEFT": "a join",
     "CROSS": "a join",
     "UNION": "a union",
-    "ON": "ON DUPLICATE KEY UPDATE",
 }
 
 
@@ -116,7 +116,32 @@ def _insert(cursor: Cursor, batch: Name) -> Insert:
     while cursor.takes(","):
         selected.append(_selected(cursor))
     _source(cursor, batch)
-    return Insert(place, table, columns, tuple(selected))
+    return Insert(place, table, columns, tuple(selected), _updated(cursor))
+
+
+def _updated(cursor: Cursor) -> tuple[Name, ...] | None:
+    """ON DUPLICATE KEY UPDATE c = VALUES(c), ..."""
+    if not cursor.takes("ON"):
+        return None
+    for word in ("DUPLICATE", "KEY", "UPDATE"):
+        cursor.expect(word)
+    found = [_own_value(cursor)]
+    while cursor.takes(","):
+        found.append(_own_value(cursor))
+    return tuple(found)
+
+
+def _own_value(cursor: Cursor) -> Name:
+    column = read_name(cursor, "a column")
+    cursor.expect("=")
+    place = cursor.place
+    if cursor.takes("VALUES", "("):
+        value = read_name(cursor, "a column")
+        cursor.expect(")")
+        if value.text.lower() == column.text.lower():
+            return column
+    message = f"only {column.text} = VALUES({column.text}) is supported: the new row counts"
+    raise Unreadable(place, message)
 
 
 def _selected(cursor: Cursor) -> Node:
@@ -125,7 +150,7 @@ def _selected(cursor: Cursor) -> Node:
     found = read_expression(cursor)
     if cursor.takes("AS") or cursor.next.kind == "quoted":
         read_name(cursor, "a name")
-    elif cursor.next.kind == "word" and not cursor.next.says("FROM", *_CLAUSES):
+    elif cursor.next.kind == "word" and not cursor.next.says("FROM", "ON", *_CLAUSES):
         cursor.take()
     return found
 
@@ -135,7 +160,7 @@ def _source(cursor: Cursor, batch: Name) -> None:
     found = read_name(cursor, "the batch")
     if found.text.lower() != batch.text.lower():
         cursor.fail(f"a procedure reads its batch, {batch.text}, and no table: {ALLOWED}")
-    if cursor.next.kind == "word" and not cursor.next.says(*_CLAUSES):
+    if cursor.next.kind == "word" and not cursor.next.says("ON", *_CLAUSES):
         cursor.takes("AS")
         read_name(cursor, "a name")
     word = cursor.next.text.upper()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.pipelines import read_pipelines, read_tables
@@ -17,7 +16,8 @@ from dataflow_assets.manifests.dialects.pipelines.syntax import (
 )
 from dataflow_assets.manifests.dialects.pipelines.tokens import read_tokens
 from dataflow_assets.manifests.dialects.sql.cursor import Cursor
-from dataflow_assets.manifests.dialects.sql.tokens import Place, Token, Unreadable
+from dataflow_assets.manifests.dialects.sql.statements import Script
+from dataflow_assets.manifests.dialects.sql.tokens import Token, Unreadable
 
 _NOTED = {
     "TEST": "`dataflow preview` shows rows and stores nothing",
@@ -49,17 +49,9 @@ _REFUSED = {
 _RUN = ("CREATE", "ALTER", "START", "STOP", "DROP", "USE", "SET")
 
 
-@dataclass
-class Script:
-    """What one text came to."""
-
-    statements: list[Statement] = field(default_factory=list)
-    problems: list[tuple[Place, str]] = field(default_factory=list)
-
-
-def read_script(text: str) -> Script:
+def read_script(text: str) -> Script[Statement]:
     """All statements that can be read, and what is wrong with each of the others."""
-    script = Script()
+    script = Script[Statement]()
     try:
         cursor = Cursor(read_tokens(text))
     except Unreadable as error:
@@ -71,8 +63,7 @@ def read_script(text: str) -> Script:
         procedure = _is_procedure(cursor)
         try:
             script.statements += _statement(cursor)
-            if cursor.next.kind != "end" and not cursor.sees(";"):
-                cursor.fail(f"expected ; or more of the statement, found {cursor.next}")
+            cursor.expect_end()
         except Unreadable as error:
             script.problems.append((error.place, error.message))
             _skip(cursor, procedure=procedure)
@@ -116,7 +107,7 @@ def _statement(cursor: Cursor) -> Iterator[Statement]:
     elif word == "SET":
         yield _set(cursor)
     elif word in _NOTED:
-        while cursor.next.kind != "end" and not cursor.sees(";"):
+        while not cursor.at_end:
             cursor.take()
         yield Noted(token.place, word, f"has no effect in a file: {_NOTED[word]}")
     elif word in _REFUSED:

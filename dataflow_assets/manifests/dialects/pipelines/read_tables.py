@@ -30,16 +30,20 @@ def read_table(cursor: Cursor) -> tuple[CreateTable, tuple[Noted, ...]]:
     name = qualified(cursor, "a table")
     notes: list[Noted] = []
     columns: list[Column] = []
+    key: tuple[Name, ...] = ()
     cursor.expect("(")
     while True:
-        found = _entry(cursor, notes)
-        columns += [found] if found else []
+        if not key and cursor.takes("PRIMARY", "KEY"):
+            key = cursor.listed(lambda: read_name(cursor, "a column"))
+        else:
+            found = _entry(cursor, notes)
+            columns += [found] if found else []
         if not cursor.takes(","):
             break
     cursor.expect(")")
-    while cursor.next.kind != "end" and not cursor.sees(";"):
+    while not cursor.at_end:
         cursor.take()  # AUTOSTATS, COMMENT, COLLATE: of SingleStore's storage
-    return CreateTable(place, name, tuple(columns), exists), tuple(notes)
+    return CreateTable(place, name, tuple(columns), exists, key), tuple(notes)
 
 
 def _entry(cursor: Cursor, notes: list[Noted]) -> Column | None:
@@ -53,8 +57,8 @@ def _entry(cursor: Cursor, notes: list[Noted]) -> Column | None:
         return None
     if token.kind == "word" and token.text.upper() in _KEYS:
         cursor.fail(
-            f"{token.text.upper()} is not supported in a table of a pipeline: rows are appended. "
-            "Create the table in the target first, where a key is needed"
+            f"{token.text.upper()} is not supported in a table of a pipeline: allowed is one "
+            "PRIMARY KEY (columns)"
         )
     return read_column_definition(cursor)
 

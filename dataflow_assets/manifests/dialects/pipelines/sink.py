@@ -41,7 +41,7 @@ def sink(
     given = document.get(*target.base) or {}
     for key in given:
         if key in _OWN:
-            message = "must be left out: rows of pipelines are appended to tables of the file"
+            message = "must be left out: the file says what its tables are like"
             notes.findings.append(document.finding((*target.base, key), message, key=True))
     found, findings = validate(registry.sinks()[target.system], document, target.base)
     notes.findings += findings
@@ -51,6 +51,8 @@ def sink(
     own: Mapping[str, Any] = told if target.system == "postgresql" else {}
     if target.system == "iceberg":
         own = {"auto_create_table": True}
+    if table.key:
+        own = {**own, "upsert_mode": True, "conflict_key": table.key}
     made = _SINKS[target.system](**{**fields, **own, "definition": table})
     try:
         made.address()

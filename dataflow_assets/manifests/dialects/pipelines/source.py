@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, KEYS, MASK, is_secret
 from dataflow_assets.manifests.dialects.pipelines.syntax import Json, Options
 from dataflow_assets.manifests.dialects.references import mentions
+from dataflow_assets.manifests.dialects.sql.statements import lines
 from dataflow_assets.manifests.dialects.sql.tokens import Place
 from dataflow_assets.pipelines.rows import Envelope
 
@@ -34,6 +36,7 @@ _FIELDS = {
 _POSITIONS = ("TRIM_HORIZON", "LATEST")
 _ID = ("shardId", "sequenceNumber")
 _LEAST_SECONDS = 1
+_LOGIN = re.compile(r"://[^/\s@]*@")
 
 
 @dataclass(frozen=True)
@@ -70,32 +73,31 @@ def connected(file: str, begin: Place, options: Options, notes: Notes) -> Connec
 
 def masked(values: Mapping[str, str]) -> str:
     """As JSON, without secrets."""
-    shown = {key: MASK if is_secret(key) else value for key, value in values.items()}
+    shown = {
+        key: MASK if is_secret(key) else _LOGIN.sub(f"://{MASK}@", value)
+        for key, value in values.items()
+    }
     return json.dumps(shown, ensure_ascii=False)
 
 
 def _document(file: str, begin: Place, options: Options) -> Document:
     """CREDENTIALS over CONFIG, each key in its own place."""
     values: dict[str, str] = {}
-    places: dict[tuple[str | int, ...], Lines] = {(): _lines(begin)}
+    places: dict[tuple[str | int, ...], Lines] = {(): lines(begin)}
     for given in (options.config, options.credentials):
         if given is not None:
             values |= given.values
-            places |= {(key,): _lines(place) for key, place in given.places.items()}
+            places |= {(key,): lines(place) for key, place in given.places.items()}
     return Document(file, values, places)
-
-
-def _lines(place: Place) -> Lines:
-    return Lines(place.line, place.column, place.line, place.column)
 
 
 def _check_secrets(file: str, config: Json | None, notes: Notes) -> None:
     if config is None:
         return
     places: dict[tuple[str | int, ...], Lines] = {
-        (key,): _lines(place) for key, place in config.places.items()
+        (key,): lines(place) for key, place in config.places.items()
     }
-    document = Document(file, config.values, {(): _lines(config.place), **places})
+    document = Document(file, config.values, {(): lines(config.place), **places})
     for key, value in config.values.items():
         if is_secret(key) and value and not mentions(value):
             message = "is a secret in CONFIG: move it to CREDENTIALS, best as ${env:VARIABLE}"

@@ -93,6 +93,8 @@ class CreateTable:
     name: Name
     columns: tuple[Column, ...]
     if_not_exists: bool = False
+    key: tuple[Name, ...] = ()
+    """PRIMARY KEY."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,8 @@ class Insert:
     table: Name
     columns: tuple[Name, ...]
     selected: tuple[Node, ...]
+    updated: tuple[Name, ...] | None = None
+    """The columns of ON DUPLICATE KEY UPDATE, each of its own new value; None without it."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.pipelines import syntax
@@ -48,12 +48,17 @@ def table_of(declared: DeclaredTable, names: Names) -> Table:
         for one in declared.columns
         if one.computed is None
     }
-    columns = tuple(_column(one, names, plain) for one in declared.columns)
+    keyed = [one.text.lower() for one in declared.key]
+    columns = tuple(
+        replace(one, nullable=False) if one.name.lower() in keyed else one
+        for one in (_column(one, names, plain) for one in declared.columns)
+    )
+    key = tuple(one.name for name in keyed for one in columns if one.name.lower() == name)
     indexes = tuple(
         Index(names.of(one.name.text), tuple(names.of(name.text) for name in one.columns))
         for one in declared.indexes
     )
-    return Table(columns, indexes)
+    return Table(columns, indexes, key)
 
 
 def _column(column: syntax.Column, names: Names, plain: Scope) -> Column:
@@ -75,6 +80,9 @@ def mapped_row(
     mapped: Sequence[syntax.Mapped], declared: DeclaredTable, table: Table, place: Place
 ) -> Row:
     """The row of FORMAT AVRO (column <- path, ...); without it columns go by their names."""
+    if table.key:
+        message = f"{declared.name} has a PRIMARY KEY: fill it by a procedure, with INSERT ... ON "
+        raise Unreadable(place, f"{message}DUPLICATE KEY UPDATE")
     if not mapped:
         outputs = [
             _output(column, BATCH[column.name.lower()])
@@ -114,7 +122,29 @@ def inserted_row(insert: syntax.Insert, batch: Scope, declared: DeclaredTable, t
         _output(column, bound(node, batch))
         for column, node in zip(wanted, insert.selected, strict=True)
     ]
+    _check_key(insert, [one.name for one in outputs], declared, table)
     return Row(_complete(outputs, table))
+
+
+def _check_key(
+    insert: syntax.Insert, filled: Sequence[str], declared: DeclaredTable, table: Table
+) -> None:
+    """With a key each row is a whole one, which replaces that of the same key."""
+    updated = insert.updated
+    if updated is None and not table.key:
+        return
+    if not table.key:
+        message = f"ON DUPLICATE KEY UPDATE needs a PRIMARY KEY of {declared.name}"
+        raise Unreadable(insert.place, message)
+    others = [one.name for one in table.given if one.name not in table.key]
+    said = sorted(name.text.lower() for name in updated or ())
+    if said != sorted(name.lower() for name in others):
+        clause = ", ".join(f"{name} = VALUES({name})" for name in others)
+        message = f"{declared.name} has a PRIMARY KEY, by which rows replace each other"
+        raise Unreadable(insert.place, f"{message}: write ON DUPLICATE KEY UPDATE {clause}")
+    if missing := [one.name for one in table.given if one.name not in filled]:
+        message = f"{', '.join(missing)} of {declared.name} is not filled: a row must be whole"
+        raise Unreadable(insert.place, f"{message} where it replaces another one")
 
 
 def batch_scope(columns: Sequence[syntax.Column], mapped: Sequence[syntax.Mapped]) -> Scope:

@@ -16,6 +16,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
     Star,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
+from dataflow_assets.sql.aggregates import AGGREGATES
 from dataflow_assets.sql.expressions import Constant, Expression, Member, call, cast_to
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.functions import FUNCTIONS, json, patterns, regular
@@ -80,9 +81,16 @@ class Scope:
         """A column; None where there is none."""
         return next((one for found, one in self.columns if found == name), None)
 
+    def whole(self, node: Node) -> Expression | None:  # noqa: ARG002 - what overrides need
+        """What a part is as a whole; None where it is what its own parts make of it."""
+        return None
+
 
 def bound(node: Node, scope: Scope) -> Expression:
     """The expression with types. Raises Unreadable at the part that is wrong."""
+    found = scope.whole(node)
+    if found is not None:
+        return found
     if isinstance(node, Literal):
         return Constant(node.type, node.value)
     if isinstance(node, Name):
@@ -134,6 +142,8 @@ def _invoked(node: Invoked, scope: Scope) -> Expression:
         inner, field = node.arguments
         assert isinstance(field, Literal)  # noqa: S101 - so it is read
         return _member(node, bound(inner, scope), str(field.value))
+    if node.name in AGGREGATES:
+        _unknown(node)
     name = ALIASES.get(node.name, node.name)
     arguments = [bound(one, scope) for one in node.arguments]
     if name in PARTS:
@@ -177,6 +187,11 @@ def _with_digits(name: str, found: Expression, arguments: Sequence[Expression]) 
 
 
 def _unknown(node: Invoked) -> NoReturn:
+    if node.name in AGGREGATES:
+        message = (
+            "is an aggregate: it is of the items of a SELECT and of HAVING, and holds no other"
+        )
+        _fail(node, f"{node.name} {message}")
     known = [one for one in (*FUNCTIONS, *ALIASES, *PARTS) if one.replace("_", "").isalnum()]
     nearest = suggest(node.name, known)
     advice = f"did you mean {nearest}?" if nearest else "docs/reference/sql.md lists all functions"

@@ -110,6 +110,16 @@ class Cursor:
         """Goes on where a copy is."""
         self._at = other._at
 
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing more of the statement comes."""
+        return self.next.kind == "end" or self.sees(";")
+
+    def expect_end(self) -> None:
+        """Raises Unreadable where more of the statement comes."""
+        if not self.at_end:
+            self.fail(f"expected ; or more of the statement, found {self.next}")
+
     def skip_statement(self) -> None:
         """Goes on behind the next semicolon."""
         while self.next.kind != "end" and not self.take().says(";"):

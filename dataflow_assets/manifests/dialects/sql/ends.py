@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from pydantic.alias_generators import to_snake
 
-from dataflow_assets import registry
 from dataflow_assets.connectors.kafka.sink.sql import SqlKafkaSink
 from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
 from dataflow_assets.contracts import Connector, Sink
-from dataflow_assets.errors import DataflowError
 from dataflow_assets.manifests.dialects.client_keys import CLIENT
-from dataflow_assets.manifests.dialects.client_security import Told, referred, security
+from dataflow_assets.manifests.dialects.client_security import Told, security
 from dataflow_assets.manifests.dialects.documents import Document, Path, Place
 from dataflow_assets.manifests.dialects.key_tables import Key, entry
-from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.notes import Notes, Where
-from dataflow_assets.manifests.dialects.references import mentions
-from dataflow_assets.manifests.dialects.sql.options import UPSERT
+from dataflow_assets.manifests.dialects.sql.databases import of_database
+from dataflow_assets.manifests.dialects.sql.jdbc import jdbc
+from dataflow_assets.manifests.dialects.sql.options import JDBC, UPSERT
+from dataflow_assets.manifests.dialects.sql.registries import registry
+from dataflow_assets.manifests.dialects.sql.scans import begin, end
 from dataflow_assets.manifests.dialects.sql.tables import Declared
-from dataflow_assets.manifests.dialects.wording import validate
-from dataflow_assets.secrets import SecretRef, VariableRef
-from dataflow_assets.sql.bytes.messages import SqlFormat
 
 AnyConnector = TypeVar("AnyConnector", bound=Connector)
 PROPERTIES = "properties."
-_STARTS = {
-    "group-offsets": "group",
-    "earliest-offset": "earliest",
-    "latest-offset": "latest",
-    "timestamp": "timestamp",
-}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLIS = re.compile(r"[0-9]{1,14}")
 _BROKER = re.compile(r"(?:[\w.-]*://)?((?:\[[\w:.%]+\]|[\w.%-]+):\d{1,5})", re.ASCII)
 PRODUCERS: tuple[Key, ...] = (
     Key("acks", "ignored", "All replicas that are in sync acknowledge."),
@@ -52,16 +39,6 @@ PRODUCERS: tuple[Key, ...] = (
     Key("delivery.timeout.ms", "ignored", "Time limits are the product's own."),
 )
 _OVERRIDDEN = re.compile(r"(key|value)\.(de)?serializer|transactional\.id|partition\.discovery.*")
-_NAMES: Mapping[str, str] = {
-    "url": "connectionString",
-    "table-name": "table",
-    "connection-string": "connectionString",
-}
-_OF_TABLE: Mapping[str, str] = {
-    "upsertMode": "is what the PRIMARY KEY says: leave it out",
-    "conflictKey": "is what the PRIMARY KEY says: leave it out",
-    "rawMode": "stores whole bodies: a table of SQL has columns",
-}
 _PROPERTIES = (CLIENT, PRODUCERS)
 
 
@@ -72,13 +49,14 @@ def source(table: Declared, flow: str, notes: Notes) -> SqlKafkaSource | None:
         notes.wrong((table.document, "connector"), message)
         return None
     reached = _reached(table, notes)
-    formats = SqlFormat(table.layouts.value, table.layouts.key)
     given = {
         **reached,
-        **_start(table, notes),
+        **begin(table, notes),
+        **end(table, notes),
         "topic": table.text("topic"),
         "consumer_group": table.text("properties.group.id", f"KafkaSource-{flow}"),
-        "formats": formats,
+        "layouts": table.layouts,
+        "schema_registry": registry(table, notes),
         "on_topic_recreated": "fail",
     }
     return _made(SqlKafkaSource, given, table, notes)
@@ -87,11 +65,12 @@ def source(table: Declared, flow: str, notes: Notes) -> SqlKafkaSource | None:
 def sink(table: Declared, notes: Notes) -> Sink | None:
     """The table as a sink; None where `notes` has got the reason."""
     if table.layouts is None:
-        return _of_database(table, notes)
+        return jdbc(table, notes) if table.connector == JDBC else of_database(table, notes)
     given: dict[str, Any] = {
         **_reached(table, notes),
         "topic": table.text("topic"),
         "layouts": table.layouts,
+        "schema_registry": registry(table, notes),
         "upsert_mode": table.connector == UPSERT,
         "folded_keys": table.buffer.rows if table.buffer else 0,
         "auto_create_topic": table.text("properties.allow.auto.create.topics", "true") != "false",
@@ -104,26 +83,6 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
         message = "only default is supported: by the key, as Java's producers do"
         notes.wrong((table.document, "sink.partitioner"), message)
     return _made(SqlKafkaSink, given, table, notes)
-
-
-def _start(table: Declared, notes: Notes) -> dict[str, Any]:
-    if table.connector == UPSERT:
-        return {"starting_offsets": "earliest"}
-    mode, key = table.text("scan.startup.mode", "group-offsets"), "scan.startup.mode"
-    if mode not in _STARTS:
-        notes.wrong((table.document, key), meant(mode, _STARTS))
-        return {}
-    found: dict[str, Any] = {"starting_offsets": _STARTS[mode]}
-    millis, at = table.text("scan.startup.timestamp-millis"), "scan.startup.timestamp-millis"
-    if mode != "timestamp":
-        if millis:
-            notes.wrong((table.document, at), "is used only with scan.startup.mode = timestamp")
-        return found
-    if not _MILLIS.fullmatch(millis):
-        notes.wrong((table.document, at), "must be a number of milliseconds", key=not millis)
-        return {}
-    time = _EPOCH + timedelta(milliseconds=int(millis))
-    return {**found, "starting_timestamp": time.isoformat()}
 
 
 def _reached(table: Declared, notes: Notes) -> dict[str, Any]:
@@ -204,90 +163,3 @@ def _made(
     except ValidationError as error:
         notes.refused(error, places, (table.document, "connector"))
         return None
-
-
-def _of_database(table: Declared, notes: Notes) -> Sink | None:
-    """By the connector's own options, as a manifest's `config` has them."""
-    cls = registry.sinks()[table.connector]
-    refs = _references(table, notes)
-    config, places = _config(table, cls, refs)
-    for name, message in _OF_TABLE.items():
-        if name in config:
-            notes.wrong((table.document, _written(table, name)), message, key=True)
-    if table.table.key:
-        config |= {"upsertMode": True, "conflictKey": list(table.table.key)}
-        if "softDeleteColumn" not in config:
-            config.setdefault("deleteMode", "hard")
-    found, findings = validate(cls, Document(table.document.file, config, places))
-    notes.findings += findings
-    if findings or found is None:
-        return None
-    filled = found.model_copy(
-        update={f"{to_snake(name)}_secret_ref": r for name, r in refs.items()}
-    )
-    try:
-        filled.address()
-    except (DataflowError, ValueError, LookupError) as error:
-        notes.wrong((table.document, "connector"), f"does not say where it points: {error}")
-        return None
-    if getattr(filled, "auto_create_table", False):
-        message = "is not supported yet in SQL: create the table first"
-        notes.wrong((table.document, _written(table, "autoCreateTable")), message)
-        return None
-    return filled
-
-
-def _references(table: Declared, notes: Notes) -> dict[str, SecretRef]:
-    """By the option, as manifests name it, what it refers to."""
-    found: dict[str, SecretRef] = {}
-    for key, option in table.options.items():
-        if not mentions(option.value):
-            continue
-        where, name = (table.document, key), _NAMES.get(key, key)
-        ref = referred("value", option.value, where, notes).get("value_secret_ref")
-        if "." in name:
-            notes.wrong(where, "a reference is supported in options without a dot only")
-        elif isinstance(ref, VariableRef):  # by its own name, which makes the address
-            found[name] = ref.model_copy(update={"name": ref.key})
-        elif isinstance(ref, SecretRef):
-            found[name] = ref
-    return found
-
-
-def _written(table: Declared, key: str) -> str:
-    return next((one for one in table.options if _NAMES.get(one, one) == key), key)
-
-
-def _config(
-    table: Declared, cls: type[Any], refs: Mapping[str, SecretRef]
-) -> tuple[dict[str, Any], dict[Path, Place]]:
-    """Nested by the dots of the options' names."""
-    config: dict[str, Any] = {}
-    places: dict[Path, Place] = dict(table.document.places)
-    for key, option in table.options.items():
-        name = _NAMES.get(key, key)
-        path = tuple(name.split("."))
-        value: Any = _typed(cls, path[0], option.value)
-        if name in refs:
-            path, value = (f"{name}SecretRef",), {"name": refs[name].name, "key": refs[name].key}
-        inner = config
-        for part in path[:-1]:
-            inner = inner.setdefault(part, {})
-        inner[path[-1]] = value
-        places[path] = table.document.places[key,]
-    del config["connector"]
-    return config, places
-
-
-def _typed(cls: type[Any], name: str, text: str) -> Any:
-    """Numbers and booleans where the option is one."""
-    infos = {info.alias or field: info for field, info in cls.model_fields.items()}
-    info = infos.get(name)
-    kinds = {info.annotation, *get_args(info.annotation)} if info is not None else set()
-    if bool in kinds and text in ("true", "false"):
-        return text == "true"
-    if int in kinds and re.fullmatch(r"-?\d+", text):
-        return int(text)
-    if tuple in {getattr(one, "__origin__", None) for one in kinds}:
-        return [one.strip() for one in text.split(",")]
-    return text

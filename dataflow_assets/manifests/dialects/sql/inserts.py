@@ -11,7 +11,7 @@ from dataflow_assets.manifests.dialects.sql.relations import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
-from dataflow_assets.sql.bytes.layout import Times
+from dataflow_assets.sql.bytes.layout import Layouts, Times
 from dataflow_assets.sql.expressions import Column as Reference
 from dataflow_assets.sql.expressions import (
     Constant,
@@ -41,38 +41,69 @@ def plan(
     `alone`: no other INSERT of the file writes into the table.
     """
     table = relation.table
-    if table.layouts is None:
-        message = f"{table.name} is a sink only: a query reads a table of kafka or upsert-kafka"
-        raise Unreadable(insert.query.place, message)
-    _check_target(insert, target)
-    trims = settings.get("table.exec.sink.type-length-enforcer") == "TRIM_PAD"
-    outputs = tuple(_outputs(insert, relation, target, trims=trims))
+    layouts = readable(insert, relation)
+    outputs = outputs_of(insert, relation, target, settings)
     changelog = table.connector == UPSERT
-    cells = tuple(_cells(table))
+    cells = tuple(cells_of(table))
     key_where = _of_key(relation.where, cells) if changelog else None
     conditions = [one for one in (relation.where, key_where) if one is not None]
-    try:
-        parts, expressions = shared([*conditions, *(one.expression for one in outputs)])
-    except ValueError as error:
-        message = f"{error}: write what is inside into a topic of its own"
-        raise Unreadable(insert.place, message) from None
+    parts, expressions = sharing(insert, [*conditions, *(one.expression for one in outputs)])
     computed = iter(expressions)
     found = Plan(
-        value=table.layouts.value,
-        key=table.layouts.key,
+        value=layouts.value,
+        key=layouts.key,
         cells=cells,
         where=next(computed) if relation.where is not None else None,
         key_where=next(computed) if key_where is not None else None,
         outputs=tuple(replace(one, expression=next(computed)) for one in outputs),
         shared=parts,
         changelog=changelog,
-        times=_times(target, insert),
+        times=times_of(target, insert),
         drops_nulls=settings.get("table.exec.sink.not-null-enforcer") == "DROP",
         zone=settings.get("table.local-time-zone", "UTC"),
     )
     if changelog:
         _check_changelog(insert, relation, target, found, alone=alone)
     return found
+
+
+def sharing(
+    insert: Insert, expressions: Sequence[Expression]
+) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """What expressions have in common, and the expressions over that. Raises Unreadable."""
+    try:
+        return shared(expressions)
+    except ValueError as error:
+        message = f"{error}: write what is inside into a topic of its own"
+        raise Unreadable(insert.place, message) from None
+
+
+def check_upserts(insert: Insert, target: Declared, changing: str) -> None:
+    """Raises Unreadable where the target cannot take updates and deletes, which `changing` has."""
+    if target.connector == KAFKA or not target.table.key:
+        message = (
+            f"{changing} has updates and deletes, and {target.name} takes inserts only: give it a "
+            "PRIMARY KEY" + (" and the connector upsert-kafka" if target.layouts else "")
+        )
+        raise Unreadable(insert.table_place, message)
+
+
+def readable(insert: Insert, relation: Relation) -> Layouts:
+    """What the records of the table are. Raises Unreadable for a table that is not read."""
+    table = relation.table
+    if table.layouts is None:
+        message = f"{table.name} is a sink only: a query reads a table of kafka or upsert-kafka"
+        raise Unreadable(insert.query.place, message)
+    return table.layouts
+
+
+def outputs_of(
+    insert: Insert, relation: Relation, target: Declared, settings: Mapping[str, str]
+) -> tuple[Output, ...]:
+    """The columns of the target. Raises Unreadable."""
+    _check_target(insert, target)
+    trims = settings.get("table.exec.sink.type-length-enforcer") == "TRIM_PAD"
+    return tuple(_outputs(insert, relation, target, trims=trims))
 
 
 def _of_key(where: Expression | None, cells: Sequence[Cell]) -> Expression | None:
@@ -155,7 +186,8 @@ def _fitted(
         raise Unreadable(place, str(error)) from None
 
 
-def _cells(table: Declared) -> Iterator[Cell]:
+def cells_of(table: Declared) -> Iterator[Cell]:
+    """Where the columns of a row come from."""
     layouts = table.layouts
     assert layouts is not None  # noqa: S101 - it was looked at
     in_value = [one for one in table.physical if _in_value(one, table)]
@@ -177,7 +209,7 @@ def _in_value(column: Column, table: Declared) -> bool:
     return everything or column.name not in table.layouts.key_columns
 
 
-def _times(target: Declared, insert: Insert) -> Times:
+def times_of(target: Declared, insert: Insert) -> Times:
     """One way to write times for key and value."""
     if target.layouts is None:
         return "RFC-3339"
@@ -196,12 +228,7 @@ def _check_changelog(
 ) -> None:
     """Without state a change can only be passed on: key by key."""
     table = relation.table
-    if target.connector == KAFKA or not target.table.key:
-        message = (
-            f"{table.name} has updates and deletes, and {target.name} takes inserts only: give "
-            "it a PRIMARY KEY" + (" and the connector upsert-kafka" if target.layouts else "")
-        )
-        raise Unreadable(insert.table_place, message)
+    check_upserts(insert, target, table.name)
     keys = frozenset(table.table.key)
     named = [_plain(one, made) for one in made.outputs if one.key]
     if None in named or frozenset(named) != keys:

@@ -178,8 +178,10 @@ def _layout(
     _check_types(given, kind, columns, prefix)
     start = f"{prefix}.{kind}" if prefix else kind
     _check_other_kinds(given, prefix, kind)
-    made: dict[str, Any] = {"json": _json, "csv": _csv, "raw": _raw}.get(kind, _avro)(given, start)
-    return Layout(kind, names, types, nullable, **made)  # type: ignore[arg-type]
+    read = {"json": _json, "csv": _csv, "raw": _raw, known.CONFLUENT: _confluent}.get(kind, _avro)
+    made = read(given, start)
+    plain = "avro" if kind == known.CONFLUENT else kind
+    return Layout(plain, names, types, nullable, **made)  # type: ignore[arg-type]
 
 
 def _check_other_kinds(given: _Given, prefix: str, kind: str) -> None:
@@ -203,7 +205,7 @@ def _check_types(given: _Given, kind: str, columns: Sequence[Column], prefix: st
 
 
 def _type_problem(kind: str, column: Type) -> str:
-    if kind == "avro":
+    if kind in ("avro", known.CONFLUENT):
         return problem(column)
     if kind == "raw" and not (column.integer or column.kind in _RAW):
         return "raw holds texts, bytes, booleans and numbers"
@@ -267,3 +269,8 @@ def _raw(given: _Given, start: str) -> dict[str, Any]:
 
 def _avro(_: _Given, __: str) -> dict[str, Any]:
     return {"times": "RFC-3339"}
+
+
+def _confluent(given: _Given, start: str) -> dict[str, Any]:
+    given.choice(f"{start}.auto.register.schemas", ("true",), "true")
+    return {"times": "RFC-3339", "named": True, "subject": given.text(f"{start}.subject") or ""}

@@ -16,12 +16,11 @@ from collections.abc import Sequence
 
 from dataflow_assets.manifests.dialects.key_tables import Key
 
-KAFKA, UPSERT = "kafka", "upsert-kafka"
-TABLES = ("postgresql", "clickhouse", "iceberg")
+KAFKA, UPSERT, JDBC = "kafka", "upsert-kafka", "jdbc"
+TABLES = ("postgresql", "clickhouse", "iceberg", JDBC)
 """Sinks of the catalogue that are tables here, too."""
 CONNECTORS = (KAFKA, UPSERT, *TABLES)
 
-_BOUNDED = "a flow has no end; `dataflow run` reads what is there and ends"
 _WATERMARKS = "watermarks are used by windows alone, which are not supported yet"
 COMMON: Sequence[Key] = (
     Key("connector", "used", "`kafka` or `upsert-kafka`.", "required"),
@@ -49,7 +48,20 @@ COMMON: Sequence[Key] = (
         "Begins the names of the key's columns in the table, and is cut in the key's bytes; needs "
         "`EXCEPT_KEY`.",
     ),
-    Key("scan.bounded.*", "refused", _BOUNDED),
+    Key(
+        "scan.bounded.mode",
+        "used",
+        "Where a flow ends for ever: `unbounded`, `timestamp`, or `specific-offsets`, of which a "
+        "partition that is not named is not read. With `latest-offset` each run reads what is "
+        "there when the run begins. `group-offsets` is refused.",
+        "unbounded",
+    ),
+    Key("scan.bounded.timestamp-millis", "used", "With `scan.bounded.mode` = `timestamp`."),
+    Key(
+        "scan.bounded.specific-offsets",
+        "used",
+        "With `scan.bounded.mode` = `specific-offsets`: `partition:0,offset:42;...`.",
+    ),
     Key("scan.topic-partition-discovery.interval", "ignored", "New partitions are always found."),
     Key("scan.parallelism", "note", "has no effect: each partition is read by a task of Spark"),
     Key("scan.watermark.*", "note", f"has no effect: {_WATERMARKS}"),
@@ -75,32 +87,40 @@ COMMON: Sequence[Key] = (
         "has no effect: transactional ids are the same after each start",
     ),
 )
+_ONE_OF = "`json`, `csv`, `avro`, `avro-confluent` or `raw`"
 ONLY_KAFKA: Sequence[Key] = (
     Key(
-        "format", "used", "`json`, `csv`, `avro` or `raw`; the same as `value.format`.", "required"
+        "format",
+        "used",
+        "`json`, `csv`, `avro`, `avro-confluent` or `raw`; the same as `value.format`.",
+        "required",
     ),
     Key("value.format", "used", "The same as `format`."),
-    Key("key.format", "used", "`json`, `csv`, `avro` or `raw`; needs `key.fields`."),
+    Key(
+        "key.format",
+        "used",
+        "`json`, `csv`, `avro`, `avro-confluent` or `raw`; needs `key.fields`.",
+    ),
     Key("key.fields", "used", "The columns of the key, separated by `;`, in their order."),
     Key(
         "scan.startup.mode",
         "used",
         "Where a flow without a checkpoint begins: `group-offsets` (where the group has none at "
-        "the earliest), `earliest-offset`, `latest-offset` or `timestamp`. `specific-offsets` is "
-        "refused.",
+        "the earliest), `earliest-offset`, `latest-offset`, `timestamp` or `specific-offsets`.",
         "group-offsets",
     ),
     Key("scan.startup.timestamp-millis", "used", "With `scan.startup.mode` = `timestamp`."),
     Key(
         "scan.startup.specific-offsets",
-        "refused",
-        "begin at a time (scan.startup.mode = timestamp), or run once with `--from`",
+        "used",
+        "With `scan.startup.mode` = `specific-offsets`: `partition:0,offset:42;partition:1,"
+        "offset:300`; other partitions begin where the group is.",
     ),
     Key("sink.partitioner", "used", "`default`: by the key, as Java does (murmur2).", "default"),
 )
 ONLY_UPSERT: Sequence[Key] = (
-    Key("key.format", "used", "`json`, `csv`, `avro` or `raw`.", "required"),
-    Key("value.format", "used", "`json`, `csv`, `avro` or `raw`.", "required"),
+    Key("key.format", "used", f"{_ONE_OF}.", "required"),
+    Key("value.format", "used", f"{_ONE_OF}.", "required"),
     Key(
         "sink.buffer-flush.max-rows",
         "used",
@@ -115,6 +135,33 @@ ONLY_UPSERT: Sequence[Key] = (
         "another one. Needs `sink.buffer-flush.max-rows`.",
         "0",
     ),
+)
+_IN_TRANSACTIONS = "has no effect: rows are written in the transaction of their slice"
+_ATTEMPTS = "has no effect: attempts are the flow's own"
+_SINK_ONLY = "has no effect: the table is a sink only"
+OF_JDBC: Sequence[Key] = (
+    Key("connector", "used", "`jdbc`.", "required"),
+    Key(
+        "url",
+        "used",
+        "`jdbc:postgresql://host:port/database`, with the driver's parameters of TLS; other "
+        "databases are refused.",
+        "required",
+    ),
+    Key("table-name", "used", "The table, which must exist.", "required"),
+    Key("username", "used", "The user."),
+    Key("password", "used", "The password, or a reference to it."),
+    Key("driver", "ignored", "No classes of Java are run."),
+    Key(
+        "connection.max-retry-timeout", "note", "has no effect: attempts are the flow's own", "60s"
+    ),
+    Key("sink.buffer-flush.max-rows", "note", _IN_TRANSACTIONS, "100"),
+    Key("sink.buffer-flush.interval", "note", _IN_TRANSACTIONS, "1s"),
+    Key("sink.max-retries", "note", _ATTEMPTS, "3"),
+    Key("sink.parallelism", "note", "has no effect: each slice is written by a task"),
+    Key("scan.*", "note", _SINK_ONLY),
+    Key("lookup.*", "note", _SINK_ONLY),
+    Key("properties.*", "note", "has no effect: parameters are in the url"),
 )
 _ON_TIMES = (
     "`SQL` (`2020-12-30 12:13:14`) or `ISO-8601` (`2020-12-30T12:13:14`); TIMESTAMP_LTZ has `Z` "
@@ -160,13 +207,34 @@ FORMATS: Sequence[Key] = (
     ),
     Key("avro.encoding", "used", "`binary`; `json` is refused.", "binary"),
     Key("avro.timestamp_mapping.legacy", "note", "only `true` is supported", "true"),
+    Key(
+        "avro-confluent.url", "used", "The schema registry, of key and value the same.", "required"
+    ),
+    Key("avro-confluent.schema-registry.url", "used", "The older name of `url`."),
+    Key(
+        "avro-confluent.subject",
+        "used",
+        "Under which the schema is registered, where the table is written.",
+        "`<topic>-value`, `<topic>-key`",
+    ),
+    Key("avro-confluent.schema", "refused", "the schema is that of the columns"),
+    Key("avro-confluent.auto.register.schemas", "used", "`true`; `false` is refused.", "true"),
+    Key("avro-confluent.basic-auth.credentials-source", "used", "`USER_INFO`."),
+    Key(
+        "avro-confluent.basic-auth.user-info",
+        "used",
+        "`user:password`; the password may be a reference.",
+    ),
+    Key("avro-confluent.bearer-auth.credentials-source", "used", "`STATIC_TOKEN`."),
+    Key("avro-confluent.bearer-auth.token", "used", "A token, or a reference to it."),
+    Key("avro-confluent.ssl.*", "refused", "stores of Java are not read: see schemaRegistry.tls"),
+    Key("avro-confluent.properties.*", "note", "has no effect: the client is the product's own"),
     Key("raw.charset", "used", "Of texts.", "UTF-8"),
     Key("raw.endianness", "used", "Of numbers: `big-endian` or `little-endian`.", "big-endian"),
 )
-KINDS = ("json", "csv", "avro", "raw")
+CONFLUENT = "avro-confluent"
+KINDS = ("json", "csv", "avro", CONFLUENT, "raw")
 OTHER_KINDS = {
-    "avro-confluent": "is not supported yet in SQL: write a DataFlow manifest, whose source reads "
-    "Avro of a schema registry",
     "debezium-json": "is not supported: it is a changelog by itself",
     "canal-json": "is not supported: it is a changelog by itself",
     "maxwell-json": "is not supported: it is a changelog by itself",
@@ -199,6 +267,19 @@ SETTINGS: Sequence[Key] = (
     ),
     Key("dataflow.suspended", "used", "An addition. `true` suspends the flows.", "false"),
     Key(
+        "dataflow.stateLocation",
+        "used",
+        "An addition. Where queries with GROUP BY or DISTINCT keep what they have counted: "
+        "`s3://bucket/prefix`, or a folder below DATAFLOW_FILES that every worker sees.",
+        "DATAFLOW_STATE in the environment, else `_state` below DATAFLOW_FILES",
+    ),
+    Key(
+        "dataflow.acceptState",
+        "used",
+        "An addition. A changed query goes on with what the one before has kept: its digest, which "
+        "the error says.",
+    ),
+    Key(
         "table.exec.sink.type-length-enforcer",
         "used",
         "`TRIM_PAD`: texts are cut, and CHARs filled, to the length of their column. `ERROR` is "
@@ -206,7 +287,11 @@ SETTINGS: Sequence[Key] = (
         "IGNORE",
     ),
     Key("table.exec.source.idle-timeout", "note", f"has no effect: {_WATERMARKS}"),
-    Key("table.exec.state.ttl", "note", "has no effect: these queries have no state"),
+    Key(
+        "table.exec.state.ttl",
+        "note",
+        "has no effect yet: what is kept does not expire",
+    ),
     Key("table.exec.sink.*", "note", _BY_SPARK),
     Key("table.exec.mini-batch.*", "note", _BY_SPARK),
     Key("table.*", "note", _BY_SPARK),
@@ -224,4 +309,6 @@ SETTINGS: Sequence[Key] = (
 
 def of_connector(connector: str) -> Sequence[Key]:
     """The options of a connector, without those of its formats."""
+    if connector == JDBC:
+        return OF_JDBC
     return (*COMMON, *(ONLY_UPSERT if connector == UPSERT else ONLY_KAFKA))

@@ -10,22 +10,24 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from typing_extensions import override
-
-from dataflow_assets.contracts import Rejects
-from dataflow_assets.errors import Finding
+from dataflow_assets.contracts import Rejects, Source
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects.dataflow import Reading, same
-from dataflow_assets.manifests.dialects.documents import Document, Path
+from dataflow_assets.manifests.dialects.documents import Path
 from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.key_tables import entry, names
 from dataflow_assets.manifests.dialects.keys import meant, suggest
-from dataflow_assets.manifests.dialects.notes import Notes
-from dataflow_assets.manifests.dialects.sql import ends
+from dataflow_assets.manifests.dialects.sql import ends, views
 from dataflow_assets.manifests.dialects.sql.inserts import plan
+from dataflow_assets.manifests.dialects.sql.like import merged
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
 from dataflow_assets.manifests.dialects.sql.read_statements import read_script
 from dataflow_assets.manifests.dialects.sql.relations import Catalog, Refusals, Relation, related
+from dataflow_assets.manifests.dialects.sql.statements import (
+    StatementDocument,
+    StatementNotes,
+    lines,
+)
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Insert,
     Option,
@@ -40,11 +42,13 @@ from dataflow_assets.manifests.dialects.sql.tables import (
     Declared,
     declared,
     environment_of,
-    merged,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.records.chain import Transformation
+from dataflow_assets.records.step import Step
+from dataflow_assets.sql.plan import Plan
 from dataflow_assets.sql.query import SqlQuery
+from dataflow_assets.sql.view import ViewPlan, ViewRows
 
 _ENDS: Sequence[tuple[Path, int]] = (
     (("metadata", "name"), 1),
@@ -60,43 +64,63 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class InsertDocument(Document):
-    """An INSERT: findings about the flow are told at its statement and its tables."""
-
-    @override
-    def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
-        found = super().finding(path, message, key=key)
-        return Finding(found.file, found.line, found.column, str(self.value), message)
-
-
 @dataclass
-class _File:
+class _File(StatementNotes):
     """What is known while a file is read from its beginning to its end."""
 
-    file: str
     text: str
-    notes: Notes = field(default_factory=Notes)
     settings: dict[str, str] = field(default_factory=dict)
     written: dict[str, Table] = field(default_factory=dict)
     tables: dict[str, Declared] = field(default_factory=dict)
     views: dict[str, tuple[View, Relation]] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
+    beside: Mapping[str, Sequence[tuple[str, Declared | None]]] = field(default_factory=dict)
+    """By the name of a table the files of the folder that declare it; None: with findings there."""
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""
 
-    def wrong(self, what: str, place: Place, message: str) -> None:
-        self.notes.findings.append(Finding(self.file, place.line, place.column, what, message))
-
-    def note(self, what: str, place: Place, message: str) -> None:
-        self.notes.hints.append(Finding(self.file, place.line, place.column, what, message))
-
     def catalog(self) -> Catalog:
-        return Catalog(self.tables, self.views, frozenset(self.broken))
+        """Of two tables of a name the file's own is meant."""
+        own = {*self.written, *self.views, *self.broken}
+        others = {name: found for name, found in self.beside.items() if name not in own}
+        usable = {name: found[0][1] for name, found in others.items() if len(found) == 1}
+        tables = {name: one for name, one in usable.items() if one is not None}
+        unusable = {
+            name: _unusable(name, one) for name, one in others.items() if name not in tables
+        }
+        return Catalog(tables | self.tables, self.views, frozenset(self.broken), unusable)
 
 
-def read(text: str, file: str) -> list[Reading]:
-    """A reading for each flow, and one of findings and notes."""
+def _unusable(name: str, found: Sequence[tuple[str, Declared | None]]) -> str:
+    files = ", ".join(sorted(file for file, _ in found))
+    if len(found) == 1:
+        return f"{name} is declared in {files}, which has findings about it"
+    said = f"several files of this folder declare {name}: {files}"
+    return f"{said}; declare it in this one, or in one of them"
+
+
+def tables_of(text: str, file: str) -> Mapping[str, Declared | None]:
+    """The tables of a file, for the others of its folder; None: what has findings of its own."""
     state = _File(file, text)
+    try:
+        for one in read_script(text).statements:
+            if isinstance(one, Table):
+                _declare(one, state)
+    except RecursionError:
+        return {}
+    return {name: state.tables.get(name) for name in (*state.tables, *state.broken)}
+
+
+def read(
+    text: str,
+    file: str,
+    beside: Mapping[str, Sequence[tuple[str, Declared | None]]] | None = None,
+) -> list[Reading]:
+    """A reading for each flow, and one of findings and notes.
+
+    `beside`: by their names the tables of the other files of the folder, each with its file.
+    """
+    state = _File(file, text, beside=beside or {})
     inserts: list[Insert] = []
     flows: list[Reading] = []
     try:
@@ -110,9 +134,7 @@ def read(text: str, file: str) -> list[Reading]:
         flows = []
     if not inserts and not state.notes.findings:
         state.note("SQL", Place(1, 1), "no INSERT INTO in this file, and so no flow")
-    whole = Document(file, None, {(): Lines(1, 1, 1, 1)})
-    head = Reading(whole, tuple(state.notes.findings), tuple(state.notes.hints))
-    return [head, *flows]
+    return [state.reading(), *flows]
 
 
 def _flows(
@@ -202,8 +224,7 @@ def _with_like(table: Table, state: _File) -> Table:
         return table
     other = state.written.get(table.like.table)
     if other is None:
-        message = f"no table {table.like.table} above; {meant(table.like.table, state.written)}"
-        raise Unreadable(table.like.place, message)
+        return merged(table, state.catalog().table(table.like.table, table.like.place).table)
     return merged(table, other)
 
 
@@ -233,14 +254,13 @@ def _flow(
     what = f"INSERT INTO {insert.table}"
     before = len(state.notes.findings)
     relation = _related(what, insert.query, state)
-    target = state.tables.get(insert.table)
-    if target is None and insert.table not in state.broken:
-        known = meant(insert.table, state.tables)
-        state.wrong(what, insert.table_place, f"no table {insert.table} above; {known}")
+    target = _target(what, insert, state)
     if relation is None or target is None:
         return
     try:
-        made = plan(insert, relation, target, state.settings, alone=alone)
+        made = (views.view if relation.stages else plan)(
+            insert, relation, target, state.settings, alone=alone
+        )
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
@@ -258,15 +278,20 @@ def _flow(
         state.wrong(what, insert.table_place, message)
     if source is None or sink is None or len(state.notes.findings) > before:
         return
+    try:
+        step, reads = _steps(insert, source, made, state)
+    except Unreadable as error:
+        state.wrong(what, error.place, error.message)
+        return
     tables = (relation.table, target)
     document = _document(insert, tables, state, name)
     flow = Flow(
         namespace="default",
         name=name,
-        source=source,
+        source=reads,
         branches=(Branch(sink),),
-        policies=_policies(state, target),
-        transformations=(Transformation(SqlQuery(plan=made, text=insert.text)),),
+        policies=_policies(state, target, made),
+        transformations=(Transformation(step),),
         file=File(state.file),
         line=insert.place.line,
         hash=_hash(insert, tables, made),
@@ -274,6 +299,25 @@ def _flow(
         language="sql",
     )
     yield Reading(document, flow=flow)
+
+
+def _steps(
+    insert: Insert, messages: Source, made: Plan | ViewPlan, state: _File
+) -> tuple[Step, Source]:
+    """What the flow does with each message, and what it reads. Raises Unreadable."""
+    if isinstance(made, Plan):
+        return SqlQuery(plan=made, text=insert.text), messages
+    step = ViewRows(view=made, text=insert.text)
+    return step, views.source(insert, messages, made, state.settings)
+
+
+def _target(what: str, insert: Insert, state: _File) -> Declared | None:
+    try:
+        return state.catalog().table(insert.table, insert.table_place)
+    except Unreadable as error:
+        if not error.message.endswith("has findings of its own"):
+            state.wrong(what, error.place, error.message)
+    return None
 
 
 def _check_group(insert: Insert, table: Declared, state: _File) -> None:
@@ -295,22 +339,21 @@ def _check_group(insert: Insert, table: Declared, state: _File) -> None:
 
 def _document(
     insert: Insert, tables: tuple[Declared, Declared], state: _File, name: str
-) -> InsertDocument:
-    places: dict[Path, Lines] = {(): _lines(insert.place)}
+) -> StatementDocument:
+    places: dict[Path, Lines] = {(): lines(insert.place)}
     for path, at in _ENDS:
         place = insert.table_place if path == ("metadata", "name") else tables[at].table.place
-        places[path] = _lines(place)
-    return InsertDocument(state.file, f"flow {name}", places)
+        places[path] = lines(place)
+    return StatementDocument(state.file, f"flow {name}", places)
 
 
-def _lines(place: Place) -> Lines:
-    return Lines(place.line, place.column, place.line, place.column)
-
-
-def _policies(state: _File, target: Declared) -> Policies:
+def _policies(state: _File, target: Declared, made: Plan | ViewPlan) -> Policies:
+    """Of a view the source itself counts how many records are rejected."""
     way = state.settings.get("dataflow.onRejected", "table")
     waits = f"{max(1, min(target.buffer.millis // 1000, 3600))}" if target.buffer else "10"
+    counted = isinstance(made, ViewPlan)
     return Policies(
+        max_rejected_percent=100.0 if counted else Policies.max_rejected_percent,
         freshness_seconds=float(state.settings.get("dataflow.freshness", waits)),
         rejects=Rejects(way),  # type: ignore[arg-type]
     )

@@ -1,4 +1,4 @@
-"""SELECT. What needs state is read over, and refused where it is."""
+"""SELECT. What cannot run yet is read over, and refused where it is."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
     Selected,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable, tokens
+from dataflow_assets.sql.aggregates import AGGREGATES
 
-_AGGREGATES = """
-COUNT SUM AVG MIN MAX LISTAGG STRING_AGG COLLECT ARRAY_AGG FIRST_VALUE LAST_VALUE STDDEV_POP
-STDDEV_SAMP VAR_POP VAR_SAMP STDDEV VARIANCE
+_NO_AGGREGATES = """
+LISTAGG STRING_AGG COLLECT ARRAY_AGG FIRST_VALUE LAST_VALUE STDDEV_POP STDDEV_SAMP VAR_POP VAR_SAMP
+STDDEV VARIANCE APPROX_COUNT_DISTINCT JSON_OBJECTAGG JSON_ARRAYAGG SINGLE_VALUE
 """
-AGGREGATES = frozenset(_AGGREGATES.split())
+NO_AGGREGATES = frozenset(_NO_AGGREGATES.split())
+"""Aggregates of Flink's that are not computed here."""
 _NOT_YET = "needs state, and is not supported yet"
 _CLAUSES = {
-    "GROUP": f"GROUP BY {_NOT_YET}: queries without aggregates run",
-    "HAVING": f"HAVING {_NOT_YET}",
     "ORDER": f"ORDER BY {_NOT_YET}",
     "LIMIT": f"LIMIT {_NOT_YET}",
     "FETCH": f"FETCH {_NOT_YET}",
@@ -75,8 +75,7 @@ def _refuse_sets(cursor: Cursor) -> None:
 def _select(cursor: Cursor) -> Select:
     place = cursor.expect("SELECT").place
     refused: list[tuple[Place, str]] = []
-    if cursor.sees("DISTINCT"):
-        refused.append((cursor.take().place, f"DISTINCT {_NOT_YET}"))
+    distinct = cursor.take().place if cursor.sees("DISTINCT") else None
     cursor.takes("ALL")
     items = [_selected(cursor)]
     while cursor.takes(","):
@@ -85,10 +84,26 @@ def _select(cursor: Cursor) -> Select:
         cursor.fail(f"expected , or FROM, found {cursor.next}")
     source, alias = _source(cursor)
     where = read_expression(cursor) if cursor.takes("WHERE") else None
+    groups = _groups(cursor) if cursor.takes("GROUP", "BY") else None
+    having = read_expression(cursor) if cursor.takes("HAVING") else None
     refused += _clauses(cursor)
-    nodes = [one.node for one in items] + ([where] if where is not None else [])
+    nodes = [one.node for one in items] + [one for one in (where, having) if one is not None]
     refused += [one for node in nodes for one in _aggregates(node)]
-    return Select(place, tuple(items), source, alias, where, tuple(refused))
+    return Select(
+        place, tuple(items), source, alias, where, groups, having, distinct, tuple(refused)
+    )
+
+
+def _groups(cursor: Cursor) -> tuple[Node, ...]:
+    """The expressions of GROUP BY; `GROUP BY ()` has none."""
+    if cursor.next.says("GROUPING", "ROLLUP", "CUBE") and cursor.ahead(1).says("(", "SETS"):
+        cursor.fail(f"{cursor.next.text.upper()} {_NOT_YET}: write an INSERT INTO for each of them")
+    if cursor.takes("(", ")"):
+        return ()
+    found = [read_expression(cursor)]
+    while cursor.takes(","):
+        found.append(read_expression(cursor))
+    return tuple(found)
 
 
 def _selected(cursor: Cursor) -> Selected:
@@ -145,7 +160,7 @@ def _hint(cursor: Cursor) -> tuple[Option, ...]:
 
 
 def _clauses(cursor: Cursor) -> Iterator[tuple[Place, str]]:
-    """Everything behind WHERE is about state: it is skipped up to the end of the query."""
+    """What is not built yet is skipped up to the end of the query."""
     while cursor.next.says(*_CLAUSES):
         token = cursor.take()
         yield token.place, _CLAUSES[token.text.upper()]
@@ -162,8 +177,9 @@ def _aggregates(node: Node) -> Iterator[tuple[Place, str]]:
         given = getattr(node, "given", None)
         yield from _aggregates(given) if given is not None else ()
         return
-    if node.name in AGGREGATES:
-        yield node.place, f"{node.name} {_NOT_YET}: queries without aggregates run"
+    if node.name in NO_AGGREGATES:
+        allowed = ", ".join(AGGREGATES)
+        yield node.place, f"{node.name} is not supported; aggregates are {allowed}"
         return
     for one in node.arguments:
         yield from _aggregates(one)

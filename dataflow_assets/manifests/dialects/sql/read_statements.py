@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.cursor import Cursor
@@ -13,6 +12,7 @@ from dataflow_assets.manifests.dialects.sql.read_tables import (
     read_option,
     read_table,
 )
+from dataflow_assets.manifests.dialects.sql.statements import Script
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Insert,
     Option,
@@ -38,17 +38,9 @@ _REFUSED = {
 _WITHOUT_EFFECT = ("USE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "RESET", "ADD", "REMOVE", "QUIT")
 
 
-@dataclass
-class Script:
-    """What one text came to."""
-
-    statements: list[Statement] = field(default_factory=list)
-    problems: list[tuple[Place, str]] = field(default_factory=list)
-
-
-def read_script(text: str) -> Script:
+def read_script(text: str) -> Script[Statement]:
     """All statements that can be read, and what is wrong with each of the others."""
-    script = Script()
+    script = Script[Statement]()
     try:
         cursor = Cursor(list(tokens(text)))
     except Unreadable as error:
@@ -60,7 +52,7 @@ def read_script(text: str) -> Script:
             continue
         try:
             script.statements += _statement(cursor, lines)
-            _ended(cursor)
+            cursor.expect_end()
         except Unreadable as error:
             script.problems.append((error.place, error.message))
             cursor.skip_statement()
@@ -75,12 +67,6 @@ def _of_set(cursor: Cursor) -> bool:
     return begun or cursor.takes("BEGIN", "STATEMENT", "SET") or cursor.takes("END")
 
 
-def _ended(cursor: Cursor) -> None:
-    if cursor.next.kind != "end" and not cursor.sees(";"):
-        cursor.fail(f"expected ; or more of the statement, found {cursor.next}")
-    cursor.takes(";")
-
-
 def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
     token = cursor.next
     word = token.text.upper() if token.kind == "word" else ""
@@ -92,7 +78,7 @@ def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
         cursor.takes("EXECUTE")
         yield _insert(cursor, lines)
     elif word in _WITHOUT_EFFECT:
-        while cursor.next.kind != "end" and not cursor.sees(";"):
+        while not cursor.at_end:
             cursor.take()
         yield Remark(token.place, f"{word} has no effect here")
     elif word in _REFUSED:

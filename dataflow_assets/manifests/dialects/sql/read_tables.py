@@ -186,3 +186,8 @@ def _like(cursor: Cursor) -> Like:
 def included(like: Like, word: str) -> bool:
     """Whether a part of the other table is taken over."""
     return like.options.get(word, like.options.get("ALL")) != "EXCLUDING"
+
+
+def overwritten(like: Like, word: str) -> bool:
+    """Whether the table's own part may replace that of the other one."""
+    return like.options.get(word) == "OVERWRITING"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.grouping import grouping, has_map, is_grouped, stage
+from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Name,
+    Node,
     Reference,
     Select,
     Selected,
@@ -17,8 +20,9 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
 )
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
-from dataflow_assets.sql.expressions import Expression, conjunction, conjuncts
+from dataflow_assets.sql.expressions import Column, Expression, conjunction, conjuncts
 from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.stages import Stage
 
 Refused = Sequence[tuple[Place, str]]
 
@@ -40,6 +44,14 @@ class Relation:
     places: tuple[Place, ...] = ()
     """Where each column is written."""
     where: Expression | None = None
+    stages: tuple[Stage, ...] = ()
+    """What GROUP BY and DISTINCT have made of the rows: columns and condition are over the rows of
+    the last one."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether rows may go as well as come."""
+        return bool(self.stages) or self.table.connector == UPSERT
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,20 @@ class Catalog:
     """Each with its rows, which are found out once, where the view is declared."""
     broken: frozenset[str] = frozenset()
     """Names of tables and views that have findings of their own."""
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a table of another file why it cannot be used."""
+
+    def table(self, name: str, place: Place) -> Declared:
+        """A table. Raises Unreadable."""
+        found = self.tables.get(name)
+        if found is not None:
+            return found
+        if name in self.broken:
+            raise Unreadable(place, f"{name} has findings of its own")
+        if name in self.unusable:
+            raise Unreadable(place, self.unusable[name])
+        known = meant(name, [*self.tables, *self.views])
+        raise Unreadable(place, f"no table {name} above, or in another file of the folder; {known}")
 
 
 def related(select: Select, catalog: Catalog, environment: Environment) -> Relation:
@@ -58,14 +84,45 @@ def related(select: Select, catalog: Catalog, environment: Environment) -> Relat
     if select.refused:
         raise Refusals(select.refused)
     source, scope = _source(select, catalog, environment)
-    columns, places = zip(*_columns(select, scope), strict=True)
     where = source.where
     if select.where is not None:
-        found = bound(select.where, scope)
-        if found.type.kind not in ("BOOLEAN", "NULL"):
-            raise Unreadable(select.where.place, f"WHERE takes a condition, not {found.type}")
+        found = _condition(select.where, scope, "WHERE")
         where = conjunction((*conjuncts(where), *conjuncts(found)))
-    return replace(source, columns=columns, places=places, where=where)
+    source = replace(source, where=where)
+    made = (_grouped if is_grouped(select) else _plain)(select, source, scope)
+    return made if select.distinct is None else _distinct(select.distinct, made)
+
+
+def _plain(select: Select, source: Relation, scope: Scope) -> Relation:
+    columns, places = zip(*_columns(select, scope), strict=True)
+    return replace(source, columns=columns, places=places)
+
+
+def _grouped(select: Select, source: Relation, scope: Scope) -> Relation:
+    groups = grouping(select, scope)
+    found = _plain(select, source, groups)
+    having = None if select.having is None else _condition(select.having, groups, "HAVING")
+    made = stage(groups, source.where, retracts=source.changes)
+    return replace(found, where=having, stages=(*source.stages, made))
+
+
+def _distinct(place: Place, source: Relation) -> Relation:
+    """Each row once: groups without aggregates."""
+    for name, one in source.columns:
+        if has_map(one.type):
+            raise Unreadable(place, f"DISTINCT: {name} is {one.type}, which cannot be compared")
+    keys: list[Expression] = []
+    keys += (one for _, one in source.columns if one not in keys)
+    made = Stage(tuple(keys), (), source.where, retracts=source.changes)
+    columns = [(name, Column(one.type, keys.index(one), name)) for name, one in source.columns]
+    return replace(source, columns=tuple(columns), where=None, stages=(*source.stages, made))
+
+
+def _condition(node: Node, scope: Scope, clause: str) -> Expression:
+    found = bound(node, scope)
+    if found.type.kind not in ("BOOLEAN", "NULL"):
+        raise Unreadable(node.place, f"{clause} takes a condition, not {found.type}")
+    return found
 
 
 def _source(select: Select, catalog: Catalog, environment: Environment) -> tuple[Relation, Scope]:
@@ -99,20 +156,13 @@ def _renamed(relation: Relation, view: View) -> Relation:
 def _table(source: Reference, catalog: Catalog) -> Declared:
     if source.options:
         raise Unreadable(source.place, "hints are not supported: set the options in the table")
-    found = catalog.tables.get(source.table)
-    if found is not None:
-        return found
-    if source.table in catalog.broken:
-        raise Unreadable(source.place, f"{source.table} has findings of its own")
-    known = [*catalog.tables, *catalog.views]
-    raise Unreadable(
-        source.place, f"no table {source.table} in this file; {meant(source.table, known)}"
-    )
+    return catalog.table(source.table, source.place)
 
 
 def _columns(select: Select, scope: Scope) -> Iterator[tuple[tuple[str, Expression], Place]]:
     for number, item in enumerate(select.items):
         if isinstance(item.node, Star):
+            scope.whole(item.node)
             if item.node.table and item.node.table not in scope.tables:
                 raise Unreadable(item.node.place, f"no table {item.node.table} in FROM")
             yield from (((name, one), item.node.place) for name, one in scope.columns)

@@ -154,6 +154,11 @@ class Select:
     alias: str | None = None
     """Of a subquery in FROM."""
     where: Node | None = None
+    groups: tuple[Node, ...] | None = None
+    """Of GROUP BY; None: there is none."""
+    having: Node | None = None
+    distinct: Place | None = None
+    """Where DISTINCT is."""
     refused: tuple[tuple[Place, str], ...] = ()
     """What is part of Flink's grammar, and cannot run yet: where it is, and the sentence."""
 

@@ -16,9 +16,8 @@ from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
 from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.layouts import layouts
-from dataflow_assets.manifests.dialects.sql.read_tables import included
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
-from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.manifests.dialects.sql.tokens import Place
 from dataflow_assets.sql.bytes.layout import Layouts
 from dataflow_assets.sql.casts import cast
 from dataflow_assets.sql.expressions import Column as Cell
@@ -114,41 +113,6 @@ class Declared:
         return Scope(ordered, frozenset({alias or self.name}), environment)
 
 
-def merged(table: Table, other: Table) -> Table:
-    """LIKE: what a table takes over from another one. Raises Unreadable."""
-    like = table.like
-    assert like is not None  # noqa: S101 - that is what this is called for
-    own = {one.name for one in table.columns}
-    columns = [one for one in other.columns if _taken(one, table)]
-    if twice := next((one for one in columns if one.name in own), None):
-        raise Unreadable(like.place, f"the column {twice.name} is in both tables")
-    key, key_place = table.key, table.key_place
-    if not key and included(like, "CONSTRAINTS"):
-        key, key_place = other.key, other.key_place and like.place
-    watermark = table.watermark
-    if watermark is None and included(like, "WATERMARKS"):
-        watermark = other.watermark
-    given = {one.key: one for one in table.options}
-    if included(like, "OPTIONS"):
-        given = {one.key: replace(one, place=like.place) for one in other.options} | given
-    return replace(
-        table,
-        columns=(*columns, *table.columns),
-        key=key,
-        key_place=key_place,
-        watermark=watermark,
-        options=tuple(given.values()),
-        like=None,
-    )
-
-
-def _taken(column: Column, table: Table) -> bool:
-    assert table.like is not None  # noqa: S101
-    if column.computed is not None:
-        return included(table.like, "GENERATED")
-    return column.metadata is None or included(table.like, "METADATA")
-
-
 def declared(table: Table, file: str, notes: Notes) -> Declared | None:
     """The table, unless something is wrong with it, which `notes` has by then."""
     before = len(notes.findings)
@@ -164,6 +128,8 @@ def declared(table: Table, file: str, notes: Notes) -> Declared | None:
     for problem in _column_problems(table, connector):
         notes.findings.append(_at(file, table, *problem))
     found = Declared(table, connector, given, document)
+    if connector == known.JDBC:
+        _check_options(found, notes)
     if connector in known.TABLES:
         return found if len(notes.findings) == before else None
     _check_options(found, notes)
@@ -195,6 +161,8 @@ def _check_options(found: Declared, notes: Notes) -> None:
         replace(one, name=f"{prefix}.{one.name}") for prefix in ("key", "value") for one in both
     ]
     formats = [*prefixed, *(both if found.connector == known.KAFKA else ())]
+    if found.connector == known.JDBC:
+        formats = []
     for key in found.options:
         one = entry(key, plain, formats)
         where = (found.document, key)
@@ -228,6 +196,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "properties.allow.auto.create.topics": ("true", "false"),
     "json.decode.json-parser.enabled": ("true", "false"),
     "json.map-null-key.mode": ("FAIL",),
+    "avro-confluent.basic-auth.credentials-source": ("USER_INFO",),
+    "avro-confluent.bearer-auth.credentials-source": ("STATIC_TOKEN",),
     "avro.encoding": ("binary",),
 }
 _NUMBERS = ("scan.parallelism", "sink.parallelism", "sink.buffer-flush.max-rows")

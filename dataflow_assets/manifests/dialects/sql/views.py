@@ -1,0 +1,157 @@
+"""An INSERT with state: what is kept of the rows of its table, and where that is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from dataflow_assets.contracts import Source
+from dataflow_assets.manifests.dialects.sql.inserts import (
+    cells_of,
+    check_upserts,
+    outputs_of,
+    readable,
+    sharing,
+    times_of,
+)
+from dataflow_assets.manifests.dialects.sql.options import UPSERT
+from dataflow_assets.manifests.dialects.sql.relations import Relation
+from dataflow_assets.manifests.dialects.sql.syntax import Insert
+from dataflow_assets.manifests.dialects.sql.tables import Declared
+from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
+from dataflow_assets.sdk.local_folders import ROOT
+from dataflow_assets.sql.aggregates import Aggregate
+from dataflow_assets.sql.expressions import CastTo, Column, Constant, Expression
+from dataflow_assets.sql.plan import Cell, Output
+from dataflow_assets.sql.stages import Stage
+from dataflow_assets.sql.types import STRING, Type, assignable
+from dataflow_assets.sql.view import ViewPlan
+from dataflow_assets.views.options import StateLocation
+from dataflow_assets.views.source import ViewSource
+
+LOCATION = "dataflow.stateLocation"
+ACCEPTED = "dataflow.acceptState"
+VARIABLE = "DATAFLOW_STATE"
+
+
+def view(
+    insert: Insert,
+    relation: Relation,
+    target: Declared,
+    settings: Mapping[str, str],
+    *,
+    alone: bool,
+) -> ViewPlan:
+    """What the flow does. Raises Unreadable.
+
+    `alone`: no other INSERT of the file writes into the table.
+    """
+    layouts = readable(insert, relation)
+    outputs = outputs_of(insert, relation, target, settings)
+    _check_key(insert, relation, target, outputs)
+    if not alone:
+        message = (
+            "another INSERT writes into the same table: its rows and these groups would replace "
+            "and delete each other; give each INSERT a table of its own"
+        )
+        raise Unreadable(insert.query.place, message)
+    cells = tuple(cells_of(relation.table))
+    given = [] if relation.where is None else [relation.where]
+    stages = tuple(_sharing(insert, one) for one in relation.stages)
+    parts, found = sharing(insert, [*given, *(one.expression for one in outputs)])
+    computed = iter(found)
+    return ViewPlan(
+        value=layouts.value,
+        key=layouts.key,
+        cells=cells,
+        stages=stages,
+        having=next(computed) if given else None,
+        outputs=tuple(replace(one, expression=next(computed)) for one in outputs),
+        shared=parts,
+        primary=tuple(_primary(relation.table, cells)),
+        times=times_of(target, insert),
+        drops_nulls=settings.get("table.exec.sink.not-null-enforcer") == "DROP",
+        zone=settings.get("table.local-time-zone", "UTC"),
+    )
+
+
+def _primary(table: Declared, cells: tuple[Cell, ...]) -> Iterator[tuple[int, Type]]:
+    if table.connector != UPSERT:
+        return
+    places = {one.name: at for at, one in enumerate(cells)}
+    types = {one.name: one.type for one in table.stored}
+    for name in table.table.key:
+        yield places[name], types[name] or STRING
+
+
+def _sharing(insert: Insert, stage: Stage) -> Stage:
+    """The same, with what its expressions have in common computed once."""
+    given = [*stage.keys]
+    given += [one for call in stage.calls for one in (call.argument, call.condition) if one]
+    given += [stage.where] if stage.where is not None else []
+    parts, found = sharing(insert, given)
+    computed = iter(found)
+    keys = tuple(next(computed) for _ in stage.keys)
+    calls = tuple(_computed(call, computed) for call in stage.calls)
+    where = next(computed) if stage.where is not None else None
+    return replace(stage, keys=keys, calls=calls, where=where, shared=parts)
+
+
+def _computed(call: Aggregate, computed: Iterator[Expression]) -> Aggregate:
+    argument = next(computed) if call.argument is not None else None
+    condition = next(computed) if call.condition is not None else None
+    return replace(call, argument=argument, condition=condition)
+
+
+def _check_key(
+    insert: Insert, relation: Relation, target: Declared, outputs: tuple[Output, ...]
+) -> None:
+    """Groups are rows of the target: one for each of its keys."""
+    check_upserts(insert, target, "the query")
+    keys = relation.stages[-1].keys
+    places = [_place(one.expression) for one in outputs if one.key]
+    plain = all(at is None or 0 <= at < len(keys) for at in places)
+    if not plain or {at for at in places if at is not None} != set(range(len(keys))):
+        message = (
+            f"the PRIMARY KEY of {target.name} ({', '.join(target.table.key)}) must be the columns "
+            "of GROUP BY, or DISTINCT, as they are: with another key several groups could be one "
+            "row"
+        )
+        raise Unreadable(insert.table_place, message)
+
+
+def _place(found: Expression) -> int | None:
+    """Which column of a group it is; None for a constant, -1 for anything else."""
+    if isinstance(found, Constant):
+        return None
+    if isinstance(found, CastTo) and not found.tries and isinstance(found.given, Column):
+        given, wanted = found.given.type, found.type
+        widens = given.integer and wanted.exact and assignable(given, wanted)
+        return found.given.at if widens else -1
+    return found.at if isinstance(found, Column) else -1
+
+
+def source(
+    insert: Insert, messages: Source, made: ViewPlan, settings: Mapping[str, str]
+) -> ViewSource:
+    """The view as the source of a flow. Raises Unreadable where its state has no place."""
+    path = settings.get(LOCATION) or os.environ.get(VARIABLE)
+    if path is None and (root := os.environ.get(ROOT)):
+        path = f"{root.rstrip('/')}/_state"
+    if path is None:
+        message = (
+            f"the query keeps state, and has no place for it: SET '{LOCATION}' = "
+            f"'s3://bucket/prefix' (or a folder below {ROOT}), or set {VARIABLE}, or {ROOT}, in "
+            "the environment"
+        )
+        raise Unreadable(insert.place, message)
+    try:
+        location = StateLocation.model_validate({"path": path})
+    except ValidationError as error:
+        said = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise Unreadable(insert.place, f"the place of the state, {path}: {said}") from None
+    accepted = settings.get(ACCEPTED, "")
+    return ViewSource(source=messages, view=made, location=location, accepted=accepted)

@@ -1,0 +1,117 @@
+"""Messages as rows of the table that they are records of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.record import NotJson, Record, parse
+from dataflow_assets.sql.bytes.layout import Layout
+from dataflow_assets.sql.bytes.messages import SKIPPED_KEY
+from dataflow_assets.sql.bytes.read import Reader
+from dataflow_assets.sql.function import Row
+from dataflow_assets.sql.metadata import reader
+from dataflow_assets.sql.plan import KEY, Cell
+
+_SKIP = object()
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the records of a table are."""
+
+    value: Layout
+    key: Layout | None
+    cells: tuple[Cell, ...]
+    changelog: bool
+    """A message replaces the one of the same key, and a null one deletes it."""
+
+
+class Input:
+    """Reads messages; compiled once for each task.
+
+    A row that is given back with `True` was deleted by a null message: of its columns only those of
+    the key have values.
+    """
+
+    def __init__(self, source: Source, zone: ZoneInfo) -> None:
+        self._changelog, self._raw = source.changelog, source.value.kind == "raw"
+        self._value = Reader(source.value)
+        self._key = Reader(source.key) if source.key is not None else None
+        self._cells = _Cells(source, self._value, zone)
+
+    def __call__(self, record: Record) -> tuple[Row, bool] | None:
+        """The row, and whether it is gone; None for what is skipped. Raises RejectedRecord."""
+        key = None if self._key is None else self._key_of(record)
+        if key is _SKIP:
+            return None
+        body = record.body
+        if body.__class__ is NotJson:
+            if body.raw is not None:
+                return None  # nothing between the ends of the message, or what is to be skipped
+            if self._changelog:
+                return self._cells.row(record, None, key), True
+            if not self._raw:
+                return None
+            body = None
+        values = self._values(body)
+        if values is None:
+            return None
+        return self._cells.row(record, values, key, body), False
+
+    def _key_of(self, record: Record) -> Sequence[Any] | object | None:
+        assert self._key is not None  # noqa: S101 - that is what this is called for
+        text = record.metadata.get(KEY, "")
+        if text == SKIPPED_KEY.decode():
+            return _SKIP
+        if not text:
+            raise RejectedRecord("step", "the record has no key, and key.format needs one")
+        try:
+            found = self._key(parse(str(text).encode()))
+        except ValueError as error:
+            raise RejectedRecord("step", f"key: {error}") from None
+        return _SKIP if found is None else found
+
+    def _values(self, body: Any) -> Sequence[Any] | None:
+        try:
+            return self._value(body)
+        except ValueError as error:
+            raise RejectedRecord("step", str(error)) from None
+
+
+class _Cells:
+    """The row of a record: its columns in the order of the table."""
+
+    def __init__(self, source: Source, value: Reader, zone: ZoneInfo) -> None:
+        self._value = value
+        cells = list(enumerate(source.cells))
+        self._width = len(cells)
+        self._of_value = [(n, one.at, one.key_at) for n, one in cells if one.place == "value"]
+        self._of_key = [(n, one.at) for n, one in cells if one.place == "key"]
+        self._metadata = [
+            (n, reader(one.metadata, one.type, zone)) for n, one in cells if one.type is not None
+        ]
+        plain = [one.at for one in source.cells if one.place == "value" and one.key_at is None]
+        self._plain = plain == list(range(self._width)) == list(range(len(source.value.names)))
+
+    def row(self, record: Record, values: Row | None, key: Any, body: Any = None) -> Row:
+        """`values`: None of a record without a value; `body`: what they were read from.
+
+        A key's column that the value lacks is the key's: else deletes would miss the row.
+        """
+        if self._plain and values is not None:
+            return values
+        row: list[Any] = [None] * self._width
+        for n, at, key_at in self._of_value:
+            if key_at is not None and (values is None or not self._value.has(body, at)):
+                row[n] = key[key_at]
+            elif values is not None:
+                row[n] = values[at]
+        for n, at in self._of_key:
+            row[n] = key[at]
+        for n, read in self._metadata:
+            row[n] = read(record.metadata)
+        return row

@@ -1,0 +1,207 @@
+"""What an INSERT with state does: messages into the first stage, groups into rows of the target."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from pydantic import InstanceOf
+from typing_extensions import override
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.record import NotJson, Record, encode, parse
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
+from dataflow_assets.sql.bytes.layout import Layout, Times
+from dataflow_assets.sql.expressions import Expression, columns, program
+from dataflow_assets.sql.function import Environment, Row
+from dataflow_assets.sql.input import Input, Source
+from dataflow_assets.sql.plan import Cell, Output, metadata_of
+from dataflow_assets.sql.query_rows import Outputs, holds
+from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage
+from dataflow_assets.sql.types import Type
+from dataflow_assets.sql.values import Codec, pack
+
+
+@dataclass(frozen=True)
+class ViewPlan:
+    """A query with state. Made when a file is loaded, sent to the tasks."""
+
+    value: Layout
+    key: Layout | None
+    cells: tuple[Cell, ...]
+    stages: tuple[Stage, ...]
+    outputs: tuple[Output, ...]
+    having: Expression | None = None
+    """Over the columns of the last stage."""
+    primary: tuple[tuple[int, Type], ...] = ()
+    """Of an upsert table the places of its PRIMARY KEY in a row; empty: rows only come."""
+    times: Times = "RFC-3339"
+    drops_nulls: bool = False
+    zone: str = "UTC"
+    shared: tuple[Expression, ...] = ()
+    """What `having` and `outputs` have in common."""
+
+    @property
+    def changelog(self) -> bool:
+        """Whether rows of the table are replaced and deleted."""
+        return bool(self.primary)
+
+    @cached_property
+    def shape(self) -> str:
+        """A digest of all that decides what is kept of rows; names and spelling do not count."""
+        read = (self.value, self.key, self.cells, self.primary, self.zone)
+        return _digest((read, self.stages))
+
+    @cached_property
+    def query(self) -> str:
+        """A digest of all that decides which rows the target has."""
+        written = (self.outputs, self.having, self.shared, self.times, self.drops_nulls)
+        return _digest((self.shape, written))
+
+    @cached_property
+    def key_names(self) -> frozenset[str]:
+        """The columns of the target that rows are matched by."""
+        return frozenset(one.name for one in self.outputs if one.key)
+
+    def reads(self) -> frozenset[str]:
+        """The metadata of messages that it looks at."""
+        found = metadata_of(self.cells, key=self.key is not None)
+        return found | {"timestamp"} if self.changelog else found
+
+    def origins(self, name: str) -> frozenset[str] | None:
+        """The columns of the table that a column of the target is made of."""
+        found = next((one for one in self.outputs if one.name == name), None)
+        if found is None:
+            return None
+        places = columns(found.expression, self.shared)
+        for stage in reversed(self.stages):
+            inner = list(_looked_at(stage))
+            places = frozenset[int]().union(*(inner[at] for at in places))
+        cells = (self.cells[at] for at in places)
+        return frozenset(one.name for one in cells if one.place != "metadata")
+
+
+def _looked_at(stage: Stage) -> Iterator[frozenset[int]]:
+    """By the column of its rows the places of the rows that go into it."""
+    parts: list[tuple[Expression | None, ...]] = [(one,) for one in stage.keys]
+    parts += [(one.argument, one.condition) for one in stage.calls]
+    for some in parts:
+        found = (columns(one, stage.shared) for one in some if one is not None)
+        yield frozenset[int]().union(*found)
+
+
+def _digest(found: object) -> str:
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+
+
+Arrived = tuple[bytes | None, bytes | None]
+"""Of an upsert table its key and what the first stage sees (None: deleted); of another table no
+key, and what the first stage sees."""
+
+
+class Arrivals:
+    """Messages as what the first stage sees of them; compiled once for each task."""
+
+    def __init__(self, view: ViewPlan, environment: Environment) -> None:
+        source = Source(view.value, view.key, view.cells, view.changelog)
+        self._input = Input(source, environment.local)
+        self._intake = Intake(view.stages[0], environment)
+        self._primary = [at for at, _ in view.primary]
+        self._names = [view.cells[at].name for at in self._primary]
+        self._codec = Codec([kind for _, kind in view.primary])
+
+    def __call__(self, record: Record) -> Arrived | None:
+        """None for what changes nothing. Raises RejectedRecord."""
+        taken = self._input(record)
+        if taken is None:
+            return None
+        row, gone = taken
+        if not self._primary:
+            seen = self._intake(row)
+            return None if seen is None else (None, pack(seen))
+        key = self._key(row)
+        seen = None if gone else self._intake(row)
+        return key, None if seen is None else pack(seen)
+
+    def _key(self, row: Row) -> bytes:
+        values = [row[at] for at in self._primary]
+        if None in values:
+            name = self._names[values.index(None)]
+            raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
+        return self._codec.pack(values)
+
+
+def groups(view: ViewPlan, number: int, environment: Environment) -> Groups:
+    """The groups of a stage, whose rows go to the next one, or into the target."""
+    stage = view.stages[number]
+    if number + 1 == len(view.stages):
+        return Groups(stage, _written(view, environment))
+    return Groups(stage, _passed_on(view.stages[number + 1], environment))
+
+
+def _passed_on(following: Stage, environment: Environment) -> Finish:
+    intake = Intake(following, environment)
+
+    def finish(row: Row) -> bytes | None:
+        seen = intake(row)
+        return None if seen is None else pack(seen)
+
+    return finish
+
+
+def _written(view: ViewPlan, environment: Environment) -> Finish:
+    """Rows of the target as JSON."""
+    compiled = program(view.shared, environment)
+    having = compiled(view.having) if view.having is not None else None
+    outputs = Outputs(view.outputs, compiled, view.times, drops=view.drops_nulls)
+
+    def finish(row: Row) -> bytes | None:
+        if having is not None and not holds(having, row, "HAVING"):
+            return None
+        body = outputs(row)
+        return None if body is None else encode(body)
+
+    return finish
+
+
+def key_of(view: ViewPlan, body: bytes) -> bytes:
+    """The key columns of a row of the target, by which it is deleted."""
+    return encode({name: one for name, one in parse(body).items() if name in view.key_names})
+
+
+def named_group(view: ViewPlan, group: bytes, number: int) -> str:
+    """A group for people: its values."""
+    return str(Codec([one.type for one in view.stages[number].keys]).unpack(group))
+
+
+def _passed(record: Record) -> Record | None:
+    if "operation" not in record.metadata:
+        raise RejectedRecord(
+            "step", "the query keeps state: what a record changes is not told by the record alone"
+        )
+    return None if isinstance(record.body, NotJson) else record
+
+
+class ViewRows(Step):
+    """The rows of a view on their way into the target. Made by the manifest language `sql`."""
+
+    type: ClassVar[str] = "view"
+    examples: ClassVar[tuple[Example, ...]] = ()
+    view: InstanceOf[ViewPlan]
+    text: str = ""
+    """The INSERT as it is written, for people."""
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        return _passed
+
+    @override
+    def reads(self) -> frozenset[str]:
+        return frozenset({"operation"})
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return self.view.origins(column)

@@ -1,0 +1,165 @@
+"""The way of changes through a view: each hop merges what is kept in one table with its changes.
+
+Pure functions: what they take and give are keys, bytes and numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.stages import (
+    Changes,
+    Merged,
+    as_changes,
+    count,
+    merge_distinct,
+    merge_rows,
+    spread,
+)
+from dataflow_assets.sql.values import unpack
+from dataflow_assets.sql.view import ViewPlan, groups, key_of, named_group
+from dataflow_assets.views.output import DELETED, REFUSED, UPSERTED, Row
+
+ROWS = "rows"
+
+
+class Change(NamedTuple):
+    """One change of a table.
+
+    In `rows` of an upsert table `beside` is the row (None: deleted), and of several the one with
+    the highest number counts, of these the last. Elsewhere numbers are added up.
+    """
+
+    key: bytes
+    beside: bytes | None
+    number: int
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One table of a view, and what is merged into it."""
+
+    kind: Literal["rows", "distinct", "groups"]
+    stage: int = 0
+
+    @property
+    def table(self) -> str:
+        """The name of the table."""
+        return ROWS if self.kind == ROWS else f"{self.kind}-{self.stage}"
+
+
+def hops(view: ViewPlan) -> Iterator[Hop]:
+    """The tables of a view, each before those that take what comes of it."""
+    if view.changelog:
+        yield Hop("rows")
+    for number, stage in enumerate(view.stages):
+        if stage.apart:
+            yield Hop("distinct", number)
+        yield Hop("groups", number)
+
+
+@dataclass
+class Moved:
+    """What came of a hop."""
+
+    puts: dict[bytes, bytes | None]
+    changes: dict[str, list[Change]] = field(default_factory=dict)
+    """By the table that they are of."""
+    output: list[Row] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Flowing:
+    """A view in one micro-batch."""
+
+    view: ViewPlan
+    environment: Environment
+
+    @cached_property
+    def hops(self) -> tuple[Hop, ...]:
+        """Its tables in their order."""
+        return tuple(hops(self.view))
+
+    def arriving(self, arrived: Iterable[Change]) -> dict[str, list[Change]]:
+        """What was read, as changes of the first tables.
+
+        Args:
+            arrived: of an upsert table changes of `rows`; else what the first stage sees of a row,
+                as `beside`, and how often.
+        """
+        if self.view.changelog:
+            latest = latest_of(arrived)
+            return {ROWS: [Change(key, row, at) for key, (at, row) in latest.items()]}
+        seen: Changes = {}
+        for _, row, times in arrived:
+            group, arguments = unpack(row or b"")
+            count(seen, group, arguments, times)
+        return self._spread(0, seen)
+
+    def merge(
+        self, hop: Hop, old: Mapping[bytes, bytes | None], changes: Iterable[Change]
+    ) -> Moved:
+        """What is kept from now on, and what comes of it.
+
+        Args:
+            hop: the table.
+            old: what it has for the keys that have changed.
+            changes: of this table, or of a bucket of it: all changes of a key together.
+        """
+        if hop.kind == ROWS:
+            latest = {key: row for key, (_, row) in latest_of(changes).items()}
+            found = merge_rows(old, latest)
+            return Moved(found.puts, self._spread(0, found.changes))
+        stage, counted = self.view.stages[hop.stage], added_up(changes)
+        if hop.kind == "distinct":
+            found = merge_distinct(stage, old, counted)
+            return Moved(found.puts, {Hop("groups", hop.stage).table: _listed(found.changes)})
+        found = groups(self.view, hop.stage, self.environment).merge(old, counted)
+        refused = [self._refused(hop.stage, *one) for one in found.refused]
+        if hop.stage + 1 == len(self.view.stages):
+            return Moved(found.puts, output=[*self._output(found), *refused])
+        following = self._spread(hop.stage + 1, as_changes(found.rows))
+        return Moved(found.puts, following, refused)
+
+    def _spread(self, stage: int, changes: Changes) -> dict[str, list[Change]]:
+        found = spread(self.view.stages[stage], changes)
+        tables = {Hop("distinct", stage): found.distinct, Hop("groups", stage): found.groups}
+        return {hop.table: _listed(one) for hop, one in tables.items() if one}
+
+    def _output(self, found: Merged) -> Iterator[Row]:
+        """A row that has another key now is deleted under the one before."""
+        for _, before, now in found.rows:
+            gone = None if before is None else key_of(self.view, before)
+            if gone is not None and (now is None or key_of(self.view, now) != gone):
+                yield Row(gone, DELETED)
+            if now is not None:
+                yield Row(now, UPSERTED)
+
+    def _refused(self, stage: int, group: bytes, reason: str) -> Row:
+        name = named_group(self.view, group, stage)
+        return Row(b"", REFUSED, reason, group=f"{self.environment.now.isoformat()} {name}")
+
+
+def latest_of(changes: Iterable[Change]) -> dict[bytes, tuple[int, bytes | None]]:
+    """Of each key the change with the highest number, of these the last: number and row."""
+    found: dict[bytes, tuple[int, bytes | None]] = {}
+    for key, row, number in changes:
+        if key not in found or number >= found[key][0]:
+            found[key] = number, row
+    return found
+
+
+def added_up(changes: Iterable[Change]) -> Changes:
+    """Changes of the same row together."""
+    found: Changes = {}
+    for key, beside, number in changes:
+        count(found, key, beside or b"", number)
+    return found
+
+
+def _listed(changes: Changes) -> list[Change]:
+    return [Change(key, beside, number) for (key, beside), number in changes.items() if number]

@@ -1,0 +1,38 @@
+"""What a few messages come to by themselves, in memory: for a look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import OffsetSlice
+from dataflow_assets.views.hops import Change, Flowing
+from dataflow_assets.views.output import Row, batches, written
+from dataflow_assets.views.reading import Reader
+
+
+def looked_at(reader: Reader, messages: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch | None:
+    """The rows of the target that messages make without a state; None where they make none.
+
+    Called by `dataflow preview`.
+
+    Args:
+        reader: of the view.
+        messages: by the partition, as `SourceSession.peek` gives them.
+    """
+    arrived: list[Change] = []
+    rows: list[Row] = []
+    for partition, batch in sorted(messages.items()):
+        read = reader.read(OffsetSlice(partition, 0, 0), [batch])
+        arrived += read.changes
+        rows += read.refused
+    flowing = Flowing(reader.view, reader.environment)
+    pending = flowing.arriving(arrived)
+    for hop in flowing.hops:
+        moved = flowing.merge(hop, {}, pending.get(hop.table, []))
+        for name, some in moved.changes.items():
+            pending.setdefault(name, []).extend(some)
+        rows += moved.output
+    found = pa.Table.from_batches(batches(written(rows))).combine_chunks() if rows else None
+    return None if found is None else found.to_batches()[0]

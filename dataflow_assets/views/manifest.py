@@ -1,0 +1,132 @@
+"""The position of a view, and the manifest that it names: all files of one state."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from dataflow_assets.contracts import Positions
+from dataflow_assets.errors import PermanentError
+
+VIEW = "view"
+"""The one partition of a view."""
+MANIFEST = "manifest.json"
+_FORMAT = 1
+
+
+class File(msgspec.Struct, frozen=True):
+    """One immutable file, by its name below the folder of the view."""
+
+    name: str
+    rows: int
+    size: int
+    digest: str
+
+
+class Table(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept under keys: a file for each bucket, and newer ones, the oldest of them first.
+
+    A key is in the bucket of its hash, and in any of the newer files: the newest one counts.
+    """
+
+    buckets: tuple[File | None, ...]
+    recent: tuple[File, ...] = ()
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """All of them."""
+        return (*(one for one in self.buckets if one is not None), *self.recent)
+
+
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One state of a view: written once, never changed."""
+
+    format: int
+    shape: str
+    """Digest of what decides how it was made."""
+    query: str
+    """Digest of the whole query."""
+    number: int
+    """Of the span; one more than the state before."""
+    at: datetime
+    """The time that the span took for now."""
+    offsets: dict[str, int]
+    tables: dict[str, Table] = {}
+    parts: tuple[File, ...] = ()
+    """The rows of the target that have changed, frozen."""
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The names of all that it needs."""
+        tables = (one.name for table in self.tables.values() for one in table.files)
+        return frozenset({*tables, *(one.name for one in self.parts)})
+
+    @property
+    def size(self) -> int:
+        """Bytes of the state, without the frozen rows."""
+        return sum(one.size for table in self.tables.values() for one in table.files)
+
+    def text(self) -> bytes:
+        """As it is stored."""
+        return msgspec.json.encode(self)
+
+
+def manifest_of(text: bytes, name: str) -> Manifest:
+    """From its text. Raises PermanentError."""
+    try:
+        found = msgspec.json.decode(text, type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise PermanentError(f"{name} cannot be read: {error}") from None
+    if found.format != _FORMAT:
+        raise PermanentError(
+            f"{name} has the format {found.format}, and this version knows {_FORMAT}: run the "
+            "version that has written it, or a newer one"
+        )
+    return found
+
+
+def new_manifest(**given: object) -> Manifest:
+    """Of this version's format."""
+    return Manifest(format=_FORMAT, **given)  # type: ignore[arg-type]
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """A state of a generation before, whose rows may be in the target still."""
+
+    state: str
+    digest: str
+
+
+class Position(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a view has read, and the state that came of it."""
+
+    offsets: dict[str, int]
+    generation: str
+    """Another one whenever the state begins again, empty: later ones sort behind earlier ones."""
+    number: int = 0
+    state: str = ""
+    """The name of the manifest; empty: no state yet."""
+    digest: str = ""
+    """Of the manifest."""
+    earlier: tuple[Earlier, ...] = ()
+    """While a state is built again: those before."""
+
+    def text(self) -> str:
+        """As sinks keep it."""
+        return msgspec.json.encode(self).decode()
+
+    def positions(self) -> Positions:
+        """As checkpoints hold it."""
+        return {VIEW: self.text()}
+
+
+def position_of(text: object) -> Position:
+    """From what a sink has kept. Raises PermanentError where it is of something else."""
+    try:
+        return msgspec.json.decode(str(text), type=Position)
+    except msgspec.MsgspecError:
+        raise PermanentError(
+            f"the checkpoint holds {text}, which is no position of a query with state: the query "
+            "had none when it was written. Begin again: dataflow run --from earliest"
+        ) from None

@@ -1,0 +1,85 @@
+"""Rows of the target that have changed, and what could not be stored: frozen in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import METADATA, ONE_ROW, PLACE, REFUSED_ROW
+from dataflow_assets.views.tables import decoded, encoded
+
+UPSERTED, DELETED, REFUSED = "upsert", "delete", "refused"
+BATCH = 10_000
+
+
+class Row(NamedTuple):
+    """One row of a file."""
+
+    body: bytes | None
+    """JSON; of a record that is refused its own body."""
+    operation: str
+    reason: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    group: str | None = None
+    """Of a row that cannot be computed: when, and of which group."""
+    key: str | None = None
+    """Of a record that is refused."""
+
+
+_FILE = pa.schema(
+    [
+        ("body", pa.binary()),
+        ("operation", pa.string()),
+        ("reason", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int64()),
+        ("offset", pa.int64()),
+        ("group", pa.string()),
+        ("key", pa.string()),
+    ]
+)
+_BESIDE = ("operation", "topic", "partition", "offset", "key")
+METADATA_KEYS: Mapping[str, str] = {
+    "operation": "`upsert`, `delete` or `refused`",
+    "topic": "of a record that is refused: its topic",
+    "partition": "its partition",
+    "offset": "its offset",
+    "key": "its key as text",
+}
+
+
+def written(rows: Sequence[Row]) -> bytes:
+    """The file of some rows."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(_FILE)
+    arrays = [pa.array(one, field.type) for one, field in zip(columns, _FILE, strict=True)]
+    return encoded(pa.Table.from_arrays(arrays, schema=_FILE))
+
+
+def batches(content: bytes) -> Iterator[pa.RecordBatch]:
+    """A file as a source's entries."""
+    return map(_entries, decoded(content).combine_chunks().to_batches(BATCH))
+
+
+def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    fields: list[pa.Field] = [pa.field("body", pa.binary())]
+    arrays: list[pa.Array] = [batch.column("body")]
+    for name in _BESIDE:
+        fields.append(batch.schema.field(name).with_name(f"_{name}").with_metadata(_named(name)))
+        arrays.append(batch.column(name))
+    place = pa.StructArray.from_arrays(
+        [batch.column(one) for one in ("partition", "offset", "group")],
+        ["partition", "offset", "group"],
+    )
+    fields.append(pa.field("_place", place.type, metadata={PLACE: ONE_ROW}))
+    fields.append(pa.field(REFUSED_ROW, pa.string()))
+    return pa.RecordBatch.from_arrays(
+        [*arrays, place, batch.column("reason")], schema=pa.schema(fields)
+    )
+
+
+def _named(name: str) -> dict[bytes, bytes]:
+    return {METADATA: name.encode()}

@@ -1,0 +1,279 @@
+"""The driver's side of a view: plans messages, computes the span, and knows where its state is."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.contracts import (
+    Lag,
+    Limit,
+    Position,
+    Positions,
+    SourceSession,
+    Span,
+    folded,
+    utc_now,
+)
+from dataflow_assets.errors import DataflowError, PermanentError
+from dataflow_assets.sql.function import Environment
+from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, folder_of, stored
+from dataflow_assets.views.files import StateFiles
+from dataflow_assets.views.garbage import collect
+from dataflow_assets.views.look import looked_at
+from dataflow_assets.views.manifest import VIEW, Earlier, Manifest, manifest_of, position_of
+from dataflow_assets.views.manifest import Position as ViewPosition
+from dataflow_assets.views.options import ViewSourceOptions
+from dataflow_assets.views.parts import Part
+from dataflow_assets.views.reading import Reader
+from dataflow_assets.views.stale import is_rebuilt, stale_rows
+from dataflow_assets.views.tasks import Place, load, part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+MOST = 250_000
+"""Messages of one slice: what they come to is held by one task."""
+
+
+LOOK = 60.0
+"""Seconds between two looks for files that nobody needs."""
+
+
+class ViewSession(SourceSession):
+    """The messages are read by the session of their own source."""
+
+    limits = Limits()
+
+    def __init__(self, source: ViewSourceOptions, flow: str, messages: SourceSession) -> None:
+        self._source, self._flow, self._messages = source, flow, messages
+        self._cache = Cache()
+        self._planned: dict[str, Span] = {}
+        self._known: dict[str, Manifest] = {}
+        try:
+            self._files = StateFiles(source.location, flow)
+        except BaseException:
+            messages.close()
+            raise
+        self._collected = float("-inf")
+
+    @property
+    @override
+    def identity(self) -> str:
+        return self._messages.identity
+
+    @override
+    def start(self) -> Positions:
+        return _begun(self._messages.start())
+
+    @override
+    def seek(self, where: str) -> Positions:
+        return _begun(self._messages.seek(where))
+
+    @override
+    def understands(self, positions: Positions) -> bool:
+        return positions.keys() == {VIEW}
+
+    @override
+    def rewound(self, chosen: Positions, before: Positions) -> Positions:
+        """Rows that the state before has written, and the new one does not, are deleted later."""
+        # Parts of an unfinished span carry the state behind it: rows of it may be stored.
+        texts = dict.fromkeys(before.values()) if VIEW in before else ()
+        known = [position_of(text) for text in texts]
+        states = [Earlier(one.state, one.digest) for one in known if one.state]
+        earlier = dict.fromkeys([*states, *(old for one in known for old in one.earlier)])
+        found = msgspec.structs.replace(position_of(chosen[VIEW]), earlier=tuple(earlier))
+        return found.positions()
+
+    @override
+    def take_over(self, known: Positions) -> Positions:
+        return _begun(self._messages.take_over(known))
+
+    @override
+    def ends(self) -> Positions:
+        return _ending(self._messages.ends())
+
+    @override
+    @classmethod
+    def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
+        found = type(sessions[0].messages).ends_together([one.messages for one in sessions])
+        return [one if isinstance(one, DataflowError) else _ending(one) for one in found]
+
+    @property
+    def messages(self) -> SourceSession:
+        """The session that reads them."""
+        return self._messages
+
+    @override
+    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+        after = {} if position is None else position_of(position).offsets
+        behind = self._messages.behind
+        return any(behind(p, after.get(p), at) for p, at in position_of(end).offsets.items())
+
+    @override
+    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
+        """A part that stands for all of the messages, until they are computed."""
+        start = position_of(after[VIEW])
+        bound = None if until is None else position_of(until[VIEW]).offsets
+        most = replace(limit, records=min(limit.records, MOST))
+        found = self._messages.plan(start.offsets, most, bound)
+        if found.empty:
+            return Span(())
+        name = uuid.uuid4().hex
+        self._planned = {name: found}
+        return replace(Span.of_parts(name, [""]), full=found.full)
+
+    @override
+    def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:
+        """Computes the span: what `begin` records is frozen by then."""
+        messages = self._planned.pop(str(span.slices[0].upto), None)
+        if messages is None:
+            return span
+        assert span.planned is not None  # noqa: S101 - the loop says from where
+        self._files.check()
+        start = position_of(span.planned[VIEW])
+        previous = self._state(start)
+        self._tell_new_partitions(start, messages)
+        number, now = start.number + 1, utc_now()
+        folder = folder_of(start.generation, number, uuid.uuid4().hex)
+        place = Place(self._source.location, self._flow, folder)
+        environment = Environment(self._source.view.zone, now)
+        reader = Reader(self._source.source, self.identity, self._source.view, environment)
+        work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
+        small = self._messages.is_small(messages)
+        manifest = work.run(messages, small=small)
+        work.check(self._flow, self._source.max_rejected_percent)
+        manifest, left = self._without_stale(place, manifest, start.earlier)
+        position = stored(self._files, place, start.generation, manifest)
+        position = msgspec.structs.replace(position, earlier=left)
+        self._known = {position.state: manifest, **self._known_of(start)}
+        parts = [Part(self._flow, one).text() for one in manifest.parts]
+        found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
+        return replace(found, planned=span.planned, at=now)
+
+    def _without_stale(
+        self, place: Place, manifest: Manifest, earlier: tuple[Earlier, ...]
+    ) -> tuple[Manifest, tuple[Earlier, ...]]:
+        """Once a state is as far as those before it: deletes of rows that only those had."""
+        if not earlier:
+            return manifest, ()
+        before = [self._read(one.state, one.digest) for one in earlier]
+        if not is_rebuilt(manifest.offsets, before):
+            return manifest, earlier
+        rows = stale_rows(self._source.view, manifest, before, lambda one: load(self._files, one))
+        parts = part(self._files, place, list(rows))
+        return msgspec.structs.replace(manifest, parts=(*manifest.parts, *parts)), ()
+
+    def _tell_new_partitions(self, start: ViewPosition, messages: Span) -> None:
+        """Of an upsert table: a key may have another partition now, and so no order any more."""
+        new = {piece.partition for piece in messages.slices} - start.offsets.keys()
+        if new and start.state and self._source.view.changelog:
+            log.warning(
+                "flow %s: %s has new partitions (%s): keys may be in another partition than "
+                "before. Of records of one key in two partitions the one read later counts, "
+                "and within one micro-batch the one with the later timestamp",
+                self._flow,
+                self._source.address().name,
+                ", ".join(sorted(new)),
+            )
+
+    def _known_of(self, position: ViewPosition) -> dict[str, Manifest]:
+        name = position.state
+        return {name: self._known[name]} if name in self._known else {}
+
+    def _state(self, position: ViewPosition) -> Manifest | None:
+        """The state at a position, which must be of this query."""
+        if not position.state:
+            return None
+        found = self._manifest(position)
+        self._check(found)
+        return found
+
+    def _manifest(self, position: ViewPosition) -> Manifest:
+        name = position.state
+        if name not in self._known:
+            self._known[name] = self._read(name, position.digest)
+        return self._known[name]
+
+    def _read(self, name: str, digest: str) -> Manifest:
+        return manifest_of(self._files.read(name, digest), name)
+
+    def _check(self, found: Manifest) -> None:
+        view = self._source.view
+        if found.query == view.query:
+            return
+        again = (
+            f"build it again: dataflow run {self._flow} --from earliest reads the topic again, and "
+            "rows of the same keys are replaced"
+        )
+        if found.shape != view.shape:
+            raise PermanentError(
+                f"flow {self._flow}: the query was changed, and what is kept for it is of another "
+                f"one: {again}. Or write the query as it was"
+            )
+        if self._source.accepted != found.query:
+            raise PermanentError(
+                f"flow {self._flow}: the query was changed; its groups are kept, and their rows in "
+                f"the target are those of the query before. Either {again}. Or keep them, and "
+                f"accept that each row changes with the next record of its group: write SET "
+                f"'dataflow.acceptState' = '{found.query}'; in front of the INSERT"
+            )
+
+    @override
+    def fold(self, positions: Positions) -> Positions:
+        found = folded(positions, VIEW)
+        return {} if found is None else {VIEW: found}
+
+    @override
+    def lag(self, after: Positions) -> Lag:
+        position = position_of(after[VIEW])
+        found, manifest = self._messages.lag(position.offsets), self._known.get(position.state)
+        size = None if manifest is None else manifest.size
+        return replace(found, ends=_ending(found.ends), state=size)
+
+    @override
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        """The rows that the next messages make by themselves, as if nothing were kept."""
+        environment = Environment(self._source.view.zone, utc_now())
+        reader = Reader(self._source.source, self.identity, self._source.view, environment)
+        messages = self._messages.peek(position_of(after[VIEW]).offsets, limit)
+        found = looked_at(reader, messages)
+        return {} if found is None else {VIEW: found}
+
+    @override
+    def release(self, upto: Positions) -> None:
+        position = position_of(upto[VIEW])
+        self._messages.release(position.offsets)
+        now = time.monotonic()
+        if position.state in self._known and len(self._known) > 1 and now >= self._collected + LOOK:
+            self._collected = now
+            earlier = {one.state: self._read(one.state, one.digest) for one in position.earlier}
+            collect(self._files, position, {**self._known, **earlier})
+
+    @override
+    def close(self) -> None:
+        self._messages.close()
+
+
+def _begun(offsets: Positions) -> Positions:
+    """Without a state, in a generation of its own."""
+    generation = f"{time.time_ns():020}-{uuid.uuid4().hex[:8]}"
+    return ViewPosition(_whole(offsets), generation).positions()
+
+
+def _ending(offsets: Positions) -> Positions:
+    return ViewPosition(_whole(offsets), "").positions()
+
+
+def _whole(offsets: Positions) -> dict[str, int]:
+    return {partition: int(at) for partition, at in offsets.items()}

@@ -1,0 +1,68 @@
+"""A query with state as a source: what it delivers are rows of its target that have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.contracts import Address, PartSlice, Slice, SourceSession
+from dataflow_assets.secrets import SecretRef
+from dataflow_assets.views.options import ViewSourceOptions
+from dataflow_assets.views.output import METADATA_KEYS
+
+
+class ViewSource(ViewSourceOptions):
+    """Made by the manifest language `sql`; DataFlow manifests do not name it.
+
+    Each micro-batch is computed before it is recorded, and its rows are frozen in files: whatever
+    becomes of the topic meanwhile, a crash reads the same rows again. The position names the state
+    that they came of.
+    """
+
+    type: ClassVar[str] = "view"
+    delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
+    reads_back: ClassVar[bool] = True
+    replays: ClassVar[bool] = False
+    guarantee: ClassVar[str] = (
+        "Every committed record counts exactly once: state and position move in the same commit as "
+        "the rows of the target."
+    )
+    metadata_keys: ClassVar[Mapping[str, str]] = METADATA_KEYS
+
+    @override
+    def address(self) -> Address:
+        return self.source.address()
+
+    @override
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        return self.source.spellings()
+
+    @property
+    @override
+    def shared(self) -> Hashable:
+        return self.source.shared
+
+    @property
+    @override
+    def poll_seconds(self) -> float:
+        return self.source.poll_seconds
+
+    @override
+    def open(self, flow: str) -> SourceSession:
+        from dataflow_assets.views.session import ViewSession
+
+        return ViewSession(self, flow, self.source.open(flow))
+
+    @override
+    def metadata(self, piece: Slice) -> dict[str, Any]:
+        return {}
+
+    @override
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        from dataflow_assets.views.parts import read
+
+        assert isinstance(piece, PartSlice)  # noqa: S101 - a view has no offsets
+        return read(self.location, piece)

@@ -1,0 +1,172 @@
+"""What is done in Spark's tasks: slices of messages are read, buckets of a table are merged."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+import pyarrow as pa
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.files.options import FilesConnection
+from dataflow_assets.contracts import OffsetSlice
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
+from dataflow_assets.micro_batch.tasks import RESULT, collect, numbers, spare_worker
+from dataflow_assets.views import output, tables
+from dataflow_assets.views.files import StateFiles
+from dataflow_assets.views.hops import Change, Flowing, Hop
+from dataflow_assets.views.manifest import File, Table
+from dataflow_assets.views.reading import Reader
+from dataflow_assets.views.staged import Staged, changes_of, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a task puts its files."""
+
+    location: FilesConnection
+    flow: str
+    folder: str
+    """Of the span, below that of the view."""
+
+    def files(self) -> StateFiles:
+        """Connected."""
+        return StateFiles(self.location, self.flow)
+
+    def name(self, kind: str) -> str:
+        """A new file: a second attempt of a task writes another one."""
+        return f"{self.folder}/{kind}-{uuid4().hex}.parquet"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a task."""
+
+    staged: Mapping[str, Staged] = field(default_factory=dict)
+    """By the table that the changes are of."""
+    parts: tuple[File, ...] = ()
+    bucket: int = 0
+    kept: File | None = None
+    """All of the bucket; None: nothing."""
+    records: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True)
+class ReadSlice:
+    """A slice of messages -> changes of the first tables."""
+
+    reader: Reader
+    piece: OffsetSlice
+    place: Place
+    buckets: Mapping[str, int]
+    """By the table how many it has."""
+
+    def __call__(self) -> Done:
+        """Reads all of it."""
+        files, found = self.place.files(), Done()
+        for read in self.reader.together([self.piece]):
+            flowing = Flowing(self.reader.view, self.reader.environment)
+            staged = _staged(files, self.place, flowing.arriving(read.changes), self.buckets)
+            parts = part(files, self.place, read.refused)
+            found = Done(staged, parts, records=read.records, refused=len(read.refused))
+        failpoints.reach("view.read")
+        return found
+
+
+@dataclass(frozen=True)
+class MergeBucket:
+    """One bucket of a table and its changes -> the bucket anew."""
+
+    flowing: Flowing
+    hop: Hop
+    table: Table
+    bucket: int
+    staged: tuple[Staged, ...]
+    place: Place
+    buckets: Mapping[str, int]
+
+    def __call__(self) -> Done:
+        """Reads, merges, and writes the bucket."""
+        files, count = self.place.files(), self.buckets[self.hop.table]
+        before = tables.bucket_rows(self.table, self.bucket, count, lambda one: load(files, one))
+        changes = list(changes_of(files, self.staged, self.bucket))
+        keys = list({change.key for change in changes})
+        moved = self.flowing.merge(self.hop, tables.matching(before, keys), changes)
+        rows = tables.merged([before, tables.table_of(moved.puts)])
+        failpoints.reach("view.merged")
+        kept = None
+        if rows.num_rows:
+            name = self.place.name(f"{self.hop.table}-{self.bucket:05}")
+            kept = files.write(name, tables.encoded(rows), rows.num_rows)
+        staged = _staged(files, self.place, moved.changes, self.buckets)
+        return Done(staged, part(files, self.place, moved.output), self.bucket, kept)
+
+
+def _staged(
+    files: StateFiles,
+    place: Place,
+    changes: Mapping[str, Sequence[Change]],
+    buckets: Mapping[str, int],
+) -> dict[str, Staged]:
+    return {
+        name: stage(files, place.name(f"{name}-changes"), some, buckets[name])
+        for name, some in changes.items()
+    }
+
+
+def load(files: StateFiles, file: File) -> pa.Table:
+    """The rows of a file of a table."""
+    return tables.decoded(files.read(file.name, file.digest))
+
+
+def part(files: StateFiles, place: Place, rows: Sequence[output.Row]) -> tuple[File, ...]:
+    """Freezes rows of the target."""
+    if not rows:
+        return ()
+    found = files.write(place.name("output"), output.written(rows), len(rows))
+    failpoints.reach("view.output")
+    return (found,)
+
+
+@dataclass(frozen=True)
+class _InTasks:
+    """The function that Spark runs: each row is the number of a task."""
+
+    tasks: tuple[Callable[[], Any], ...]
+    failpoint: failpoints.Failpoint | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_worker()
+        failpoints.arm(self.failpoint)
+        for batch in batches:
+            found = [self._done(number) for number in batch.column("id").to_pylist()]
+            yield pa.record_batch([[pickle.dumps(one) for one in found]], RESULT)
+
+    def _done(self, number: int) -> Any:
+        try:
+            return self.tasks[number]()
+        except DataflowError as error:
+            return Failure.of(error)
+
+
+def run(spark: SparkSession, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Runs tasks as one job, and what came of each, in any order.
+
+    Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
+    """
+    if not tasks:
+        return []
+    work = _InTasks(tuple(tasks), failpoints.from_environment())
+    found = [pickle.loads(one) for one in collect(numbers(spark, len(tasks)), work)]  # noqa: S301 - of tasks of our own
+    raise_gravest([one for one in found if isinstance(one, Failure)])
+    return found

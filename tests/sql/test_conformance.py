@@ -1,0 +1,74 @@
+"""The thirty cases of conformance, on a broker; those that cannot run yet are refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dataflow_assets.errors import ManifestError
+from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.load import load
+from dataflow_assets.runs.request import Report
+from tests.sql.cases import CASES, Case
+from tests.sql.files import Sql
+
+Run = Callable[[Flow], list[Report]]
+NAMES = [f"{one.number}{'-refused' if one.refused else ''}" for one in CASES]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where states are."""
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+
+
+def test_every_case_is_here() -> None:
+    assert sorted({one.number for one in CASES}) == list(range(1, 31))
+
+
+def written(case: Case, sql: Sql) -> Flow:
+    return sql.write(
+        case.source,
+        case.target,
+        case.query,
+        case.settings,
+        source_with=case.reads,
+        target_with=case.writes,
+    )
+
+
+@pytest.mark.parametrize("case", [one for one in CASES if one.refused], ids=lambda one: one.number)
+def test_a_case_that_needs_state_is_refused_at_its_place(case: Case, sql: Sql) -> None:
+    assert case.refused is not None
+    with pytest.raises(ManifestError):
+        written(case, sql)
+    first, *_ = load(sql.path).findings
+    part, says = case.refused
+    assert first.message.startswith(says)
+    line = sql.path.read_text().splitlines()[first.line - 1]
+    assert line[first.column - 1 :].startswith(part)
+
+
+@pytest.mark.parametrize(
+    "case", [one for one in CASES if not one.refused], ids=lambda one: one.number
+)
+def test_a_case_that_runs(case: Case, sql: Sql, run: Run) -> None:
+    flow = written(case, sql)
+    for changes in [[one] for one in case.sent] if case.grouped else [case.sent]:
+        sql.send(changes)
+        run(flow)
+    rows, seen = sql.rows(), list(case.seen)
+    if case.grouped:  # groups have no order among each other
+        assert sorted(rows, key=str) == sorted(seen, key=str)
+    else:
+        assert rows == seen
+    if not case.rejected:
+        return
+    reasons = [
+        json.loads(one or b"")["error"]["message"]
+        for _, _, one in sql.stored(f"{sql.target}.rejected")
+    ]
+    assert [part in one for part, one in zip(case.rejected, reasons, strict=True)] == [True]
