@@ -1,0 +1,108 @@
+"""One task of a connector, in a thread of its own: records are sealed, then the task is told."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jpype
+import pyarrow as pa
+
+from dataflow_assets.connectors.kafka_connect.host.helper import unpacked
+from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer, offsets_of, rows_of
+from dataflow_assets.connectors.kafka_connect.spool import Offset
+from dataflow_assets.failpoints import reach
+
+log = logging.getLogger(__name__)
+_RETRIABLE = "org.apache.kafka.connect.errors.RetriableException"
+_CROWDED = 0.2  # seconds until somebody looks again whether there is room
+_RETRY = 1.0  # seconds after an error that the task calls temporary
+
+
+class Task:
+    """Polls until it is stopped. Records that are not sealed yet are kept as the task gave them."""
+
+    def __init__(
+        self, number: int, task: Any, helper: Any, sealer: Sealer, enter: Callable[[], None]
+    ) -> None:
+        self.number, self.delivered = number, time.monotonic()
+        self.error: BaseException | None = None
+        self._task, self._helper, self._sealer, self._enter = task, helper, sealer, enter
+        self._lock = threading.Lock()
+        self._batches: list[pa.RecordBatch] = []
+        self._lists: list[Any] = []
+        self._since = 0.0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"task-{number}", daemon=True)
+
+    def start(self) -> None:
+        """After the task itself was started."""
+        self._thread.start()
+
+    def stop(self, patience: float) -> bool:
+        """Ends the polling; False where the task does not return in time.
+
+        What it has delivered and nobody has sealed was never delivered: it is polled again.
+        """
+        self.seal_when_due(now=True)
+        self._stopped.set()
+        self._task.stop()
+        self._thread.join(patience)
+        return not self._thread.is_alive()
+
+    def seal_when_due(self, *, now: bool = False) -> None:
+        """Stores what has waited long enough, then tells the task: called by another thread."""
+        with self._lock:
+            due = now or time.monotonic() - self._since >= self._sealer.seconds
+            if self._batches and due:
+                self._seal()
+
+    def _run(self) -> None:
+        try:
+            self._enter()
+            while not self._stopped.is_set():
+                if not self._sealer.has_room():
+                    self._stopped.wait(_CROWDED)
+                elif records := self._poll():
+                    self._take(records)
+        except BaseException as error:  # noqa: BLE001 - Java's errors, for the thread that reports
+            self.error = error
+
+    def _poll(self) -> Any:
+        try:
+            return self._task.poll()
+        except jpype.JException as error:
+            if not isinstance(
+                error, jpype.JClass("org.apache.kafka.connect.errors.RetriableException")
+            ):
+                raise
+            log.warning("task %s: %s; trying again", self.number, error)
+            self._stopped.wait(_RETRY)
+            return None
+
+    def _take(self, records: Any) -> None:
+        if records.isEmpty():
+            return
+        batch = unpacked(bytes(self._helper.pack(records)))
+        with self._lock:
+            if not self._batches:
+                self._since = time.monotonic()
+            self._batches.append(batch)
+            self._lists.append(records)
+            self.delivered = time.monotonic()
+            if self._sealer.full(self._batches):
+                self._seal()
+
+    def _seal(self) -> None:
+        """Durable first, told second."""
+        table = pa.Table.from_batches(self._batches)
+        offsets = {key: Offset(self.number, value) for key, value in offsets_of(table).items()}
+        self._sealer.seal(self.number, rows_of(table), offsets)
+        for records in self._lists:
+            self._helper.done(self._task, records)
+        reach("connect.told")
+        self._batches, self._lists = [], []
+        self.delivered = time.monotonic()

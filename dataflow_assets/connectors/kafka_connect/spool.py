@@ -1,0 +1,211 @@
+"""The folder in which what a connector has delivered waits until every branch of the flow has it.
+
+A part is one Parquet file. It is there once it is whole and survives a loss of power. Its footer
+has the source offsets behind its records: what is not in a part was never delivered. Parts have
+numbers without gaps. `state.json` has the offsets before the first part that is still there.
+
+One process at a time writes to a folder: it holds `lock`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataflow_assets.errors import PermanentError, TransientError
+
+SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.string())])
+"""Of a part: the topic that the connector names, the record's key and its value as JSON."""
+_OFFSETS = b"dataflow.offsets"
+_NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-(\d+)\.parquet")
+_PATIENCE = 0.1  # seconds between two tries to get the lock
+
+
+class Offset(msgspec.Struct, frozen=True):
+    """A source offset, and the task that has delivered it last."""
+
+    task: int
+    value: Any
+
+
+Offsets = Mapping[str, Offset]
+"""By the source partition, as JSON whose keys are sorted."""
+
+
+class Part(msgspec.Struct, frozen=True, order=True):
+    """A part, as its name says."""
+
+    number: int
+    task: int
+    rows: int
+    bytes: int
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.number:012}-{self.task}-{self.rows}-{self.bytes}.parquet"
+
+
+class State(msgspec.Struct, frozen=True):
+    """What the folder holds. `id`: another one for each beginning from an empty folder."""
+
+    id: str
+    connector: str
+    """The class that has delivered it."""
+    first: int = 1
+    """Number of the first part that is not forgotten."""
+    offsets: dict[str, Offset] = {}
+    """Before that part."""
+
+
+class Spool:
+    """One folder. Every process that reads parts sees it under the same name."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the records that wait, before compression."""
+        return sum(part.bytes for part in self.parts())
+
+    @contextmanager
+    def locked(self, patience: float) -> Iterator[None]:
+        """For the process that writes. TransientError where another one does for too long."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        until = time.monotonic() + patience
+        with (self.folder / "lock").open("w") as lock:
+            while not _taken(lock.fileno()):
+                if time.monotonic() > until:
+                    raise TransientError(
+                        f"another process writes to the spool {self.folder}: a run that was taken "
+                        "over ends within a minute; two flows cannot share a spool"
+                    )
+                time.sleep(_PATIENCE)
+            yield
+
+    def state(self) -> State | None:
+        """None where nothing was ever begun here."""
+        try:
+            text = (self.folder / "state.json").read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return msgspec.json.decode(text, type=State)
+        except msgspec.MsgspecError as error:
+            raise PermanentError(f"{self.folder}/state.json cannot be read: {error}") from None
+
+    def begin(self, connector: str, offsets: Offsets) -> State:
+        """In a folder without state; the connector goes on behind the offsets. Needs the lock."""
+        state = State(uuid.uuid4().hex, connector, 1, dict(offsets))
+        self._write("state.json", msgspec.json.encode(state))
+        return state
+
+    def parts(self, after: int = 0) -> list[Part]:
+        """The sealed parts with higher numbers, in their order."""
+        try:
+            names = [path.name for path in self.folder.iterdir()]
+        except FileNotFoundError:
+            return []
+        found = (Part(*map(int, match.groups())) for match in map(_NAME.fullmatch, names) if match)
+        return sorted(part for part in found if part.number > after)
+
+    def seal(self, part: Part, rows: pa.Table, offsets: Offsets) -> None:
+        """Stores a part for good; it is there whole, or not at all. Needs the lock."""
+        kept = rows.replace_schema_metadata({_OFFSETS: msgspec.json.encode(offsets)})
+        unfinished = self.folder / f".{part.name}"
+        with unfinished.open("wb") as file:
+            pq.write_table(kept, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(self.folder / part.name)
+        _sync(self.folder)
+
+    def read(self, part: Part) -> pq.ParquetFile:
+        """Raises FileNotFoundError where it was forgotten."""
+        return pq.ParquetFile(self.folder / part.name)
+
+    def sealed_at(self, part: Part) -> float | None:
+        """In seconds since 1970; None where it was forgotten."""
+        try:
+            return (self.folder / part.name).stat().st_mtime
+        except FileNotFoundError:
+            return None
+
+    def offsets(self, parts: Iterable[Part], before: Offsets) -> dict[str, Offset]:
+        """Behind these parts, in their order."""
+        found = dict(before)
+        for part in parts:
+            footer = pq.read_schema(self.folder / part.name).metadata
+            found |= msgspec.json.decode(footer[_OFFSETS], type=dict[str, Offset])
+        return found
+
+    def forget(self, upto: int) -> None:
+        """Every branch has the parts up to this number: they are deleted, once that is noted."""
+        state = self.state()
+        if state is None or upto < state.first:
+            return
+        done = [part for part in self.parts(state.first - 1) if part.number <= upto]
+        noted = State(state.id, state.connector, upto + 1, self.offsets(done, state.offsets))
+        self._write("state.json", msgspec.json.encode(noted))
+        for part in done:
+            (self.folder / part.name).unlink()
+
+    def clear(self) -> None:
+        """Takes away what a crash has left: parts that are not whole, parts that are forgotten."""
+        state = self.state()
+        for path in self.folder.glob(".*.parquet"):
+            path.unlink(missing_ok=True)
+        for part in self.parts():
+            if state is None or part.number < state.first:
+                (self.folder / part.name).unlink(missing_ok=True)
+
+    def _write(self, name: str, content: bytes) -> None:
+        unfinished = self.folder / f".{name}"
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(self.folder / name)
+        _sync(self.folder)
+
+
+def other_spool(folder: str) -> str:
+    """What is wrong where a flow has read another spool so far."""
+    return (
+        f"the spool {folder} is not the one that the flow has read so far: records that the "
+        "connector was told to be delivered may be gone with it. Put the folder back; or remove "
+        "it, and start from earliest with table: truncate"
+    )
+
+
+def canonical(partition: Any) -> str:
+    """A source partition as the key of `Offsets`: equal maps are equal texts."""
+    return msgspec.json.encode(partition, order="sorted").decode()
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
