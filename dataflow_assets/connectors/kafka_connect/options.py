@@ -52,7 +52,7 @@ class KafkaConnectSourceOptions(MessageSource):
     connector_class: str = Field(alias="class", pattern=_CLASS)
     """Java class of the source connector, with its package or without."""
     config: Mapping[str, str] = {}
-    """The connector's own configuration, as it is. Secrets belong into `credentialsSecretRef`."""
+    """The connector's own configuration, as it is. Secrets belong in `credentialsSecretRef`."""
     credentials: SecretStr | None = None
     """More of the configuration, as a JSON object; it wins over `config`, and is shown nowhere."""
     credentials_secret_ref: Annotated[Ref, Fills("credentials")] = None
@@ -63,7 +63,7 @@ class KafkaConnectSourceOptions(MessageSource):
     spool: str
     """A folder of the disk, below the folder DATAFLOW_FILES, in which records wait until they are
     stored. Each flow needs one of its own, every Spark worker must see it under the same name, and
-    it must not get lost: the connector is told that records were delivered once they are there."""
+    it must not get lost: the connector learns that records were delivered once they are there."""
     tasks_max: int = Field(4, ge=1, le=64)
     """How many tasks the connector may have."""
     heap: str = Field("512m", pattern=r"^[1-9]\d*[mg]$")

@@ -57,7 +57,10 @@ class Part(msgspec.Struct, frozen=True, order=True):
     def parse(cls, name: str) -> Part | None:
         """What the name of a file says; None for other files."""
         found = _NAME.fullmatch(name)
-        return cls(*map(int, found.groups()[:4]), found[5]) if found else None
+        if found is None:
+            return None
+        number, task, rows, size = map(int, found.groups()[:4])
+        return cls(number, task, rows, size, found[5])
 
     @property
     def name(self) -> str:

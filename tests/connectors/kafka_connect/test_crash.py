@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,16 @@ from tests.drained import drain_apart
 
 pytestmark = [pytest.mark.heavy, pytest.mark.crash]
 
-ROWS = 1_000
-IN_HOST = [
-    (name, nth) for name in ("connect.sealing", "connect.sealed", "connect.told") for nth in (1, 3)
-]
-IN_DRIVER = ["connect.read", *FilesOnDisk.failpoints]
-SOME = {"connect.read", "files.staged", "files.committed", "drain.finished"}
+EACH = 100
+IN_HOST = ("connect.sealing", "connect.sealed", "connect.told")
+IN_DRIVER = ("connect.read", *FilesOnDisk.failpoints)
+SOME = ("connect.read", "files.committed")
 
 
-def write(flow: Flow, low: int, high: int) -> None:
+def write(flow: Flow, low: int) -> int:
     with (flow.folder / "in.txt").open("a") as file:
-        file.writelines(f"line {number}\n" for number in range(low, high))
+        file.writelines(f"line {number}\n" for number in range(low, low + EACH))
+    return low + EACH
 
 
 def expect(flow: Flow, rows: int) -> None:
@@ -33,28 +33,31 @@ def expect(flow: Flow, rows: int) -> None:
 
 @pytest.fixture
 def flow(tmp_path: Path) -> Flow:
-    flow = stream(tmp_path, maxRecordsPerBatch=4_000)
-    write(flow, 0, ROWS)
-    return flow
+    return stream(tmp_path)
 
 
-@pytest.mark.parametrize(("failpoint", "nth"), IN_HOST)
-def test_the_process_of_the_connector_is_killed(failpoint: str, nth: int, flow: Flow) -> None:
+def test_the_process_of_the_connector_is_killed(flow: Flow) -> None:
     """Without progress the run ends with an error; else it starts the process again."""
-    ended = drain_apart(flow.manifest, failpoint=f"{failpoint}:kill:{nth}")
-    assert ended == 1 if nth == 1 and failpoint == "connect.sealing" else ended in {0, 1}
-    write(flow, ROWS, ROWS + 100)
+    rows = 0
+    for failpoint in IN_HOST:
+        rows = write(flow, rows)
+        ended = drain_apart(flow.manifest, failpoint=f"{failpoint}:kill")
+        assert ended == 1 if failpoint == "connect.sealing" else ended in {0, 1}
+    rows = write(flow, rows)
     assert drain_apart(flow.manifest) == 0
-    expect(flow, ROWS + 100)
+    expect(flow, rows)
 
 
 @pytest.mark.parametrize(
-    "failpoint",
-    [f if f in SOME else pytest.param(f, marks=pytest.mark.full) for f in IN_DRIVER],
+    "failpoints", [SOME, pytest.param(IN_DRIVER, marks=pytest.mark.full)], ids=["some", "all"]
 )
-def test_the_driver_is_killed(failpoint: str, flow: Flow) -> None:
+def test_the_driver_is_killed(failpoints: Sequence[str], flow: Flow) -> None:
     """The connector's process ends with the driver."""
-    assert drain_apart(flow.manifest, failpoint=f"{failpoint}:kill:2") == -signal.SIGKILL
-    write(flow, ROWS, ROWS + 100)
+    rows = 0
+    for failpoint in failpoints:
+        rows = write(flow, rows)
+        ended = drain_apart(flow.manifest, failpoint=f"{failpoint}:kill")
+        assert ended == -signal.SIGKILL, failpoint
+    rows = write(flow, rows)
     assert drain_apart(flow.manifest) == 0
-    expect(flow, ROWS + 100)
+    expect(flow, rows)

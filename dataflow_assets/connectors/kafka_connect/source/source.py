@@ -18,7 +18,7 @@ class KafkaConnectSource(KafkaConnectSourceOptions):
     Every record becomes an object with `topic`, `id` (its key as JSON; without a key the source
     partition and offset) and `record` (its value as JSON: bytes are base64, decimals numbers), or
     with `envelope: false` the value alone.
-    Records are stored in the spool before the connector is told that they were delivered. A
+    Records are stored in the spool before the connector learns that they were delivered. A
     connector that fails is started again.
     """
 
