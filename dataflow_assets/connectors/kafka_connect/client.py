@@ -8,15 +8,21 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import IO
 
 from dataflow_assets.connectors.kafka_connect.errors import HostFailure
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
+from dataflow_assets.contracts import Limit
 
 log = logging.getLogger(__name__)
 _OPENING = 90.0  # seconds; the host of an older run may hold the spool for 60
 _ENDING = 5.0
+_SILENT = 120.0  # seconds: a connector may take long to start
+_NO_MEMORY = 3  # the code with which a JVM without memory ends
+_LEAST_ROWS, _MOST_ROWS = 1_000, 10_000
+_MOST_BYTES = 16 * 1024 * 1024
 _MODULE = "dataflow_assets.connectors.kafka_connect.host"
 MASK = "***"
 
@@ -36,15 +42,16 @@ class HostProcess:
         )
         self._opened, self._told = threading.Event(), threading.Event()
         self._spool, self._failed = "", Event("failed", message="")
-        self._quiet, self._heard = 0.0, 0.0
+        self._quiet, self._heard, self._spoken = 0.0, 0.0, time.monotonic()
         self._listeners = [
             threading.Thread(target=listen, daemon=True, name="connector")
             for listen in (self._events, self._lines)
         ]
         for one in self._listeners:
             one.start()
-        self._pipe.write(encode(order))
-        self._pipe.flush()
+        with suppress(BrokenPipeError):  # `check` says why it has ended
+            self._pipe.write(encode(order))
+            self._pipe.flush()
 
     @property
     def _pipe(self) -> IO[bytes]:
@@ -66,13 +73,25 @@ class HostProcess:
         return self._spool
 
     def check(self) -> None:
-        """Raises HostFailure where the process has ended."""
+        """Raises HostFailure where the process has ended, or says nothing any more."""
         if self._process.poll() is None:
+            if time.monotonic() - self._spoken > _SILENT:
+                raise HostFailure(
+                    f"it has neither started, failed nor answered for {_SILENT:g} seconds, and is "
+                    "ended: see what it has logged, and which call to its source may hang"
+                )
             return
         self._told.wait(_ENDING)
-        code = self._process.returncode
-        message = self._failed.message or f"its process has ended with code {code}"
+        message = self._failed.message or self._died(self._process.returncode)
         raise HostFailure(self._masked(message), lasting=self._failed.lasting)
+
+    def _died(self, code: int) -> str:
+        if code == _NO_MEMORY:
+            return (
+                f"its JVM is out of memory (heap: {self._order.heap}): raise heap, or lower how "
+                "many records the connector holds at once (batch.size, max.batch.size or alike)"
+            )
+        return f"its process has ended with code {code}"
 
     def quiet_since(self, moment: float) -> float:
         """For how many seconds, of those since a moment, no task has delivered anything.
@@ -83,8 +102,9 @@ class HostProcess:
         return min(self._quiet, self._heard - moment) if self._heard else 0.0
 
     def end(self) -> None:
-        """Ends it; safe twice."""
-        self._pipe.close()
+        """Ends it, after the connector was stopped if that takes no 4 seconds; safe twice."""
+        with suppress(BrokenPipeError):
+            self._pipe.close()
         try:
             self._process.wait(_ENDING)
         except subprocess.TimeoutExpired:
@@ -103,6 +123,7 @@ class HostProcess:
         self._told.set()
 
     def _take(self, event: Event) -> None:
+        self._spoken = time.monotonic()
         match event.event:
             case "opened":
                 self._spool = event.spool
@@ -130,8 +151,13 @@ class HostProcess:
         return text
 
 
-def order_of(source: KafkaConnectSourceOptions, jars: list[str], spool_id: str) -> Order:
-    """What the host is told of a source with its secrets in place."""
+def order_of(
+    source: KafkaConnectSourceOptions, jars: list[str], spool_id: str, limit: Limit
+) -> Order:
+    """What the host learns of a source with its secrets in place.
+
+    `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.
+    """
     return Order(
         connector=source.connector_class,
         config=source.properties,
@@ -142,4 +168,6 @@ def order_of(source: KafkaConnectSourceOptions, jars: list[str], spool_id: str) 
         tasks=source.tasks_max,
         heap=source.heap,
         plain=not source.envelope,
+        part_rows=min(max(_LEAST_ROWS, limit.records), _MOST_ROWS),
+        part_bytes=min(limit.bytes, _MOST_BYTES),
     )

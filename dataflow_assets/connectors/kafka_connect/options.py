@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any
@@ -15,14 +14,11 @@ from dataflow_assets.contracts import Address, MessageSource
 from dataflow_assets.contracts.source import NullMessages
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.local_folders import outside, within_root
-from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.secrets import Fills, SecretRef, is_secret
 from dataflow_assets.spec import Needs
 
 Ref = SecretRef | None
 _CLASS = r"^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$"
-_SECRET = re.compile(
-    r"password|secret|token|credential|private\.?key|access\.?key|sasl\.jaas", re.IGNORECASE
-)
 _OURS = {"connector.class": "set class", "tasks.max": "set tasksMax"}
 _REFUSED = {
     "transforms": "single message transforms do not work yet: use the steps of the flow",
@@ -114,7 +110,7 @@ class KafkaConnectSourceOptions(MessageSource):
         """Values that must be shown nowhere."""
         given = json_texts(self.credentials.get_secret_value()) if self.credentials else {}
         return frozenset(given.values()) | {
-            value for key, value in self.config.items() if _SECRET.search(key)
+            value for key, value in self.config.items() if is_secret(key)
         }
 
     @property
@@ -141,7 +137,7 @@ class KafkaConnectSourceOptions(MessageSource):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
-        if found := sorted(key for key in self.config if _SECRET.search(key)):
+        if found := sorted(key for key in self.config if is_secret(key)):
             yield "config", f"{', '.join(found)}: put secrets into credentialsSecretRef"
 
 

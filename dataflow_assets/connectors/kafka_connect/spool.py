@@ -4,6 +4,10 @@ A part is one Parquet file. It is there once it is whole and survives a loss of 
 has the source offsets behind its records: what is not in a part was never delivered. Parts have
 numbers without gaps. `state.json` has the offsets before the first part that is still there.
 
+Behind an open part the connector cannot go on: it would deliver the part's records again. A part is
+published once its task has sealed a part that is not open, and nobody reads it before. What is
+still open when the next process begins becomes a part without records.
+
 One process at a time writes to a folder: it holds `lock`.
 """
 
@@ -14,8 +18,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +32,24 @@ from dataflow_assets.errors import PermanentError, TransientError
 SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.binary())])
 """Of a part: the topic that the connector names, the record's key as JSON, its value."""
 _OFFSETS, _PLAIN = b"dataflow.offsets", b"dataflow.plain"
-_NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-(\d+)-([0-9a-f]{8})\.parquet")
+_NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-(\d+)-([01])-([0-9a-f]{8})\.parquet")
 _PATIENCE = 0.1  # seconds between two tries to get the lock
 
 
-class Offset(msgspec.Struct, frozen=True):
+class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
     """A source offset, and the task that has delivered it last."""
 
     task: int
     value: Any
+    """What the connector is given to go on behind."""
+    seen: Any = None
+    """Where that is before the last record: that record's offset; it is dropped when it comes
+    again."""
+
+    @property
+    def last(self) -> Any:
+        """The offset of the last record."""
+        return self.value if self.seen is None else self.seen
 
 
 Offsets = Mapping[str, Offset]
@@ -50,6 +63,8 @@ class Part(msgspec.Struct, frozen=True, order=True):
     task: int
     rows: int
     bytes: int
+    open: bool
+    """Behind it the connector cannot go on."""
     token: str
     """Of the process that has sealed it: a part that got lost is never taken for another one."""
 
@@ -59,13 +74,13 @@ class Part(msgspec.Struct, frozen=True, order=True):
         found = _NAME.fullmatch(name)
         if found is None:
             return None
-        number, task, rows, size = map(int, found.groups()[:4])
-        return cls(number, task, rows, size, found[5])
+        number, task, rows, size, still_open = map(int, found.groups()[:5])
+        return cls(number, task, rows, size, bool(still_open), found[6])
 
     @property
     def name(self) -> str:
         """Of its file."""
-        sizes = f"{self.task}-{self.rows}-{self.bytes}"
+        sizes = f"{self.task}-{self.rows}-{self.bytes}-{self.open:d}"
         return f"{self.number:012}-{sizes}-{self.token}.parquet"
 
 
@@ -132,6 +147,10 @@ class Spool:
             return []
         return sorted(part for part in map(Part.parse, names) if part and part.number > after)
 
+    def published(self, after: int = 0) -> list[Part]:
+        """Those that may be read."""
+        return published(self.parts(after))
+
     def seal(self, part: Part, rows: pa.Table, offsets: Offsets, *, plain: bool = False) -> None:
         """Stores a part for good; it is there whole, or not at all. Needs the lock.
 
@@ -170,6 +189,19 @@ class Spool:
             found |= msgspec.json.decode(footer[_OFFSETS], type=dict[str, Offset])
         return found
 
+    def end(self) -> tuple[int, dict[str, Offset]]:
+        """Number of the last sealed part, and the offsets behind all of them. Needs the lock.
+
+        The driver may forget parts meanwhile: it notes that before it deletes them.
+        """
+        while (state := self.state()) is not None:
+            with suppress(FileNotFoundError):
+                parts = self.parts(state.first - 1)
+                offsets = self.offsets(parts, state.offsets)
+                if self.state() == state:
+                    return (parts[-1].number if parts else state.first - 1), offsets
+        raise PermanentError(f"{self.folder}/state.json is gone: {other_spool(str(self.folder))}")
+
     def forget(self, upto: int) -> None:
         """Every branch has the parts up to this number: they are deleted, once that is noted."""
         state = self.state()
@@ -179,16 +211,23 @@ class Spool:
         noted = State(state.id, state.connector, upto + 1, self.offsets(done, state.offsets))
         self._write("state.json", msgspec.json.encode(noted))
         for part in done:
-            (self.folder / part.name).unlink()
+            (self.folder / part.name).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Takes away what a crash has left: parts that are not whole, parts that are forgotten."""
+        """Takes away what an older process has left. Needs the lock.
+
+        Parts that are not whole, parts that are forgotten, and the records of open ones.
+        """
         state = self.state()
         for path in self.folder.glob(".*.parquet"):
             path.unlink(missing_ok=True)
         for part in self.parts():
             if state is None or part.number < state.first:
                 (self.folder / part.name).unlink(missing_ok=True)
+        for part in still_open(self.parts()):
+            empty = msgspec.structs.replace(part, rows=0, bytes=0, open=False)
+            self.seal(empty, SCHEMA.empty_table(), {})
+            (self.folder / part.name).unlink()
 
     def _write(self, name: str, content: bytes) -> None:
         unfinished = self.folder / f".{name}"
@@ -200,6 +239,21 @@ class Spool:
         _sync(self.folder)
 
 
+def still_open(parts: Sequence[Part]) -> list[Part]:
+    """Behind which their tasks have sealed nothing that a connector can go on behind."""
+    closed = {part.task: part.number for part in parts if part.rows and not part.open}
+    return [part for part in parts if part.open and part.number > closed.get(part.task, 0)]
+
+
+def published(parts: Sequence[Part]) -> list[Part]:
+    """Those in front of the first that is still open; none that has no records is the last."""
+    waiting = still_open(parts)
+    found = [part for part in parts if not waiting or part.number < waiting[0].number]
+    while found and not found[-1].rows:
+        found.pop()
+    return found
+
+
 def is_plain(file: pq.ParquetFile) -> bool:
     """Whether values that are text or bytes are as they are."""
     return bool((file.schema_arrow.metadata or {}).get(_PLAIN))
@@ -209,7 +263,7 @@ def other_spool(folder: str) -> str:
     """What is wrong where a flow has read another spool so far."""
     return (
         f"the spool {folder} is not the one that the flow has read so far: records that the "
-        "connector was told to be delivered may be gone with it. Put the folder back; or remove "
+        "connector knows to be delivered may be gone with it. Put the folder back; or remove "
         "it, and start from earliest with table: truncate"
     )
 

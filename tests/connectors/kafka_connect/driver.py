@@ -13,11 +13,11 @@ from tests.connectors.files import driver as files
 Config = dict[str, Any]
 
 
-def plugins(folder: Path) -> str:
-    """A folder of plugins, as `plugin.path` names one: FileStream and MirrorMaker."""
+def plugins(folder: Path, of: str = "connect-plugins") -> str:
+    """A folder of plugins, as `plugin.path` names one: FileStream and MirrorMaker, or others."""
     plugin = folder / "plugins" / "kafka"
     plugin.mkdir(parents=True, exist_ok=True)
-    for jar in jars.fetch("connect-plugins"):
+    for jar in jars.fetch(of):
         if not (plugin / jar.name).exists():
             (plugin / jar.name).symlink_to(jar)
     return str(plugin.parent)

@@ -19,8 +19,10 @@ def table(*records: str) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def sealed(spool: Spool, number: int, task: int, position: int) -> Part:
-    part = Part(number, task, 1, 10, "0123abcd")
+def sealed(
+    spool: Spool, number: int, task: int, position: int, *, still_open: bool = False
+) -> Part:
+    part = Part(number, task, 1, 10, still_open, "0123abcd")
     spool.seal(part, table(f'"{number}"'), {f"partition {task}": Offset(task, {"at": position})})
     return part
 
@@ -119,8 +121,69 @@ def test_a_record_without_a_key_has_its_place_as_id() -> None:
     rows = rows_of(found).to_pylist()
     assert [row["id"] for row in rows] == ['{"id":1}', '{"file":"b","n":1,"at":2}', '{"at":3}']
     assert [row["record"] for row in rows] == [b"1", None, b"3"]
-    assert offsets_of(found) == {'{"file":"a"}': {"at": 1}, '{"file":"b","n":1}': {"at": 2}}
+    assert offsets_of(found, 3, {}) == {
+        '{"file":"a"}': Offset(3, {"at": 1}),
+        '{"file":"b","n":1}': Offset(3, {"at": 2}),
+    }
 
 
 def test_equal_partitions_are_one_whatever_their_order() -> None:
     assert canonical({"b": 1, "a": 2}) == canonical({"a": 2, "b": 1}) == '{"a":2,"b":1}'
+
+
+def test_an_open_part_is_read_once_its_task_can_go_on_behind_a_later_one(spool: Spool) -> None:
+    first = sealed(spool, 1, 0, 10)
+    middle = [sealed(spool, n, 0, n * 10, still_open=True) for n in (2, 3)]
+    other = sealed(spool, 4, 1, 40)
+    assert spool.published() == [first]
+    last = sealed(spool, 5, 0, 50)
+    assert spool.published() == [first, *middle, other, last]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_the_next_process_begins_without_the_records_of_open_parts(
+    crash: bool, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another task has delivered behind them stays."""
+    first = sealed(spool, 1, 0, 10)
+    for number in (2, 3):
+        sealed(spool, number, 0, number * 10, still_open=True)
+    other = sealed(spool, 4, 1, 40)
+    if crash:
+
+        def fail(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", fail)
+            with pytest.raises(KeyboardInterrupt):
+                spool.clear()
+        assert spool.published() == [first]
+    spool.clear()
+    assert [part.number for part in spool.parts()] == [1, 2, 3, 4]
+    assert [part for part in spool.published() if part.rows] == [first, other]
+    found = spool.offsets(spool.parts(), {})
+    assert {key: one.value["at"] for key, one in found.items()} == {
+        "partition 0": 10,
+        "partition 1": 40,
+    }
+    again = sealed(spool, 5, 0, 20)
+    assert [part for part in spool.published() if part.rows] == [first, other, again]
+
+
+@pytest.mark.parametrize("step", ["parts", "offsets"])
+def test_the_end_is_the_same_while_parts_are_forgotten(
+    step: str, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver forgets what it has read while the next process of the connector begins."""
+    for number in (1, 2):
+        sealed(spool, number, 0, number * 10)
+    driver, original = Spool(spool.folder), getattr(Spool, step)
+
+    def forget(*_: Any) -> Any:
+        monkeypatch.undo()
+        driver.forget(2)
+        return original(*_)
+
+    monkeypatch.setattr(spool, step, lambda *given: forget(spool, *given))
+    assert spool.end() == (2, {"partition 0": Offset(0, {"at": 20})})

@@ -6,7 +6,9 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import IO
 
 from dataflow_assets import failpoints
@@ -15,6 +17,8 @@ from dataflow_assets.connectors.kafka_connect.spool import Spool, State, other_s
 from dataflow_assets.errors import DataflowError, PermanentError
 
 _LOCKED = 60.0  # seconds in which the host of an older run has ended
+_STOPPING = 4.0  # seconds; the driver waits one more before it kills
+_TICK = 1.0
 
 
 class Host:
@@ -24,18 +28,19 @@ class Host:
         self._order, self._say = order, say
         self._spool = Spool(order.spool)
 
-    def run(self) -> None:
-        """Until an error; the process ends with its input."""
+    def run(self, ending: threading.Event) -> None:
+        """Until an error, or until `ending` is set; then the connector was stopped."""
         with self._spool.locked(_LOCKED):
             state = self._opened()
             self._say(Event("opened", spool=state.id))
             from dataflow_assets.connectors.kafka_connect.host.running import Running
 
-            running = Running(self._order, self._spool, state, self._say)
-            while True:
+            running = Running(self._order, self._spool, self._say, ending)
+            while not ending.is_set():
                 running.start()
                 running.watch()
                 running.stop()
+            running.end()
 
     def _opened(self) -> State:
         """The spool as the flow knows it; a new one where the flow begins."""
@@ -64,7 +69,9 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     failpoints.arm(failpoints.from_environment())
     order = decode(sys.stdin.buffer.readline(), Order)
-    threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
+    ending = threading.Event()
+    for watch in (partial(_end_with, sys.stdin.buffer, ending), partial(_end_after, os.getppid())):
+        threading.Thread(target=watch, daemon=True).start()
     lock = threading.Lock()
 
     def say(event: Event) -> None:
@@ -72,18 +79,38 @@ def main() -> None:
             events.write(encode(event))
 
     try:
-        Host(order, say).run()
-    except DataflowError as error:
-        say(Event("failed", message=str(error), lasting=isinstance(error, PermanentError)))
+        Host(order, say).run(ending)
     except BaseException as error:  # noqa: BLE001 - whatever Java throws
-        say(Event("failed", message=f"{type(error).__name__}: {error}"))
-    os._exit(1)
+        known = _known(order, error)
+        say(Event("failed", message=str(known), lasting=isinstance(known, PermanentError)))
+        os._exit(1)
+    os._exit(0)
 
 
-def _end_with(source: IO[bytes]) -> None:
-    """The driver is gone, or wants no more: what is not sealed was never delivered."""
+def _known(order: Order, error: BaseException) -> DataflowError:
+    if isinstance(error, DataflowError):  # also where JPype is not there
+        return error
+    from dataflow_assets.connectors.kafka_connect.host.java_errors import connector_error
+
+    return connector_error(order.connector, error)
+
+
+def _end_with(source: IO[bytes], ending: threading.Event) -> None:
+    """The driver reads no more: the connector is stopped, if it stops in time.
+
+    What is not sealed then was never delivered.
+    """
     while source.read(1):
         pass
+    ending.set()
+    time.sleep(_STOPPING)
+    os._exit(0)
+
+
+def _end_after(parent: int) -> None:
+    """The driver is gone, and what it has forked may hold the other end of the input."""
+    while os.getppid() == parent:
+        time.sleep(_TICK)
     os._exit(0)
 
 

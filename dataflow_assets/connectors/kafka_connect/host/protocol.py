@@ -25,8 +25,9 @@ class Order(msgspec.Struct, frozen=True):
     heap: str
     plain: bool
     """Values that are text or bytes are stored as they are."""
-    part_rows: int = 10_000
-    part_bytes: int = 16 * 1024 * 1024
+    part_rows: int
+    """A part has no more records than that, but for those of its last poll."""
+    part_bytes: int
     part_seconds: float = 0.5
     spool_bytes: int = 1024 * 1024 * 1024
     """Of records that wait, before compression: while there are more, no task is polled."""

@@ -5,32 +5,32 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jpype
 import pyarrow as pa
 
 from dataflow_assets.connectors.kafka_connect.host.helper import unpacked
-from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer, offsets_of, rows_of
-from dataflow_assets.connectors.kafka_connect.spool import Offset
+from dataflow_assets.connectors.kafka_connect.host.resuming import Repeats
+from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
+from dataflow_assets.connectors.kafka_connect.host.virtual_machine import VirtualMachine
 from dataflow_assets.failpoints import reach
 
 log = logging.getLogger(__name__)
-_RETRIABLE = "org.apache.kafka.connect.errors.RetriableException"
 _CROWDED = 0.2  # seconds until somebody looks again whether there is room
 _RETRY = 1.0  # seconds after an error that the task calls temporary
+_FIRST = 30.0  # seconds that the first poll may take before a task counts as one that has nothing
 
 
 class Task:
     """Polls until it is stopped. Records that are not sealed yet are kept as the task gave them."""
 
     def __init__(
-        self, number: int, task: Any, helper: Any, sealer: Sealer, enter: Callable[[], None]
+        self, number: int, task: Any, machine: VirtualMachine, sealer: Sealer, repeats: Repeats
     ) -> None:
-        self.number, self.delivered = number, time.monotonic()
+        self.number, self.delivered = number, time.monotonic() + _FIRST
         self.error: BaseException | None = None
-        self._task, self._helper, self._sealer, self._enter = task, helper, sealer, enter
+        self._task, self._machine, self._sealer, self._repeats = task, machine, sealer, repeats
         self._lock = threading.Lock()
         self._batches: list[pa.RecordBatch] = []
         self._lists: list[Any] = []
@@ -62,12 +62,12 @@ class Task:
 
     def _run(self) -> None:
         try:
-            self._enter()
+            self._machine.enter()
             while not self._stopped.is_set():
                 if not self._sealer.has_room():
                     self._stopped.wait(_CROWDED)
-                elif records := self._poll():
-                    self._take(records)
+                else:
+                    self._take(self._poll())
         except BaseException as error:  # noqa: BLE001 - Java's errors, for the thread that reports
             self.error = error
 
@@ -84,9 +84,10 @@ class Task:
             return None
 
     def _take(self, records: Any) -> None:
-        if records.isEmpty():
+        self.delivered = min(self.delivered, time.monotonic())
+        if records is None or records.isEmpty():
             return
-        batch = unpacked(bytes(self._helper.pack(records)))
+        batch = self._repeats.dropped(unpacked(bytes(self._machine.helper.pack(records))))
         with self._lock:
             if not self._batches:
                 self._since = time.monotonic()
@@ -98,11 +99,9 @@ class Task:
 
     def _seal(self) -> None:
         """Durable first, told second."""
-        table = pa.Table.from_batches(self._batches)
-        offsets = {key: Offset(self.number, value) for key, value in offsets_of(table).items()}
-        self._sealer.seal(self.number, rows_of(table), offsets)
+        self._sealer.seal(self.number, pa.Table.from_batches(self._batches))
         for records in self._lists:
-            self._helper.done(self._task, records)
+            self._machine.helper.done(self._task, records)
         reach("connect.told")
         self._batches, self._lists = [], []
         self.delivered = time.monotonic()

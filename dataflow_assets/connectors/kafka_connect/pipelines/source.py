@@ -21,7 +21,7 @@ class PipelineConnectSource(KafkaConnectSource):
     @override
     def offsets(self, positions: Positions) -> Sequence[Offset]:
         return [
-            Offset(one.task, msgspec.json.decode(key), one.value)
+            Offset(one.task, msgspec.json.decode(key), one.last)
             for text in positions.values()
             for key, one in sorted(ConnectPosition.parse(text).offsets.items())
         ]

@@ -55,8 +55,8 @@ def _check_form(source: KafkaConnectSourceOptions, file: pq.ParquetFile, number:
 def missing(source: KafkaConnectSourceOptions, number: int) -> str:
     """A part that a flow still needs is not there."""
     return (
-        f"part {number} of the spool {source.spool} is gone, and {source.title} may have been told "
-        "that its records were delivered: put the folder back, or start from earliest with "
+        f"part {number} of the spool {source.spool} is gone, and {source.title} may count its "
+        "records as delivered: put the folder back, or start from earliest with "
         "table: truncate; every Spark worker must see the folder under this name"
     )
 

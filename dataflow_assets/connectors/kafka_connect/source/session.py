@@ -81,7 +81,7 @@ class KafkaConnectSession(SourceSession):
         return bool(self._waiting(start)) or not self._is_quiet(stop.visible)
 
     def _waiting(self, start: ConnectPosition) -> list[Part]:
-        return self._spool.parts(start.part)
+        return self._spool.published(start.part)
 
     def _is_quiet(self, visible: int) -> bool:
         if self._host is None:
@@ -94,7 +94,7 @@ class KafkaConnectSession(SourceSession):
         start = ConnectPosition.parse(after.get(CONNECT))
         stop = ConnectPosition.parse(until[CONNECT]) if until else None
         with translated(f"running {self._source.title}"):
-            spool = self._started(start).spool()
+            spool = self._started(start, limit).spool()
             if start.spool not in ("", spool):
                 raise PermanentError(other_spool(self._source.spool))
             parts = self._next(start, stop)
@@ -104,11 +104,11 @@ class KafkaConnectSession(SourceSession):
         added = ConnectPosition(spool, taken[-1].number if taken else start.part, offsets)
         return Span.of_parts(added.text, pieces, full=full)
 
-    def _started(self, start: ConnectPosition) -> HostProcess:
+    def _started(self, start: ConnectPosition, limit: Limit) -> HostProcess:
         """The process, which goes on behind what is sealed."""
         if self._host is None:
             framework = [str(path) for path in jars.fetch("connect")]
-            order = order_of(self._source, framework, start.spool)
+            order = order_of(self._source, framework, start.spool, limit)
             self._host = HostProcess(order, self._source.hidden)
         self._host.check()
         return self._host

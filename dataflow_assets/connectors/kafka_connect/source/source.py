@@ -28,8 +28,8 @@ class KafkaConnectSource(KafkaConnectSourceOptions):
     parts_in_order: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "Each record that the connector delivers exactly once, as far as the connector goes on "
-        "exactly behind the offset that it is given: FileStreamSourceConnector and "
-        "MirrorSourceConnector do. The spool must not be lost."
+        "exactly behind the offset that it is given: FileStreamSourceConnector, "
+        "MirrorSourceConnector and Debezium's PostgresConnector do. The spool must not be lost."
     )
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"key", "topic", "task"})
     metadata_keys: ClassVar[Mapping[str, str]] = {

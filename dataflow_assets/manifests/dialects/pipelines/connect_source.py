@@ -11,8 +11,9 @@ from dataflow_assets.connectors.kafka_connect.pipelines.source import PipelineCo
 from dataflow_assets.contracts import Source
 from dataflow_assets.manifests.dialects.documents import Document
 from dataflow_assets.manifests.dialects.notes import Notes, Where
-from dataflow_assets.manifests.dialects.pipelines.options import PLUGINS, SPOOL, is_secret
+from dataflow_assets.manifests.dialects.pipelines.options import PLUGINS, SPOOL
 from dataflow_assets.manifests.dialects.references import mentions
+from dataflow_assets.secrets import is_secret
 
 _OURS = ("connector.class", "tasks.max", "name", PLUGINS, SPOOL)
 _MOST_TASKS = 64

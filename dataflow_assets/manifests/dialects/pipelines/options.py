@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from dataflow_assets.manifests.dialects.key_tables import Key
@@ -71,14 +70,4 @@ CONNECT_KEYS: Sequence[Key] = (
     Key("*", "used", "The connector's own settings."),
 )
 """Of every other class: it is run by the source `kafkaConnect`."""
-_SECRET = re.compile(
-    r"secret|password|passphrase|passwd|token|credential|api[._-]?key|access\.key|private"
-    r"|sasl\.jaas",
-    re.IGNORECASE,
-)
 MASK = "***"
-
-
-def is_secret(key: str) -> bool:
-    """Whether the value of a key must not be shown."""
-    return _SECRET.search(key) is not None

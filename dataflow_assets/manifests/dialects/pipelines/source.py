@@ -19,12 +19,13 @@ from dataflow_assets.manifests.dialects.key_tables import entry
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.pipelines.connect_source import connect_source
-from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, KEYS, MASK, is_secret
+from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, KEYS, MASK
 from dataflow_assets.manifests.dialects.pipelines.syntax import Json, Options
 from dataflow_assets.manifests.dialects.references import mentions
 from dataflow_assets.manifests.dialects.sql.statements import lines
 from dataflow_assets.manifests.dialects.sql.tokens import Place
 from dataflow_assets.pipelines.rows import Envelope
+from dataflow_assets.secrets import is_secret
 
 _FIELDS = {
     "kinesis.stream": "stream",
