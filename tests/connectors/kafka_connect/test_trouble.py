@@ -99,9 +99,9 @@ def test_a_configuration_that_it_refuses_ends_the_run(plugin: str, tmp_path: Pat
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("trouble", ["retriable", "blocks", "large"])
+@pytest.mark.parametrize("trouble", ["retriable", "blocks", "large", "told"])
 def test_it_is_read_to_its_end(trouble: str, plugin: str, tmp_path: Path) -> None:
-    """A poll that is to be tried again, a poll that never returns, records of 10 MB."""
+    """A poll to be tried again, a poll that never returns, records of 10 MB, a commit that fails."""
     reading = flow(tmp_path, plugin, trouble)
     drain_file(reading.manifest)
     assert places(reading) == [1, 2, 3]

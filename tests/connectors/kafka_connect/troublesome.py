@@ -102,6 +102,7 @@ public class TroublesomeTask extends SourceTask {
   public void commitRecord(SourceRecord record, RecordMetadata metadata)
       throws InterruptedException {
     if (trouble.equals("commit")) Thread.sleep(1000000L);
+    if (trouble.equals("told")) throw new ConnectException("not now");
   }
 }
 """

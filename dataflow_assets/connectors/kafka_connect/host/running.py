@@ -85,7 +85,7 @@ class Running:
     def _start_connector(self, reader: Any) -> None:
         self._connector.initialize(connector_context(reader, self._changed.set, self._raise))
         declared = self._connector.config().configKeys()
-        secret = [str(key) for key in declared if "PASSWORD" in str(declared.get(key).type)]
+        secret = [str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD"]
         self._say(Event("secrets", keys=secret))
         config = java_map(self._config)
         self._check(self._connector.validate(config))
@@ -116,6 +116,7 @@ class Running:
             for task in self._tasks:
                 task.seal_when_due()
                 if task.error is not None:
+                    task.seal_when_due(now=True)
                     what = f"task {task.number} of {self._order.connector}"
                     raise connector_error(what, task.error)
             if self._raised:

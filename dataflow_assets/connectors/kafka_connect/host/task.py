@@ -98,10 +98,13 @@ class Task:
                 self._seal()
 
     def _seal(self) -> None:
-        """Durable first, told second."""
+        """Durable first, told second.
+
+        What is durable is never sealed again, also where the task fails when it is told.
+        """
         self._sealer.seal(self.number, pa.Table.from_batches(self._batches))
-        for records in self._lists:
+        lists, self._batches, self._lists = self._lists, [], []
+        for records in lists:
             self._machine.helper.done(self._task, records)
         reach("connect.told")
-        self._batches, self._lists = [], []
         self.delivered = time.monotonic()
