@@ -163,10 +163,14 @@ class Spool:
         footer = {_OFFSETS: msgspec.json.encode(offsets), _PLAIN: b"1" if plain else b""}
         kept = rows.replace_schema_metadata(footer)
         unfinished = self.folder / f".{part.name}"
-        with unfinished.open("wb") as file:
-            pq.write_table(kept, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with unfinished.open("wb") as file:
+                pq.write_table(kept, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            unfinished.unlink()  # the disk may be full
+            raise
         unfinished.rename(self.folder / part.name)
         _sync(self.folder)
 

@@ -101,7 +101,7 @@ def test_a_configuration_that_it_refuses_ends_the_run(plugin: str, tmp_path: Pat
 @pytest.mark.full
 @pytest.mark.parametrize("trouble", ["retriable", "blocks", "large", "told"])
 def test_it_is_read_to_its_end(trouble: str, plugin: str, tmp_path: Path) -> None:
-    """A poll to be tried again, a poll that never returns, records of 10 MB, a commit that fails."""
+    """A poll to be tried again, one that never returns, records of 10 MB, a commit that fails."""
     reading = flow(tmp_path, plugin, trouble)
     drain_file(reading.manifest)
     assert places(reading) == [1, 2, 3]
@@ -113,9 +113,10 @@ def test_it_is_read_to_its_end(trouble: str, plugin: str, tmp_path: Path) -> Non
 def test_a_call_that_never_returns_is_noticed(
     plugin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_SILENT", 10.0)
     reading = flow(tmp_path, plugin, "commit")
-    with pytest.raises(TransientError, match="neither started, failed nor answered for 10 seconds"):
+    message = "neither started, failed nor answered for 20 seconds"
+    with monkeypatch.context() as patch, pytest.raises(TransientError, match=message):
+        patch.setattr(client, "_SILENT", 20.0)
         drain_file(reading.manifest)
     drain_file(flow(tmp_path, plugin, "").manifest)
     assert places(reading) == [1, 2, 3]
