@@ -40,7 +40,7 @@ class HostProcess:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._opened, self._told = threading.Event(), threading.Event()
+        self._opened, self._told, self._declared = (threading.Event() for _ in range(3))
         self._spool, self._failed = "", Event("failed", message="")
         self._quiet, self._heard, self._spoken = 0.0, 0.0, time.monotonic()
         self._listeners = [
@@ -131,16 +131,19 @@ class HostProcess:
             case "secrets":
                 config = self._order.config
                 self._hidden |= {config[key] for key in event.keys if config.get(key)}
+                self._declared.set()
             case "started":
                 log.info("%s runs with %s tasks", self._order.connector, event.tasks)
             case "alive":
                 self._quiet, self._heard = event.quiet, time.monotonic()
             case "failed":
                 self._failed = event
+                self._declared.set()
 
     def _lines(self) -> None:
-        """What the connector logs, in the log of the run."""
+        """What the connector logs, in the log of the run, once its secrets are known."""
         assert self._process.stderr is not None  # noqa: S101 - as it was started
+        self._declared.wait(_ENDING)
         for line in self._process.stderr:
             text = line.decode(errors="replace").rstrip()
             log.info("%s: %s", self._order.connector, self._masked(text))

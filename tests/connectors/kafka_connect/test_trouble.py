@@ -99,9 +99,12 @@ def test_a_configuration_that_it_refuses_ends_the_run(plugin: str, tmp_path: Pat
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("trouble", ["retriable", "blocks", "large", "told"])
+@pytest.mark.parametrize("trouble", ["retriable", "blocks", "large", "told", "again"])
 def test_it_is_read_to_its_end(trouble: str, plugin: str, tmp_path: Path) -> None:
-    """A poll to be tried again, one that never returns, records of 10 MB, a commit that fails."""
+    """A poll to be tried again, one that never returns, records of 10 MB, a commit that fails.
+
+    And a connector that asks for its tasks to be started again.
+    """
     reading = flow(tmp_path, plugin, trouble)
     drain_file(reading.manifest)
     assert places(reading) == [1, 2, 3]
@@ -115,9 +118,10 @@ def test_a_call_that_never_returns_is_noticed(
 ) -> None:
     reading = flow(tmp_path, plugin, "commit")
     message = "neither started, failed nor answered for 20 seconds"
-    with monkeypatch.context() as patch, pytest.raises(TransientError, match=message):
-        patch.setattr(client, "_SILENT", 20.0)
+    monkeypatch.setattr(client, "_SILENT", 20.0)
+    with pytest.raises(TransientError, match=message):
         drain_file(reading.manifest)
+    monkeypatch.undo()
     drain_file(flow(tmp_path, plugin, "").manifest)
     assert places(reading) == [1, 2, 3]
 

@@ -27,6 +27,7 @@ public class TroublesomeConnector extends SourceConnector {
   public void start(Map settings) {
     this.settings = settings;
     if ("config".equals(settings.get("trouble"))) throw new ConfigException("no such shop");
+    if ("again".equals(settings.get("trouble"))) context().requestTaskReconfiguration();
   }
   public Class taskClass() throws Exception {
     return Class.forName("troublesome.TroublesomeTask", true, getClass().getClassLoader());
