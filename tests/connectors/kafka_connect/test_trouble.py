@@ -58,7 +58,7 @@ def test_records_without_a_key_with_other_schemas_and_without_a_value(
             TransientError,
             (
                 r"running the connector TroublesomeConnector: task 0 of TroublesomeConnector: \S+"
-                r"ConnectException: refused \*\*\*; the cause: \S+StateException: with \*\*\*$"
+                r"ConnectException: refused \*\*\*; the cause: \S+StateException: with \*\*\*\."
             ),
         ),
         pytest.param(
