@@ -563,7 +563,7 @@ def test_a_mistake_in_a_declaration(
             44,
             "the query has 1 columns",
         ),
-        ("INSERT INTO o SELECT a, b FROM TABLE(TUMBLE(TABLE s))", 32, "a window needs state"),
+        ("INSERT INTO o SELECT a, b FROM TABLE(TUMBLE(TABLE s))", 52, "expected ,, found )"),
         ("INSERT OVERWRITE o SELECT a, b FROM s", 8, "INSERT OVERWRITE is not supported"),
         ("INSERT INTO s SELECT * FROM s", 13, "the flow reads what it writes: t is also its"),
         ("INSERT INTO s SELECT id, b FROM u", 13, "u has updates and deletes, and s takes inserts"),

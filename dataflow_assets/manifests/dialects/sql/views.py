@@ -9,6 +9,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from dataflow_assets.contracts import Source
+from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.inserts import (
     cells_of,
     check_upserts,
@@ -22,6 +23,7 @@ from dataflow_assets.manifests.dialects.sql.relations import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
+from dataflow_assets.manifests.dialects.sql.windows import check_grouped, implied
 from dataflow_assets.sdk.local_folders import ROOT
 from dataflow_assets.sql.aggregates import Aggregate
 from dataflow_assets.sql.expressions import CastTo, Column, Constant, Expression
@@ -32,6 +34,7 @@ from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.views.options import StateLocation
 from dataflow_assets.views.source import ViewSource
 
+IDLE, TTL = "table.exec.source.idle-timeout", "table.exec.state.ttl"
 LOCATION = "dataflow.stateLocation"
 ACCEPTED = "dataflow.acceptState"
 VARIABLE = "DATAFLOW_STATE"
@@ -51,8 +54,11 @@ def view(
     """
     layouts = readable(insert, relation)
     outputs = outputs_of(insert, relation, target, settings)
-    _check_key(insert, relation, target, outputs)
-    if not alone:
+    check_grouped(relation.windows, relation.stages, insert.query.place)
+    appends = not relation.changes and not target.table.key
+    if not appends:
+        _check_key(insert, relation, target, outputs)
+    if not alone and not appends:
         message = (
             "another INSERT writes into the same table: its rows and these groups would replace "
             "and delete each other; give each INSERT a table of its own"
@@ -75,6 +81,9 @@ def view(
         times=times_of(target, insert),
         drops_nulls=settings.get("table.exec.sink.not-null-enforcer") == "DROP",
         zone=settings.get("table.local-time-zone", "UTC"),
+        windows=relation.windows,
+        idle=milliseconds(settings.get(IDLE, "0")) or 0,
+        expires=milliseconds(settings.get(TTL, "0")) or 0,
     )
 
 
@@ -114,7 +123,10 @@ def _check_key(
     keys = relation.stages[-1].keys
     places = [_place(one.expression) for one in outputs if one.key]
     plain = all(at is None or 0 <= at < len(keys) for at in places)
-    if not plain or {at for at in places if at is not None} != set(range(len(keys))):
+    given = {at for at in places if at is not None}
+    if not plain or given | implied(relation.windows, relation.bounds, given) != set(
+        range(len(keys))
+    ):
         message = (
             f"the PRIMARY KEY of {target.name} ({', '.join(target.table.key)}) must be the columns "
             "of GROUP BY, or DISTINCT, as they are: with another key several groups could be one "
