@@ -173,12 +173,6 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
             parse_order(text)
         return value
 
-    @override
-    def broken_rules(self) -> Iterator[str]:
-        yield from super().broken_rules()
-        if self.soft_delete_column in self.conflict_key:
-            yield "softDeleteColumn is a column of conflictKey: take another one"
-
     @property
     def keeps_itself(self) -> bool:
         """Whether the flow itself merges small files, expires snapshots and deletes leftovers."""

@@ -18,6 +18,7 @@ from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.tableflow_types import (
     PRIMITIVES,
     problem,
+    usual,
 )
 from dataflow_assets.sdk.local_folders import outside, within_root
 from dataflow_assets.spec import Addition, OneOrMany, Spec
@@ -169,7 +170,9 @@ class SchemaField(TableflowSpec):
     @classmethod
     def _known(cls, value: str) -> str:
         if wrong := problem(value):
-            raise ValueError(f"{wrong}; {meant(value, PRIMITIVES)}")
+            known = usual(value)
+            advice = f"write {known}" if known else meant(value, PRIMITIVES)
+            raise ValueError(f"{wrong}; {advice}")
         return value
 
 

@@ -40,6 +40,25 @@ _FITS = {
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
 _FIXED = re.compile(r"fixed\[([1-9]\d{0,5})\]")
 _MOST_DIGITS = 38
+_ELSEWHERE = {
+    "text": "string",
+    "varchar": "string",
+    "json": "string",
+    "bool": "boolean",
+    "integer": "int",
+    "int32": "int",
+    "int64": "long",
+    "bigint": "long",
+    "float64": "double",
+    "number": "double, or decimal(p, s)",
+    "numeric": "decimal(p, s)",
+    "bytes": "binary",
+    "datetime": "timestamp",
+    "array": "list",
+    "record": "struct",
+    "object": "struct",
+}
+"""Types of other systems, and what is written here."""
 
 
 class DeclaredField(Protocol):
@@ -82,6 +101,11 @@ def problem(kind: str) -> str:
         return "" if fits else f"must have 1 to {_MOST_DIGITS} digits, and no more behind the point"
     known = kind in _AVRO or kind in INSIDE or _FIXED.fullmatch(kind)
     return "" if known else "unknown type"
+
+
+def usual(kind: str) -> str:
+    """What another system's name of a type is called here; empty where nothing is known."""
+    return _ELSEWHERE.get(kind.lower(), "")
 
 
 def only_of_columns(kind: str) -> bool:
