@@ -59,6 +59,16 @@ class UpsertOptions(RawSink):
                 "match rows by; leave one of them out"
             )
 
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if len(self.conflict_key) == 1 and "," in self.conflict_key[0]:
+            several = ", ".join(part.strip() for part in self.conflict_key[0].split(","))
+            yield (
+                "conflict_key",
+                f"is one column with a comma in its name: write several as a list, [{several}]",
+            )
+
     def no_columns(self) -> PermanentError:
         """The error for a table that is to be created, and of which no column is known."""
         return PermanentError(
