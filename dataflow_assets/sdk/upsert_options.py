@@ -93,6 +93,12 @@ class SoftDeleteOptions(UpsertOptions):
     """`hard` removes the row of a deleted key, `soft` marks it; `soft` where `softDeleteColumn` is
     given."""
 
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
+        if self.soft_delete_column in self.conflict_key:
+            yield "softDeleteColumn is a column of conflictKey: take another one"
+
     @property
     def soft(self) -> str | None:
         """The column that marks deleted rows; None where deletes remove them or mean nothing."""

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-RECORD_TIME = "_record_timestamp"
-RECORD_TIME_ID = 2_000_000_000
+from dataflow_assets.connectors.iceberg.options import OWN_IDS, RECORD_TIME
+
 INSIDE = {"struct": None, "list": ("element",), "map": ("key", "value")}
 """By type: the names of the fields inside; None for any."""
 _AVRO: dict[str, Any] = {
@@ -130,7 +130,7 @@ def iceberg(fields: Declared, key: Sequence[str] = (), *, record_time: bool) -> 
     """
     columns = [_iceberg_field(one) for one in fields]
     if record_time:
-        columns.append(_iceberg(RECORD_TIME_ID, RECORD_TIME, "timestamptz", required=False))
+        columns.append(_iceberg(OWN_IDS, RECORD_TIME, "timestamptz", required=False))
     found: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": columns}
     if key:
         found["identifier-field-ids"] = [one.id for one in fields if one.name in key]

@@ -13,6 +13,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
     Literal,
     Name,
     Node,
+    Numbered,
     Star,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
@@ -124,6 +125,8 @@ def bound(node: Node, scope: Scope) -> Expression:
         return _named(node, scope)
     if isinstance(node, Star):
         _fail(node, "* is not a value: it stands alone in a SELECT, or in COUNT(*)")
+    if isinstance(node, Numbered):
+        _fail(node, "ROW_NUMBER() is a column of its own: compute with it in a SELECT around it")
     if isinstance(node, Casting):
         return _cast(node, scope)
     return _invoked(node, scope)

@@ -18,6 +18,7 @@ from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.key_tables import entry, names
 from dataflow_assets.manifests.dialects.keys import meant, suggest
 from dataflow_assets.manifests.dialects.sql import ends, views
+from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.inserts import plan
 from dataflow_assets.manifests.dialects.sql.like import merged
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
@@ -184,6 +185,8 @@ def _setting_problem(option: Option) -> str:
             ZoneInfo(option.value)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             return "is not a time zone: write its name, like UTC or Europe/Berlin"
+    if option.key in (views.IDLE, views.TTL) and milliseconds(option.value) is None:
+        return "must be a duration, like 500ms, 1s or 5 min"
     if option.key == "dataflow.freshness":
         number = option.value
         if not re.fullmatch("[0-9]{1,4}", number) or not 1 <= int(number) <= 3600:
