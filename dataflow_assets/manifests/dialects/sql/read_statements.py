@@ -174,7 +174,7 @@ def _setting(cursor: Cursor) -> Option:
         key += cursor.take().text + cursor.take().text
     cursor.expect("=")
     at, value = cursor.place, ""
-    while cursor.next.kind != "end" and not cursor.sees(";"):
+    while not cursor.at_end:
         value += cursor.take().text
     return Option(place, at, key, value)
 
