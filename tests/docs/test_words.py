@@ -34,6 +34,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "flows/README.md",
+    ROOT / "examples/README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/guarantees").glob("*.md")),
     *sorted((ROOT / "docs/connectors").glob("*.md")),
