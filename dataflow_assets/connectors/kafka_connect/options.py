@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, WithJsonSchema, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address, MessageSource
@@ -18,6 +18,7 @@ from dataflow_assets.secrets import Fills, SecretRef, is_secret
 from dataflow_assets.spec import Needs
 
 Ref = SecretRef | None
+_Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 _CLASS = r"^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$"
 _OURS = {"connector.class": "set class", "tasks.max": "set tasksMax"}
 _REFUSED = {
@@ -47,7 +48,7 @@ class KafkaConnectSourceOptions(MessageSource):
 
     connector_class: str = Field(alias="class", pattern=_CLASS)
     """Java class of the source connector, with its package or without."""
-    config: Mapping[str, str] = {}
+    config: Mapping[str, _Text] = {}
     """The connector's own configuration, as it is. Secrets belong in `credentialsSecretRef`."""
     credentials: SecretStr | None = None
     """More of the configuration, as a JSON object; it wins over `config`, and is shown nowhere."""
