@@ -13,7 +13,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import age, backlog, coordinator, justone, messages, places, report, steps, tiny
+from bench import (
+    age,
+    backlog,
+    changes,
+    coordinator,
+    justone,
+    log_memory,
+    messages,
+    places,
+    report,
+    steps,
+    tiny,
+)
 from bench.fleet.drives import DRIVES
 from bench.fleet.measure import CASES
 from bench.fleet.measure import run as run_fleet
@@ -23,7 +35,18 @@ from bench.meters import Spent
 from bench.places import Places
 from dataflow_assets.spark.session import Spark, SparkSettings
 
-KINDS = ("flows", "tiny", "age", "memory", "steps", "flow-trino", "justone", *CASES)
+KINDS = (
+    "flows",
+    "tiny",
+    "age",
+    "memory",
+    "steps",
+    "flow-trino",
+    "justone",
+    "changes",
+    "log-memory",
+    *CASES,
+)
 WAITING = 5_000_000
 
 
@@ -123,6 +146,14 @@ def _measured(
         _say("JustOne's properties")
         rows = arguments.messages or justone.MESSAGES
         result["justone"] = justone.run(found, spark, rows, arguments.rounds)
+    if "changes" in only:
+        _say("changes of a followed table")
+        result["changes"] = changes.run(
+            found, spark, arguments.messages or changes.CHANGES, arguments.rounds
+        )
+    if "log-memory" in only:
+        _say("log that waits, and a large transaction")
+        result["log-memory"] = log_memory.run(found, spark)
     if "memory" in only:
         _say("backlog")
         result["memory"] = backlog.run(found, spark, arguments.messages or 20_000_000)
@@ -162,9 +193,10 @@ def _line(measure: Measure, count: int, spent: Spent) -> str:
 
 
 def _passed(result: dict[str, Any]) -> bool:
-    groups = ("flows", "fleet", "trino", "justone")
+    groups = ("flows", "fleet", "trino", "justone", "changes")
+    single = ("tiny", "age", "memory", "log-memory")
     several = [figure for group in groups for figure in result.get(group, {}).values()]
-    checked = [*several, *(result.get(name, {}) for name in ("tiny", "age", "memory"))]
+    checked = [*several, *(result.get(name, {}) for name in single)]
     return all(figure.get("passed", True) for figure in checked)
 
 

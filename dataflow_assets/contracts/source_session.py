@@ -397,6 +397,20 @@ class SourceSession(ABC):
             "this source loads no single table again; begin again with start: earliest"
         )
 
+    def is_load(self, piece: PartSlice) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether a part holds rows as of one moment, from which on changes are followed.
+
+        Called at the beginning of a run that is to load tables again, for each part of a span that
+        an earlier run has left unfinished.
+
+        Args:
+            piece: as it was recorded.
+
+        Returns:
+            True where a load that begins anew would miss what was deleted since that moment.
+        """
+        return False
+
     def adopt(self, document: Mapping[str, Any]) -> Positions:  # noqa: ARG002 - what overrides need
         """Positions from a checkpoint of the DataFlow Operator.
 
