@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import age, backlog, coordinator, justone, messages, places, report, steps, tiny
+from bench import age, backlog, connect, coordinator, justone, messages, places, report, steps, tiny
 from bench.fleet.drives import DRIVES
 from bench.fleet.measure import CASES
 from bench.fleet.measure import run as run_fleet
@@ -23,7 +23,7 @@ from bench.meters import Spent
 from bench.places import Places
 from dataflow_assets.spark.session import Spark, SparkSettings
 
-KINDS = ("flows", "tiny", "age", "memory", "steps", "flow-trino", "justone", *CASES)
+KINDS = ("flows", "tiny", "age", "memory", "steps", "flow-trino", "justone", "connect", *CASES)
 WAITING = 5_000_000
 
 
@@ -123,6 +123,10 @@ def _measured(
         _say("JustOne's properties")
         rows = arguments.messages or justone.MESSAGES
         result["justone"] = justone.run(found, spark, rows, arguments.rounds)
+    if "connect" in only:
+        _say("connectors of Kafka Connect")
+        rows = arguments.messages or connect.LINES
+        result["connect"] = connect.run(found, spark, rows, arguments.rounds)
     if "memory" in only:
         _say("backlog")
         result["memory"] = backlog.run(found, spark, arguments.messages or 20_000_000)
@@ -162,7 +166,7 @@ def _line(measure: Measure, count: int, spent: Spent) -> str:
 
 
 def _passed(result: dict[str, Any]) -> bool:
-    groups = ("flows", "fleet", "trino", "justone")
+    groups = ("flows", "fleet", "trino", "justone", "connect")
     several = [figure for group in groups for figure in result.get(group, {}).values()]
     checked = [*several, *(result.get(name, {}) for name in ("tiny", "age", "memory"))]
     return all(figure.get("passed", True) for figure in checked)
