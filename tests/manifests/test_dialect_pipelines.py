@@ -266,7 +266,7 @@ def test_a_target_in_the_environment_that_is_none_is_not_quoted(
         (pipeline({"nested": {"a": 1}}), "2:8: CONFIG: nested must be a text, a number, true or"),
         (
             "CREATE INFERRED PIPELINE p AS LOAD DATA KAFKACONNECT 'x' CONFIG '{\"a\": topsecret}';",
-            "1:65: CONFIG is not JSON: Expecting value, at line 1, column 7 of the text in quotes",
+            "1:72: CONFIG is not JSON: Expecting value",
         ),
         (
             "CREATE INFERRED PIPELINE p AS LOAD DATA KAFKACONNECT 'x' CONFIG '{\"a\":1,\"a\":2}';",
@@ -289,7 +289,7 @@ def test_a_target_in_the_environment_that_is_none_is_not_quoted(
         ),
         (pipeline() + "ALTER TABLE p ADD COLUMN id INT;", "the column id is a duplicate"),
         (pipeline() + "CREATE INDEX i ON p (x);", "no column x in p"),
-        (pipeline() + "CREATE UNIQUE INDEX i ON p (id);", "CREATE UNIQUE is not supported"),
+        (pipeline() + "CREATE UNIQUE INDEX i ON p (id);", "CREATE UNIQUE INDEX is not supported"),
         ("CREATE TABLE t (a INT DEFAULT 1);\n" + pipeline(), "DEFAULT is not supported"),
         ("CREATE TABLE t (a INT, UNIQUE KEY (a));\n" + pipeline(), "1:24: UNIQUE is not supported"),
         (
