@@ -45,6 +45,7 @@ class ConnectWorker(Server):
             "offset.storage.file.filename": self.folder / "offsets",
             "offset.flush.interval.ms": 1_000,
             "plugin.path": f"{self.plugins},{jdbc}",
+            "plugin.discovery": "service_load",
             "listeners": self.endpoints()["rest"],
         }
         for name, properties in {"worker": worker, **self.connectors}.items():
@@ -53,10 +54,12 @@ class ConnectWorker(Server):
 
     @override
     def command(self) -> list[str]:
-        class_path = ":".join(map(str, jars.fetch("connect-worker")))
+        logging = [jar for jar in jars.fetch("connect") if jar.name.startswith("slf4j-simple")]
+        class_path = ":".join(map(str, [*jars.fetch("connect-worker"), *logging]))
         files = [str(self.folder / f"{name}.properties") for name in ("worker", *self.connectors)]
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
-        return [java.executable(), "-Xmx512m", "-cp", class_path, main, *files]
+        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return [java.executable(), "-Xmx512m", level, "-cp", class_path, main, *files]
 
     @override
     def ready(self) -> bool:
