@@ -70,6 +70,12 @@ def test_records_without_a_key_with_other_schemas_and_without_a_value(
             marks=pytest.mark.full,
         ),
         pytest.param(
+            "told",
+            TransientError,
+            r"TroublesomeConnector: \S+ConnectException: not now",
+            marks=pytest.mark.full,
+        ),
+        pytest.param(
             "memory",
             TransientError,
             r"its JVM is out of memory \(heap: 128m\): raise heap, or lower",
@@ -100,9 +106,9 @@ def test_a_configuration_that_it_refuses_ends_the_run(plugin: str, tmp_path: Pat
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("trouble", ["retriable", "blocks", "large", "told", "again"])
+@pytest.mark.parametrize("trouble", ["retriable", "blocks", "large", "again"])
 def test_it_is_read_to_its_end(trouble: str, plugin: str, tmp_path: Path) -> None:
-    """A poll to be tried again, one that never returns, records of 10 MB, a commit that fails.
+    """A poll to be tried again, one that never returns, records of 10 MB.
 
     And a connector that asks for its tasks to be started again.
     """
