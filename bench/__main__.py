@@ -17,6 +17,7 @@ from bench import (
     age,
     backlog,
     changes,
+    connect,
     coordinator,
     justone,
     log_memory,
@@ -44,6 +45,7 @@ KINDS = (
     "flow-trino",
     "justone",
     "changes",
+    "connect",
     "log-memory",
     *CASES,
 )
@@ -154,6 +156,10 @@ def _measured(
     if "log-memory" in only:
         _say("log that waits, and a large transaction")
         result["log-memory"] = log_memory.run(found, spark)
+    if "connect" in only:
+        _say("connectors of Kafka Connect")
+        rows = arguments.messages or connect.LINES
+        result["connect"] = connect.run(found, spark, rows, arguments.rounds)
     if "memory" in only:
         _say("backlog")
         result["memory"] = backlog.run(found, spark, arguments.messages or 20_000_000)
@@ -193,7 +199,7 @@ def _line(measure: Measure, count: int, spent: Spent) -> str:
 
 
 def _passed(result: dict[str, Any]) -> bool:
-    groups = ("flows", "fleet", "trino", "justone", "changes")
+    groups = ("flows", "fleet", "trino", "justone", "changes", "connect")
     single = ("tiny", "age", "memory", "log-memory")
     several = [figure for group in groups for figure in result.get(group, {}).values()]
     checked = [*several, *(result.get(name, {}) for name in single)]

@@ -18,7 +18,16 @@ from rich.table import Table
 from bench.fleet import table as fleet
 from bench.meters import Spent
 
-GROUPS = ("broker", "jvm", "workers", "driver", "postgresql", "seaweedfs", "clickhouse")
+GROUPS = (
+    "broker",
+    "jvm",
+    "workers",
+    "driver",
+    "connector",
+    "postgresql",
+    "seaweedfs",
+    "clickhouse",
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,8 @@ TARGETS = {
     "flow-trino": Target("fetch-trino", 0.6),
     "flow-justone-1": Target("copy-justone-1", 0.34),
     "flow-justone-2": Target("copy-justone-2", 0.34),
+    "flow-connect-file": Target("worker-connect-file", 2.0),
+    "flow-connect-debezium": Target("worker-connect-debezium", 2.0),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }
@@ -114,7 +125,7 @@ def show(result: Mapping[str, Any]) -> None:
     """On the terminal."""
     console = Console(width=None if os.isatty(1) else 160)
     console.print(_line(result["machine"]))
-    groups = ("flows", "trino", "justone", "changes")
+    groups = ("flows", "trino", "justone", "changes", "connect")
     if flows := {name: one for group in groups for name, one in result.get(group, {}).items()}:
         console.print(_table(flows))
     for sentence in _sentences(result):
