@@ -123,6 +123,9 @@ with the names `DATA`, `TIMECOL`, `SIZE`, `SLIDE`, `STEP` and `OFFSET`. `ts` mus
 the table's `WATERMARK FOR`, of type TIMESTAMP or TIMESTAMP_LTZ; of a TIMESTAMP_LTZ windows are
 those of a clock in `table.local-time-zone`.
 
+The older `GROUP BY TUMBLE(ts, size)` and `GROUP BY HOP(ts, slide, size)`, with `TUMBLE_START`,
+`TUMBLE_END`, `TUMBLE_ROWTIME` and those of HOP, are the same windows.
+
 Rows get the columns `window_start`, `window_end` (which is not part of the window) and
 `window_time` (a millisecond before the end). `GROUP BY`, or `DISTINCT`, must have `window_start`
 and `window_end` among its columns. Such groups may be grouped again, with these columns or without
@@ -144,8 +147,8 @@ rejected record, unless WHERE leaves it out. Watermarks and the number of late r
 state: they are committed with the rows, and a repeat after a crash writes the same.
 
 Where a topic is read again from the earliest, windows are written again: a target without a PRIMARY
-KEY has them twice then, and rows that only the query before had stay. At the end of a bounded table
-open windows stay open.
+KEY has them twice then, and rows that only the query before had stay. Where `scan.bounded.*` ends
+a table for ever, all windows end with it.
 """
 
 _STATEMENTS: Sequence[tuple[str, str, str]] = (

@@ -26,7 +26,7 @@ from dataflow_assets.views.manifest import MANIFEST, File, Manifest, Position, T
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.staged import Staged, all_changes, stage
 from dataflow_assets.views.tasks import Done, MergeBucket, Place, ReadSlice, load, part, run
-from dataflow_assets.views.watermarks import Watermarks, advanced
+from dataflow_assets.views.watermarks import LAST, Watermarks, advanced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,13 +138,21 @@ class Computation:
             buckets *= 2
         return buckets
 
-    def run(self, span: Span, *, small: bool, waiting: Iterable[str] = ()) -> Manifest:
+    def run(
+        self,
+        span: Span,
+        *,
+        small: bool,
+        waiting: Iterable[str] = (),
+        closed: Iterable[str] = (),
+    ) -> Manifest:
         """Computes the span, of which nothing was committed yet.
 
         Args:
             span: of the messages.
             small: the driver reads them itself.
             waiting: partitions that have messages behind the span.
+            closed: those of which nothing more is ever read.
 
         Returns:
             The state behind it, which is not written yet.
@@ -153,6 +161,7 @@ class Computation:
         self._moments = {one.partition: None for one in span.slices}
         self._read(pieces, small=small)
         if self._reader.view.windows is not None:
+            self._moments |= dict.fromkeys(closed, LAST)
             active = {*waiting, *(one.partition for one in pieces)}
             self._watermarks = advanced(
                 self._watermarks,

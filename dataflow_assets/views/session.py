@@ -38,6 +38,7 @@ from dataflow_assets.views.parts import Part
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.stale import is_rebuilt, stale_rows
 from dataflow_assets.views.tasks import Place, load, part
+from dataflow_assets.views.watermarks import LAST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,7 +133,7 @@ class ViewSession(SourceSession):
         start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
         most = replace(limit, records=min(limit.records, MOST))
         found = self._messages.plan(start.offsets, most, None if end is None else end.offsets)
-        if found.empty and not _is_due(start, end):
+        if found.empty and not _is_due(start, end) and not self._is_closing(start):
             return Span(())
         name = uuid.uuid4().hex
         self._planned = {name: found}
@@ -156,7 +157,12 @@ class ViewSession(SourceSession):
         reader = Reader(self._source.source, self.identity, self._source.view, environment)
         work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
         small = self._messages.is_small(messages)
-        manifest = work.run(messages, small=small, waiting=self._waiting(messages))
+        manifest = work.run(
+            messages,
+            small=small,
+            waiting=self._waiting(messages),
+            closed=self._closed(messages.upto),
+        )
         work.check(self._flow, self._source.max_rejected_percent)
         self._tell_times(manifest, work.late)
         manifest, left = self._without_stale(place, manifest, start.earlier)
@@ -180,6 +186,22 @@ class ViewSession(SourceSession):
         rows = stale_rows(self._source.view, manifest, before, lambda one: load(self._files, one))
         parts = part(self._files, place, list(rows))
         return msgspec.structs.replace(manifest, parts=(*manifest.parts, *parts)), ()
+
+    def _closed(self, offsets: Positions) -> frozenset[str]:
+        """The partitions of which nothing more is ever read: no window waits for them."""
+        windows = self._source.view.windows
+        return frozenset() if windows is None else self._messages.closed(offsets)
+
+    def _is_closing(self, start: ViewPosition) -> bool:
+        """Whether windows are open, and a partition has come to its end for ever meanwhile."""
+        closed = self._closed(start.offsets) if start.state else frozenset()
+        if not closed:
+            return False
+        manifest = self._manifest(start)
+        marks = manifest.watermarks.marks
+        return manifest.first is not None and any(
+            marks[one].moment != LAST for one in closed & marks.keys()
+        )
 
     def _waiting(self, messages: Span) -> Iterable[str]:
         """The partitions that have messages behind a span: they are not idle."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import pytest
+from confluent_kafka import Producer
 
 from dataflow_assets.flow import Flow
 from dataflow_assets.preview.live import waiting
@@ -147,6 +148,32 @@ def test_a_run_after_a_pause_ends_windows_without_a_record(
     (*_, last) = run(flow)
     assert rows(wide) == [(0, "x", 2)]
     assert last.lag.late == 0
+
+
+@pytest.mark.parametrize("mode", ["specific-offsets", "timestamp"])
+def test_windows_end_with_a_bounded_table(sql: Sql, run: Run, mode: str, topic: Topics) -> None:
+    """Partition 1 is not read, or has a record of the time at which the table ends."""
+    wide = Sql(sql.path, sql.kafka, topic(2), sql.target)
+    bounded = {"format": "json", "scan.bounded.mode": mode}
+    after = int(time.time() * 1000) + 60_000
+    if mode == "timestamp":
+        bounded |= {"scan.bounded.timestamp-millis": str(after)}
+    else:
+        bounded |= {"scan.bounded.specific-offsets": "partition:0,offset:3"}
+    flow = wide.write(EVENTS, COUNTS, COUNTED.format(TUMBLE), source_with=bounded)
+    wide.send([event(1), event(12)])
+    run(flow)
+    assert rows(wide) == ([] if mode == "timestamp" else [(0, "x", 1)])
+    wide.send([event(13)])
+    run(flow)
+    if mode == "timestamp":
+        assert rows(wide) == []
+        producer = Producer({"bootstrap.servers": sql.kafka.bootstrap, "log_level": 0})
+        for partition in (0, 1):
+            producer.produce(wide.source, event(50)[1], partition=partition, timestamp=after)
+        assert producer.flush(60) == 0
+        run(flow)
+    assert rows(wide) == [(0, "x", 1), (10, "x", 2)]
 
 
 def test_nothing_is_kept_of_windows_that_have_ended(

@@ -140,6 +140,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 HOP = "TABLE(HOP(TABLE s, DESCRIPTOR(ts), {}))"
+_HOP = "INTERVAL '5' MINUTES, INTERVAL '10' MINUTES"
 CUMULATE = "TABLE(CUMULATE(DATA => TABLE s, TIMECOL => DESCRIPTOR(ts), {}))"
 
 
@@ -263,6 +264,68 @@ def test_rows_that_are_replaced_are_in_no_windows_yet(file: Path) -> None:
         )
     )
     assert "rows of upsert-kafka are replaced" in load(file).findings[0].message
+
+
+OLDER = "TUMBLE(ts, INTERVAL '10' MINUTES)"
+OLDER_HOP = f"HOP(ts, {_HOP})"
+BY_GROUP = "GROUP BY g, window_start, window_end"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (
+            f"SELECT TUMBLE_START{OLDER[6:]}, COUNT(*) FROM s GROUP BY {OLDER}",
+            f"SELECT window_start, COUNT(*) FROM {TUMBLE} {GROUPS}",
+        ),
+        (
+            f"SELECT COALESCE(HOP_END{OLDER_HOP[3:]}, NULL), 1 FROM s GROUP BY g, {OLDER_HOP}",
+            f"SELECT COALESCE(window_end, NULL), 1 FROM {HOP.format(_HOP)} {BY_GROUP}",
+        ),
+    ],
+)
+def test_the_older_way_to_write_windows(file: Path, older: str, newer: str) -> None:
+    views = []
+    for query in (older, newer):
+        file.write_text(_text(query))
+        source = chosen(load(file), None).source
+        assert isinstance(source, ViewSource)
+        views.append(source.view)
+    assert views[0].query == views[1].query
+
+
+def test_the_older_way_with_the_last_time_of_a_window(file: Path) -> None:
+    query = f"SELECT TUMBLE_ROWTIME{OLDER[6:]}, COUNT(*) FROM s AS x GROUP BY x.g, {OLDER}"
+    file.write_text(_text(f"{query} HAVING TUMBLE_END{OLDER[6:]} > x.ts"))
+    assert "x.ts is neither in GROUP BY" in load(file).findings[0].message
+    file.write_text(_text(f"{query} HAVING TUMBLE_END{OLDER[6:]} IS NOT NULL"))
+    assert not load(file).findings
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        (
+            f"SELECT TUMBLE_START{OLDER[6:]}, COUNT(*) FROM s GROUP BY {OLDER}, {OLDER}",
+            "a query has one window",
+        ),
+        (
+            f"SELECT TUMBLE_START(ts, INTERVAL '1' DAY), COUNT(*) FROM s GROUP BY {OLDER}",
+            "TUMBLE_START must have the arguments of the TUMBLE of GROUP BY",
+        ),
+        (
+            "SELECT HOP_START(ts, INTERVAL '1' DAY), 1 FROM s GROUP BY HOP(ts, INTERVAL '1' DAY)",
+            "HOP in GROUP BY is HOP(ts, slide, size[, offset]), of intervals",
+        ),
+        (
+            f"SELECT TUMBLE_START{OLDER[6:]}, COUNT(*) FROM (SELECT * FROM s) GROUP BY {OLDER}",
+            "TUMBLE in GROUP BY needs a table or view in FROM",
+        ),
+    ],
+)
+def test_mistakes_in_the_older_way(file: Path, query: str, says: str) -> None:
+    file.write_text(_text(query))
+    assert says in load(file).findings[0].message
 
 
 @pytest.mark.parametrize("key", ["table.exec.source.idle-timeout", "table.exec.state.ttl"])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.group_windows import over_windows
 from dataflow_assets.manifests.dialects.sql.grouping import grouping, has_map, is_grouped, stage
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.syntax import (
@@ -93,6 +94,7 @@ def related(select: Select, catalog: Catalog, environment: Environment) -> Relat
     """The rows of a query. Raises Unreadable, or Refusals."""
     if select.refused:
         raise Refusals(select.refused)
+    select = over_windows(select)
     source, scope = _source(select, catalog, environment)
     where = source.where
     if select.where is not None:
