@@ -63,10 +63,10 @@ class Storm:
         self._driver = self._begin()
 
     def strike(self, kind: str) -> None:
-        """One kill of this kind that meets running work."""
-        for _ in range(TRIES):
+        """One kill of this kind that meets running work: each try has twice as much of it."""
+        for attempt in range(TRIES):
             began = time.monotonic()
-            self.target.send(self.chance.randint(400, 1_000))
+            self.target.send(self.chance.randint(400, 1_000) << attempt)
             met = self._met(kind)
             self.tally.seconds[kind] += time.monotonic() - began  # type: ignore[assignment]
             self._expect_alive()
