@@ -18,8 +18,8 @@ from dataflow_assets import failpoints
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.micro_batch.fused import too_many
-from dataflow_assets.sql.windows import at_front
 from dataflow_assets.views import tables
+from dataflow_assets.views.closing import Load, begun, closed, ends
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.hops import Change, Flowing, Hop, Moved
 from dataflow_assets.views.manifest import MANIFEST, File, Manifest, Position, Table, new_manifest
@@ -43,9 +43,6 @@ MOST_FILES = 24
 """The same of files."""
 CACHED = 256 * 1024 * 1024
 """Bytes of tables that the driver keeps in memory."""
-
-
-_Load = Callable[[File], pa.Table]
 
 
 @dataclass
@@ -246,14 +243,15 @@ class Computation:
 
     def _ends(self, hop: Hop) -> bool:
         """Whether a window ends whose groups are kept."""
-        first, final = self._tables[hop.table].first, self._final(hop)
-        return first is not None and final is not None and first <= final
+        return ends(self._tables[hop.table], self._final(hop))
 
     def _merge_here(self, hop: Hop, changes: Sequence[Change]) -> None:
-        table, load = self._tables[hop.table], self._loading(hop)
+        table, load, final = self._tables[hop.table], self._loading(hop), self._final(hop)
         keys = list({change.key for change in changes})
         moved = self._flowing.merge(hop, tables.found(table, keys, load), changes)
-        moved = self._closed(hop, moved, load)
+        if final is not None:
+            kept = tables.ended(table, final, load) if ends(table, final) else {}
+            moved = closed(self._flowing, hop, moved, kept, final)
         failpoints.reach("view.merged")
         if moved.puts:
             rows = tables.table_of(moved.puts, self._flowing.now)
@@ -261,39 +259,16 @@ class Computation:
             file = self._files.write(self._place.name(hop.table), content, rows.num_rows)
             self._cache.put(file.name, rows)
             table = replace(table, recent=(*table.recent, file))
-        self._tables[hop.table] = self._begun(hop, table, moved.puts, load)
+        if self._flowing.windowed(hop):
+            table = begun(table, moved.puts, final, load)
+        self._tables[hop.table] = table
         self._moved(moved)
-
-    def _closed(self, hop: Hop, moved: Moved, load: _Load) -> Moved:
-        """With what comes of windows that are final, of which nothing is kept any more."""
-        final = self._final(hop)
-        if final is None:
-            return moved
-        kept = tables.ended(self._tables[hop.table], final, load) if self._ends(hop) else {}
-        over = {key for key in moved.puts if at_front(key) <= final}
-        ended = kept | {key: value for key in over if (value := moved.puts[key]) is not None}
-        puts = {key: value for key, value in moved.puts.items() if key not in over}
-        more = self._flowing.close(hop, {key: ended[key] for key in sorted(ended)})
-        return Moved(puts | dict.fromkeys(kept), moved.changes, moved.output).and_then(more)
-
-    def _begun(
-        self, hop: Hop, table: Table, puts: Mapping[bytes, bytes | None], load: _Load
-    ) -> Table:
-        """The table, and when its first window is final."""
-        if not self._flowing.windowed(hop):
-            return table
-        if self._ends(hop):
-            files = map(load, table.files)
-            return replace(table, first=tables.first(files, behind=self._final(hop)))
-        found = [at_front(key) for key in puts]
-        found += [] if table.first is None else [table.first]
-        return replace(table, first=min(found, default=None))
 
     def _moved(self, moved: Moved) -> None:
         self._hold(moved.changes)
         self._parts += part(self._files, self._place, moved.output)
 
-    def _loading(self, hop: Hop) -> _Load:
+    def _loading(self, hop: Hop) -> Load:
         since = self._flowing.since(hop)
 
         def read(file: File) -> pa.Table:
