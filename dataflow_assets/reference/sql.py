@@ -22,11 +22,12 @@ A file of Flink's SQL in the folder of the manifests runs as it is: its tables a
 of a database), and each `INSERT INTO` is a flow, `<target>.<source>`, which delivers every record
 exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 
-**What runs:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, views and
-subqueries in `FROM`, over one table of `kafka` or `upsert-kafka`, without groups also several of
-them with `UNION ALL`, into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse`
-or `iceberg`; also in windows: `TUMBLE`, `HOP` and `CUMULATE`. **What is refused**, with line and
-column: joins, `SESSION`, `ORDER BY`, `LIMIT`, `OVER`, `UNION`, `GROUPING SETS`, `ROLLUP`, `CUBE`.
+**What runs:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, windows
+(`TUMBLE`, `HOP`, `CUMULATE`), deduplication and Top-N by `ROW_NUMBER()`, views and subqueries in
+`FROM`, over one table of `kafka` or `upsert-kafka`, without groups also several of them with
+`UNION ALL`, into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or
+`iceberg`. **What is refused**, with line and column: joins, `SESSION`, `ORDER BY` and `LIMIT` of a
+query, `OVER` with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
 
 ## Statements
 
@@ -149,6 +150,33 @@ state: they are committed with the rows, and a repeat after a crash writes the s
 Where a topic is read again from the earliest, windows are written again: a target without a PRIMARY
 KEY has them twice then, and rows that only the query before had stay. Where `scan.bounded.*` ends
 a table for ever, all windows end with it.
+
+## First rows of each key
+
+    SELECT k, c FROM (
+      SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY c DESC) AS rn FROM t
+    ) WHERE rn <= 3
+
+keeps state too, and what is said above about groups is true for it. With `rn = 1` it is a
+deduplication. `ROW_NUMBER()` is a column of its own, over a table, a view, groups (also in the
+SELECT that has them) or other numbered rows; the SELECT around it says with `<`, `<=`, `=` or
+`BETWEEN` how many rows it is about, at most 100000. Nulls are the smallest values, unless
+`NULLS FIRST` or `NULLS LAST` is written.
+
+The target needs a PRIMARY KEY of which no two of these rows have the same: the columns of
+`PARTITION BY` and the number, without the number where one row of each is left, or the key that the
+numbered rows have (of the upsert table, or of the groups). Where that key lacks columns of
+`PARTITION BY`, a further table of the state holds the rows by it, as a row may go from one of them
+to another.
+
+Of rows with equal values of `ORDER BY` the one that came first stays (by offset, then by
+partition). Where the first of these values is a time in descending order, it is the one that came
+last, so `ORDER BY PROCTIME() DESC` keeps the last row. Of an upsert table, and of groups, the other
+columns that the query uses decide.
+
+Where rows only come, the numbered rows are all that is kept. Where they may go, all rows of a key
+of `PARTITION BY` are kept, in one piece which each change writes again: keep such keys small.
+Columns that nobody uses are not kept.
 """
 
 _STATEMENTS: Sequence[tuple[str, str, str]] = (

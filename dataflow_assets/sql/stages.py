@@ -14,10 +14,10 @@ the borders of micro-batches do not matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.aggregates import Aggregate, Kept, kept
@@ -60,6 +60,22 @@ class Stage:
     def types(self) -> tuple[Type, ...]:
         """Of the columns of its rows: the keys, then the results."""
         return (*(one.type for one in self.keys), *(one.type for one in self.calls))
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """All that it looks at, in the order in which `over` takes others."""
+        found = [*self.keys]
+        for call in self.calls:
+            found += [one for one in (call.argument, call.condition) if one is not None]
+        return (*found, *(() if self.where is None else (self.where,)))
+
+    def over(self, expressions: Iterable[Expression]) -> Self:
+        """The same with other expressions."""
+        taken = iter(expressions)
+        keys = tuple(next(taken) for _ in self.keys)
+        calls = tuple(one.over(taken) for one in self.calls)
+        where = None if self.where is None else next(taken)
+        return replace(self, keys=keys, calls=calls, where=where)
 
     @cached_property
     def apart(self) -> frozenset[int]:
@@ -241,7 +257,7 @@ class Groups:
             `rows`: of each group whose row has changed, what was passed on before and what is now.
         """
         found = Merged()
-        for group, counted in _by_group(changes).items():
+        for group, counted in by_group(changes).items():
             self._one(group, old.get(group), counted, found)
         return found
 
@@ -313,9 +329,10 @@ class WindowGroups(Groups):
         return None
 
 
-def _by_group(
+def by_group(
     changes: Mapping[tuple[bytes, bytes], int],
 ) -> dict[bytes, list[tuple[Any, int]]]:
+    """By group what has changed of it, unpacked, and how many times."""
     found: dict[bytes, list[tuple[Any, int]]] = {}
     for (group, beside), times in changes.items():
         if times:

@@ -126,8 +126,10 @@ def value_of(kind: Type) -> Change:
 
 
 def _nested(kind: Type, change: Callable[[Type], Change]) -> Change:
-    """Of arrays and rows; maps are no keys, and no arguments of aggregates."""
+    """Of arrays, rows and maps; a map is no key, and its plain form is a list of pairs."""
     inner = [change(one) for one in kind.items]
+    if kind.kind == "MAP":
+        return _map(inner[0], inner[1])
     each = inner
 
     def changed(value: Sequence[Any]) -> list[Any]:
@@ -136,6 +138,19 @@ def _nested(kind: Type, change: Callable[[Type], Change]) -> Change:
         return [None if one is None else to(one) for to, one in pairs]
 
     return changed
+
+
+def _map(key: Change, item: Change) -> Change:
+    def changed(value: Any) -> Any:
+        pairs = value.items() if isinstance(value, dict) else value
+        made = [(_or_null(key, one), _or_null(item, other)) for one, other in pairs]
+        return made if isinstance(value, dict) else dict(made)
+
+    return changed
+
+
+def _or_null(change: Change, value: Any) -> Any:
+    return None if value is None else change(value)
 
 
 def ordered(value: float) -> int:

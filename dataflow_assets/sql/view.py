@@ -20,6 +20,7 @@ from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.input import Input, Source
 from dataflow_assets.sql.plan import Cell, Output, metadata_of
 from dataflow_assets.sql.query_rows import Outputs, holds
+from dataflow_assets.sql.ranking import Ranking, Ranks
 from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage, WindowGroups
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack
@@ -101,6 +102,8 @@ def _looked_at(stage: Stage) -> Iterator[frozenset[int]]:
     for some in parts:
         found = (columns(one, stage.shared) for one in some if one is not None)
         yield frozenset[int]().union(*found)
+    if isinstance(stage, Ranking):
+        yield frozenset[int]().union(*(columns(one, stage.shared) for one in stage.numbered_by))
 
 
 def _digest(found: object) -> str:
@@ -144,13 +147,16 @@ class Arrivals:
         return self._codec.pack(values)
 
 
-def groups(view: ViewPlan, number: int, environment: Environment) -> Groups:
+def groups(view: ViewPlan, number: int, environment: Environment) -> Groups | Ranks:
     """The groups of a stage, whose rows go to the next one, or into the target."""
     stage = view.stages[number]
-    kind = Groups if stage.window is None else WindowGroups
     if number + 1 == len(view.stages):
-        return kind(stage, _written(view, environment))
-    return kind(stage, _passed_on(view.stages[number + 1], environment))
+        finish = _written(view, environment)
+    else:
+        finish = _passed_on(view.stages[number + 1], environment)
+    if isinstance(stage, Ranking):
+        return Ranks(stage, finish)
+    return (Groups if stage.window is None else WindowGroups)(stage, finish)
 
 
 def _passed_on(following: Stage, environment: Environment) -> Finish:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.ranking import Ranking, best
 from dataflow_assets.sql.stages import (
     Changes,
     Merged,
@@ -124,7 +125,8 @@ class Flowing:
         for _, row, times in arrived:
             group, arguments = unpack(row or b"")
             count(seen, group, arguments, times)
-        return self._spread(0, seen)
+        first = self.view.stages[0]
+        return self._spread(0, best(first, seen) if isinstance(first, Ranking) else seen)
 
     def merge(
         self, hop: Hop, old: Mapping[bytes, bytes | None], changes: Iterable[Change]
@@ -176,9 +178,12 @@ class Flowing:
 
     def _output(self, found: Merged) -> Iterator[Row]:
         """A row that has another key now is deleted under the one before."""
+        ranked = isinstance(self.view.stages[-1], Ranking)
+        there = {key_of(self.view, now) for _, _, now in found.rows if ranked and now is not None}
         for _, before, now in found.rows:
             gone = None if before is None else key_of(self.view, before)
-            if gone is not None and (now is None or key_of(self.view, now) != gone):
+            same = now is not None and gone is not None and key_of(self.view, now) == gone
+            if gone is not None and not same and gone not in there:
                 yield Row(gone, DELETED)
             if now is not None:
                 yield Row(now, UPSERTED)

@@ -63,9 +63,15 @@ def _keys(
     for table in _groups(manifest):
         for bucket in range(len(table.buckets)):
             for stored in bucket_rows(table, bucket, len(table.buckets), load)["v"].to_pylist():
-                sent = unpack(stored)[1]
-                # A key of other columns is of another target, which this flow does not write.
-                if sent is not None and view.key_names <= parse(sent).keys():
-                    key = key_of(view, sent)
-                    if zlib.crc32(key) % slices == number:
-                        yield key
+                for sent in _sent(stored):
+                    # A key of other columns is of another target, which this flow does not write.
+                    if view.key_names <= parse(sent).keys():
+                        key = key_of(view, sent)
+                        if zlib.crc32(key) % slices == number:
+                            yield key
+
+
+def _sent(stored: bytes) -> Iterator[bytes]:
+    """The rows of a group that are in the target: at most one, or of a ranking several."""
+    found = unpack(stored)[1]
+    yield from (one for one in (found if isinstance(found, list) else [found]) if one is not None)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from devservers.demo.demo import Say
+from dataflow_assets.sdk.local_folders import ROOT as FILES
+from devservers.demo.demo import Say, near
 from devservers.demo.shop import Shop
 from devservers.demo.shopkeeper import Sender
 from devservers.demo.topics import TopicsDemo
@@ -44,7 +45,11 @@ class OrdersDemo(TopicsDemo):
     def variables(self) -> dict[str, str]:
         found = super().variables()
         flows = os.pathsep.join((found["DATAFLOW_FLOWS"], str(self._folder / "tableflow")))
-        return found | {"DATAFLOW_FLOWS": flows, "DATAFLOW_FILES": str(self._folder)}
+        return found | {"DATAFLOW_FLOWS": flows, FILES: str(self._folder)}
+
+    @override
+    def status_command(self) -> str:
+        return f"{FILES}={near(self._folder)} {super().status_command()}"
 
     def _write_tableflow(self) -> None:
         """A file of another language, whose table is a folder of the demo's own."""

@@ -18,7 +18,9 @@ from dataflow_assets.reference.json_schema import EDITOR_LINE, NAME, schema
 from tests.manifests.test_manifests_mistakes import MISTAKES, QUIET
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-SHOWN = [*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("demo*/*.yaml")]
+NAMES = "connections.yaml"
+OF_DEMOS = [one for one in EXAMPLES.glob("demo*/*.yaml") if one.name != NAMES]
+SHOWN = [*EXAMPLES.glob("*.yaml"), *OF_DEMOS]
 TABLEFLOW = EXAMPLES / "tableflow" / "tableflow.yaml"
 MANIFESTS = sorted([*SHOWN, *(EXAMPLES / "seeds").glob("*.yaml"), TABLEFLOW])
 BEYOND = {

@@ -508,6 +508,9 @@ def test_a_mistake_in_a_declaration(
     assert (told.line, column or told.column) == (line, told.column)
 
 
+TOP = "INSERT INTO o SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER ("
+
+
 @pytest.mark.parametrize(
     ("query", "column", "says"),
     [
@@ -563,6 +566,13 @@ def test_a_mistake_in_a_declaration(
             44,
             "the query has 1 columns",
         ),
+        ("INSERT INTO o SELECT a, SUM(a) OVER (ORDER BY a) FROM s", 32, "OVER is supported with R"),
+        ("INSERT INTO o SELECT a, ROW_NUMBER() OVER () FROM s", 44, "expected ORDER BY, found )"),
+        (f"{TOP}ORDER BY b) AS n FROM s)", 43, "ROW_NUMBER() is supported for the first rows of"),
+        (f"{TOP}ORDER BY b) AS n FROM s) WHERE n <= 3", 13, "the PRIMARY KEY of o (k) must have"),
+        (f"{TOP}ORDER BY ROW(a)) AS n FROM s)", 71, "ORDER BY: ROW<EXPR$0 BIGINT> has no order"),
+        (f"{TOP}ORDER BY a) AS n, ROW_NUMBER() OVER (ORDER BY b) AS m FROM s)", 80, "a second ROW"),
+        ("INSERT INTO o SELECT 1 + ROW_NUMBER() OVER (ORDER BY b), b FROM s", 26, "ROW_NUMBER() "),
         ("INSERT INTO o SELECT a, b FROM TABLE(TUMBLE(TABLE s))", 52, "expected ,, found )"),
         ("INSERT OVERWRITE o SELECT a, b FROM s", 8, "INSERT OVERWRITE is not supported"),
         ("INSERT INTO s SELECT * FROM s", 13, "the flow reads what it writes: t is also its"),

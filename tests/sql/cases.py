@@ -266,6 +266,6 @@ CASES: Sequence[Case] = (
             change(2, None),
         ],
         [total("x", 5), total("x", 9), total("x", 5)],
-        refused=("OVER", "OVER needs state"),
+        grouped=True,
     ),
 )

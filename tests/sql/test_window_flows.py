@@ -66,6 +66,21 @@ def test_each_group_is_written_once_into_a_topic_without_a_key(sql: Sql, run: Ru
     assert rows(sql) == [(0, "x", 3), (0, "y", 1), (10, "x", 2), (20, "x", 1)]
 
 
+def test_the_first_group_of_each_window(sql: Sql, run: Run) -> None:
+    """Groups are final: a key of the ranking holds its first row alone."""
+    counted = f"SELECT window_start AS b, window_end AS e, g, COUNT(*) AS n FROM {TUMBLE}"
+    ranked = "ROW_NUMBER() OVER (PARTITION BY b, e ORDER BY n DESC, g) AS rn"
+    inner = f"SELECT *, {ranked} FROM ({counted} GROUP BY window_start, window_end, g)"
+    into = "b TIMESTAMP(3), e TIMESTAMP(3), g STRING, n BIGINT, PRIMARY KEY (b, e) NOT ENFORCED"
+    flow = sql.write(EVENTS, into, f"SELECT b, e, g, n FROM ({inner}) WHERE rn = 1")
+    sql.send([event(1, "y"), event(2), event(3), event(4, "z"), event(13, "z"), event(15)])
+    run(flow)
+    assert rows(sql) == [(0, "x", 2)]
+    sql.send([event(18, "z"), event(40)])
+    run(flow)
+    assert rows(sql) == [(0, "x", 2), (10, "z", 2)]
+
+
 def test_rows_that_are_late_are_dropped_and_counted(
     sql: Sql, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -199,6 +199,21 @@ def test_groups_of_windows_may_be_grouped_again(file: Path) -> None:
     assert [one.window is not None for one in view.view.stages] == [True, False]
 
 
+def test_groups_over_what_is_no_window_any_more(file: Path) -> None:
+    """Their keys are in the places of a window's columns, and are none."""
+    inner = f"SELECT window_start, window_end, g, COUNT(*) AS n FROM {TUMBLE} {GROUPS}, g"
+    ranked = (
+        "SELECT window_start AS b, window_end AS e, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION "
+        f"BY window_start, window_end ORDER BY n) AS rn FROM ({inner})) WHERE rn = 1"
+    )
+    grouped = f"SELECT window_end AS b, MAX(n) AS n FROM ({inner}) GROUP BY window_end"
+    for between in (ranked, grouped):
+        file.write_text(_text(f"SELECT b, COUNT(*) FROM ({between}) GROUP BY b", "b"))
+        view = chosen(load(file), None).source
+        assert isinstance(view, ViewSource)
+        assert [one.window is not None for one in view.view.stages] == [True, False, False]
+
+
 _VIEWS = f"""CREATE VIEW v AS SELECT late, ts AS at, g FROM s;
 CREATE VIEW w AS SELECT * FROM {TUMBLE};
 """

@@ -104,7 +104,9 @@ def tables_of(text: str, file: str) -> Mapping[str, Declared | None]:
     """The tables of a file, for the others of its folder; None: what has findings of its own."""
     state = _File(file, text)
     try:
-        for one in read_script(text).statements:
+        script = read_script(text)
+        state.broken |= script.broken
+        for one in script.statements:
             if isinstance(one, Table):
                 _declare(one, state)
     except RecursionError:
@@ -126,6 +128,7 @@ def read(
     flows: list[Reading] = []
     try:
         script = read_script(text)
+        state.broken |= script.broken
         for place, message in script.problems:
             state.wrong("SQL", place, message)
         inserts = [one for one in script.statements if isinstance(one, Insert)]

@@ -10,9 +10,18 @@ from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
 from dataflow_assets.manifests.dialects.sql.group_windows import over_windows
 from dataflow_assets.manifests.dialects.sql.grouping import grouping, has_map, is_grouped, stage
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
+from dataflow_assets.manifests.dialects.sql.ranking import (
+    NUMBER,
+    Numbering,
+    limited,
+    numbered,
+    numbering,
+    ranking,
+)
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Name,
     Node,
+    Numbered,
     Reference,
     Select,
     Selected,
@@ -50,12 +59,14 @@ class Relation:
     """Where each column is written."""
     where: Expression | None = None
     stages: tuple[Stage, ...] = ()
-    """What GROUP BY and DISTINCT have made of the rows: columns and condition are over the rows of
-    the last one."""
+    """What GROUP BY, DISTINCT and ROW_NUMBER() have made of the rows: columns and condition are
+    over the rows of the last one."""
     windows: Windows | None = None
     """Of the rows of the table, whose columns are behind those of the table."""
     bounds: tuple[Expression, ...] = ()
     """Of a row in a window `window_start`, `window_end` and, where it is there, `window_time`."""
+    unlimited: Place | None = None
+    """Where a ROW_NUMBER() is, as long as the condition may still say how many rows it is about."""
 
     @property
     def changes(self) -> bool:
@@ -63,6 +74,13 @@ class Relation:
         if self.stages:
             return self.stages[-1].window is None
         return self.table.connector == UPSERT
+
+    def limited(self) -> Relation:
+        """With rankings that know how many rows they are about. Raises Unreadable."""
+        if self.unlimited is None:
+            return self
+        stages = limited(self.stages, self.where, self.unlimited)
+        return replace(self, stages=stages, unlimited=None)
 
 
 @dataclass(frozen=True)
@@ -106,21 +124,30 @@ def related(select: Select, catalog: Catalog, environment: Environment) -> Relat
 
 
 def _plain(select: Select, source: Relation, scope: Scope) -> Relation:
+    found = _selected(select, source, scope)
+    numbers = numbering(select, scope)
+    return found if numbers is None else _ranked(found, numbers)
+
+
+def _selected(select: Select, source: Relation, scope: Scope) -> Relation:
     columns, places = zip(*_columns(select, scope), strict=True)
     return replace(source, columns=columns, places=places)
 
 
 def _grouped(select: Select, source: Relation, scope: Scope) -> Relation:
+    source = source.limited()
     groups = grouping(select, scope)
-    found = _plain(select, source, groups)
+    found, numbers = _selected(select, source, groups), numbering(select, groups)
     having = None if select.having is None else _condition(select.having, groups, "HAVING")
     made = stage(groups, source.where, retracts=source.changes)
-    return _in_windows(select.place, replace(found, where=having), source, made)
+    found = _in_windows(select.place, replace(found, where=having), source, made)
+    return found if numbers is None else _ranked(found, numbers)
 
 
 def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) -> Relation:
     """With one more stage, whose groups are final with the window that they are in."""
-    if source.windows is None or (source.stages and not set(source.bounds[:2]) <= set(made.keys)):
+    inside = bool(source.bounds) and set(source.bounds[:2]) <= set(made.keys)
+    if source.windows is None or (source.stages and not inside):
         return replace(found, stages=(*source.stages, made), bounds=())
     window = closing(made.keys, source.bounds, source.windows, place)
     kept = [one for one in source.bounds if one in made.keys]
@@ -129,8 +156,23 @@ def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) ->
     return replace(found, stages=stages, bounds=bounds)
 
 
+def _ranked(source: Relation, found: Numbering) -> Relation:
+    """The rows with their numbers."""
+    source = source.limited()
+    changes, columns = source.changes, [one for _, one in source.columns]
+    width = None if source.stages or changes else len(source.table.stored)
+    made = ranking(found, columns, source.where, width, retracts=changes)
+    passed_on = tuple((name, numbered(made, one, name)) for name, one in source.columns)
+    stages = (*source.stages, made)
+    unlimited = found.place
+    return replace(
+        source, columns=passed_on, where=None, stages=stages, bounds=(), unlimited=unlimited
+    )
+
+
 def _distinct(place: Place, source: Relation) -> Relation:
     """Each row once: groups without aggregates."""
+    source = source.limited()
     for name, one in source.columns:
         if has_map(one.type):
             raise Unreadable(place, f"DISTINCT: {name} is {one.type}, which cannot be compared")
@@ -214,7 +256,7 @@ def _columns(select: Select, scope: Scope) -> Iterator[tuple[tuple[str, Expressi
                 raise Unreadable(item.node.place, f"no table {item.node.table} in FROM")
             yield from (((name, one), item.node.place) for name, one in scope.columns)
         else:
-            found = bound(item.node, scope)
+            found = NUMBER if isinstance(item.node, Numbered) else bound(item.node, scope)
             yield (_name(item, number), found), item.node.place
 
 

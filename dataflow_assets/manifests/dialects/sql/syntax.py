@@ -57,7 +57,25 @@ class Casting:
     tries: bool = False
 
 
-Node = Literal | Name | Star | Invoked | Casting
+@dataclass(frozen=True)
+class Ordered:
+    """One expression of ORDER BY."""
+
+    node: Node
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...)."""
+
+    place: Place
+    partition: tuple[Node, ...]
+    order: tuple[Ordered, ...]
+
+
+Node = Literal | Name | Star | Invoked | Casting | Numbered
 
 
 @dataclass(frozen=True)
