@@ -6,7 +6,6 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -235,25 +234,3 @@ def test_a_look_shows_windows_as_if_no_row_came_later(sql: Sql) -> None:
     sql.send([event(1), event(9), event(12)])
     found = [json.loads(one.raw or b"") for one in waiting(flow, 10).messages]
     assert sorted((_second(one["b"]), one["n"]) for one in found) == [(0, 2), (10, 1)]
-
-
-def test_groups_that_nobody_touches_are_forgotten(
-    sql: Sql, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    into = "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED"
-    expire = "SET 'table.exec.state.ttl' = '1 h';"
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    monkeypatch.setattr("dataflow_assets.views.session.utc_now", lambda: now)
-    flow = sql.write("g STRING", into, "SELECT g, COUNT(*) FROM s GROUP BY g", expire)
-
-    def send(*groups: str) -> list[int]:
-        sql.send((None, b'{"g":"%s"}' % one.encode()) for one in groups)
-        run(flow)
-        stored = {key: json.loads(value or b"")["n"] for key, value in sql.rows()}
-        return [stored[b'{"g":"%s"}' % one.encode()] for one in groups]
-
-    assert send("x", "y") == [1, 1]
-    now += timedelta(minutes=35)
-    assert send("x") == [2]
-    now += timedelta(minutes=35)
-    assert send("x", "y") == [3, 1]  # nobody has touched y for more than an hour
