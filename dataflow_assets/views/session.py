@@ -129,7 +129,7 @@ class ViewSession(SourceSession):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """A part that stands for all of the messages, until they are computed."""
         start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
-        most = replace(limit, records=min(limit.records, MOST))
+        most = replace(limit, records=min(limit.records, self._most))
         found = self._messages.plan(start.offsets, most, None if end is None else end.offsets)
         if found.empty and not _is_due(start, end) and not self._is_closing(start):
             return Span(())
@@ -174,6 +174,12 @@ class ViewSession(SourceSession):
         parts = [Part(self._flow, one).text() for one in manifest.parts]
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
         return replace(found, planned=span.planned, at=now)
+
+    @property
+    def _most(self) -> int:
+        """Messages of one slice, of which each is kept once for each window."""
+        windows = self._source.view.windows
+        return MOST if windows is None else max(1, MOST // windows.most)
 
     def _without_stale(
         self, place: Place, manifest: Manifest, earlier: tuple[Earlier, ...]

@@ -65,8 +65,12 @@ def test_each_group_is_written_once_into_a_topic_without_a_key(sql: Sql, run: Ru
     assert rows(sql) == [(0, "x", 3), (0, "y", 1), (10, "x", 2), (20, "x", 1)]
 
 
-def test_the_first_group_of_each_window(sql: Sql, run: Run) -> None:
-    """Groups are final: a key of the ranking holds its first row alone."""
+def _millis(second: int) -> int:
+    return 1_767_225_600_000 + second * 1000
+
+
+def test_the_first_group_of_each_window(sql: Sql, run: Run, state: Path) -> None:
+    """They are final, and nothing is kept of them."""
     counted = f"SELECT window_start AS b, window_end AS e, g, COUNT(*) AS n FROM {TUMBLE}"
     ranked = "ROW_NUMBER() OVER (PARTITION BY b, e ORDER BY n DESC, g) AS rn"
     inner = f"SELECT *, {ranked} FROM ({counted} GROUP BY window_start, window_end, g)"
@@ -78,6 +82,8 @@ def test_the_first_group_of_each_window(sql: Sql, run: Run) -> None:
     sql.send([event(18, "z"), event(40)])
     run(flow)
     assert rows(sql) == [(0, "x", 2), (10, "z", 2)]
+    manifest = json.loads(max(state.rglob("manifest.json")).read_text())
+    assert [one.get("first") for one in manifest["tables"].values()] == [_millis(50), None]
 
 
 def test_rows_that_are_late_are_dropped_and_counted(

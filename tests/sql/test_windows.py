@@ -202,16 +202,26 @@ def test_groups_of_windows_may_be_grouped_again(file: Path) -> None:
 def test_groups_over_what_is_no_window_any_more(file: Path) -> None:
     """Their keys are in the places of a window's columns, and are none."""
     inner = f"SELECT window_start, window_end, g, COUNT(*) AS n FROM {TUMBLE} {GROUPS}, g"
-    ranked = (
-        "SELECT window_start AS b, window_end AS e, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION "
-        f"BY window_start, window_end ORDER BY n) AS rn FROM ({inner})) WHERE rn = 1"
-    )
+    number = "ROW_NUMBER() OVER (PARTITION BY window_end, n ORDER BY g) AS rn"
+    ranked = f"SELECT window_end AS b FROM (SELECT *, {number} FROM ({inner})) WHERE rn = 1"
     grouped = f"SELECT window_end AS b, MAX(n) AS n FROM ({inner}) GROUP BY window_end"
     for between in (ranked, grouped):
         file.write_text(_text(f"SELECT b, COUNT(*) FROM ({between}) GROUP BY b", "b"))
         view = chosen(load(file), None).source
         assert isinstance(view, ViewSource)
         assert [one.window is not None for one in view.view.stages] == [True, False, False]
+
+
+def test_the_first_groups_of_a_window_are_final(file: Path) -> None:
+    """They are inserts, and need no further table where the key has one time of the window."""
+    inner = f"SELECT window_start, window_end, g, COUNT(*) AS n FROM {TUMBLE} {GROUPS}, g"
+    number = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC) AS rn"
+    query = f"SELECT window_start, n FROM (SELECT *, {number} FROM ({inner})) WHERE rn <= {{}}"
+    for key, most in (("", 3), ("b", 1)):
+        file.write_text(_text(query.format(most), key))
+        view = chosen(load(file), None).source
+        assert isinstance(view, ViewSource)
+        assert [one.window is not None for one in view.view.stages] == [True, True]
 
 
 _VIEWS = f"""CREATE VIEW v AS SELECT late, ts AS at, g FROM s;
@@ -231,6 +241,8 @@ def _counted(source: str) -> str:
     return f"SELECT window_start, COUNT(*) FROM {source} {GROUPS}"
 
 
+_NUMBER = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY g) AS rn"
+_NUMBERED = f"SELECT window_start, 1 FROM (SELECT *, {_NUMBER} FROM {TUMBLE}) WHERE rn = 1"
 _NOT_GROUPED = "are grouped by window_start and window_end"
 _OTHER = "late is no column with a WATERMARK: declare WATERMARK FOR late AS late; s has one for ts"
 
@@ -241,6 +253,7 @@ _OTHER = "late is no column with a WATERMARK: declare WATERMARK FOR late AS late
         (f"SELECT window_start, 1 FROM {TUMBLE}", _NOT_GROUPED),
         (f"SELECT window_start, COUNT(*) FROM {TUMBLE} GROUP BY window_start", _NOT_GROUPED),
         (f"SELECT DISTINCT window_start, 1 FROM {TUMBLE}", _NOT_GROUPED),
+        (_NUMBERED, "ROW_NUMBER() over rows of windows is not supported"),
         (_counted(TUMBLE.replace("(ts)", "(late)")), _OTHER),
         (_counted(TUMBLE.replace("(ts)", "(tz)")), "no column tz"),
         (

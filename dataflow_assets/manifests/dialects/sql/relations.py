@@ -146,28 +146,28 @@ def _grouped(select: Select, source: Relation, scope: Scope) -> Relation:
 
 def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) -> Relation:
     """With one more stage, whose groups are final with the window that they are in."""
+    stages = source.stages
     inside = bool(source.bounds) and set(source.bounds[:2]) <= set(made.keys)
-    if source.windows is None or (source.stages and not inside):
-        return replace(found, stages=(*source.stages, made), bounds=())
+    if source.windows is None or (stages and not inside):
+        return replace(found, stages=(*stages, made), bounds=())
     window = closing(made.keys, source.bounds, source.windows, place)
     kept = [one for one in source.bounds if one in made.keys]
     bounds = tuple(Column(one.type, made.keys.index(one)) for one in kept)
-    stages = (*source.stages, replace(made, window=window))
-    return replace(found, stages=stages, bounds=bounds)
+    return replace(found, stages=(*stages, replace(made, window=window)), bounds=bounds)
 
 
 def _ranked(source: Relation, found: Numbering) -> Relation:
     """The rows with their numbers."""
     source = source.limited()
+    if source.windows is not None and not source.stages:
+        message = "ROW_NUMBER() over rows of windows is not supported: number groups of them"
+        raise Unreadable(found.place, message)
     changes, columns = source.changes, [one for _, one in source.columns]
     width = None if source.stages or changes else len(source.table.stored)
     made = ranking(found, columns, source.where, width, retracts=changes)
     passed_on = tuple((name, numbered(made, one, name)) for name, one in source.columns)
-    stages = (*source.stages, made)
-    unlimited = found.place
-    return replace(
-        source, columns=passed_on, where=None, stages=stages, bounds=(), unlimited=unlimited
-    )
+    rows = replace(source, columns=passed_on, where=None, unlimited=found.place)
+    return _in_windows(found.place, rows, source, made)
 
 
 def _distinct(place: Place, source: Relation) -> Relation:
