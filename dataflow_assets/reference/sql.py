@@ -118,7 +118,8 @@ theirs: the log warns, and of one key in two partitions the record that is read 
 
 %(windows)s
 
-Windows are in `FROM`, over a table of `kafka` or a view of it that passes the column on. The
+Windows are in `FROM`, over a table or a view of it that passes the column on; rows of an
+`upsert-kafka` table leave the windows that are still open when they are replaced or deleted. The
 lengths are intervals of days or less; a row is in at most 1440 windows. `NAME => value` works too,
 with the names `DATA`, `TIMECOL`, `SIZE`, `SLIDE`, `STEP` and `OFFSET`. `ts` must be the column of
 the table's `WATERMARK FOR`, of type TIMESTAMP or TIMESTAMP_LTZ; of a TIMESTAMP_LTZ windows are

@@ -20,6 +20,7 @@ from dataflow_assets.sql.stages import (
     count,
     merge_distinct,
     merge_rows,
+    merge_window_rows,
     spread,
 )
 from dataflow_assets.sql.values import unpack
@@ -153,6 +154,8 @@ class Flowing:
         following = 0 if hop.kind == ROWS else hop.stage + 1
         if hop.kind == "distinct" or following == len(self.view.stages):
             return {}
+        if self.view.stages[following].window is not None:
+            return {}
         rows = (
             row
             for key, known in before.items()
@@ -167,7 +170,8 @@ class Flowing:
     ) -> Moved:
         if hop.kind == ROWS:
             latest = {key: row for key, (_, row) in latest_of(changes).items()}
-            found = merge_rows(old, latest)
+            merge = merge_rows if self.view.windows is None else merge_window_rows
+            found = merge(old, latest)
             return Moved(found.puts, self._spread(0, found.changes))
         stage, counted = self.view.stages[hop.stage], added_up(changes)
         if hop.kind == "distinct":

@@ -284,16 +284,6 @@ def test_what_is_refused(file: Path, query: str, says: str) -> None:
     assert says in load(file).findings[0].message
 
 
-def test_rows_that_are_replaced_are_in_no_windows_yet(file: Path) -> None:
-    text = _text(f"SELECT window_start, COUNT(*) FROM {TUMBLE} {GROUPS}")
-    file.write_text(
-        text.replace(PLAIN, UPSERT, 1).replace(
-            "g STRING,", "g STRING, PRIMARY KEY (g) NOT ENFORCED,"
-        )
-    )
-    assert "rows of upsert-kafka are replaced" in load(file).findings[0].message
-
-
 OLDER = "TUMBLE(ts, INTERVAL '10' MINUTES)"
 OLDER_HOP = f"HOP(ts, {_HOP})"
 BY_GROUP = "GROUP BY g, window_start, window_end"
