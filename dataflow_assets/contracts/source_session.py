@@ -136,6 +136,22 @@ class SourceSession(ABC):
         """
         return [outcome(one.ends) for one in sessions]
 
+    def closed(self, after: Positions) -> frozenset[str]:  # noqa: ARG002 - what overrides need
+        """The partitions of which nothing more is ever read, since their declaration ends there.
+
+        Called by a query with windows on the driver, once for each micro-batch.
+
+        Args:
+            after: what is done.
+
+        Returns:
+            Names of partitions; none by default.
+
+        Raises:
+            TransientError when the source cannot be reached.
+        """
+        return frozenset()
+
     @abstractmethod
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """The next span after `after`, its upper bounds fixed now and not beyond `until`.
