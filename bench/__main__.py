@@ -13,7 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import age, backlog, coordinator, justone, messages, places, report, steps, tiny
+from bench import (
+    age,
+    backlog,
+    coordinator,
+    justone,
+    messages,
+    places,
+    report,
+    steps,
+    streaming_sql,
+    tiny,
+)
 from bench.fleet.drives import DRIVES
 from bench.fleet.measure import CASES
 from bench.fleet.measure import run as run_fleet
@@ -23,7 +34,8 @@ from bench.meters import Spent
 from bench.places import Places
 from dataflow_assets.spark.session import Spark, SparkSettings
 
-KINDS = ("flows", "tiny", "age", "memory", "steps", "flow-trino", "justone", *CASES)
+SQL = ("sql", "sql-memory")
+KINDS = ("flows", "tiny", "age", "memory", "steps", "flow-trino", "justone", *SQL, *CASES)
 WAITING = 5_000_000
 
 
@@ -123,6 +135,14 @@ def _measured(
         _say("JustOne's properties")
         rows = arguments.messages or justone.MESSAGES
         result["justone"] = justone.run(found, spark, rows, arguments.rounds)
+    if "sql" in only:
+        _say("queries with state")
+        rows = arguments.messages or streaming_sql.MESSAGES
+        result["sql"] = streaming_sql.run(found, spark, rows, arguments.rounds)
+    if "sql-memory" in only:
+        _say("a state that grows")
+        rows = arguments.messages or streaming_sql.MOST_KEYS
+        result["sql-memory"] = streaming_sql.memory(found, spark, rows)
     if "memory" in only:
         _say("backlog")
         result["memory"] = backlog.run(found, spark, arguments.messages or 20_000_000)
@@ -162,9 +182,10 @@ def _line(measure: Measure, count: int, spent: Spent) -> str:
 
 
 def _passed(result: dict[str, Any]) -> bool:
-    groups = ("flows", "fleet", "trino", "justone")
+    groups = ("flows", "fleet", "trino", "justone", "sql")
     several = [figure for group in groups for figure in result.get(group, {}).values()]
-    checked = [*several, *(result.get(name, {}) for name in ("tiny", "age", "memory"))]
+    alone = ("tiny", "age", "memory", "sql-memory")
+    checked = [*several, *(result.get(name, {}) for name in alone)]
     return all(figure.get("passed", True) for figure in checked)
 
 

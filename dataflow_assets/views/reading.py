@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +18,8 @@ from dataflow_assets.sql.plan import KEY
 from dataflow_assets.sql.view import Arrivals, ViewPlan
 from dataflow_assets.views.hops import Change
 from dataflow_assets.views.output import REFUSED, Row
+
+_TIME = "timestamp"
 
 
 @dataclass
@@ -53,15 +54,15 @@ class Reader:
 
     def read(self, piece: OffsetSlice, batches: Iterable[pa.RecordBatch]) -> Read:
         """What the messages of a slice come to, those that are equal counted together."""
-        rows = Rows(self.source, piece, 1, self.view.reads())
+        rows = Rows(self.source, piece, 1, self.view.columns())
         taking = _Taking(Arrivals(self.view, self.environment))
         form, keys = self.source.message_format(), KEY in self.view.reads()
         for batch in batches:
             as_json, unreadable = in_json(batch, form, keys=keys)
-            offsets = rows.offsets(batch).tolist()
+            offsets, times = rows.offsets(batch).tolist(), _times(batch)
             for at, (raw, metadata) in enumerate(rows.records(as_json)):
                 try:
-                    taking.take(raw, metadata, unreadable.get(at))
+                    taking.take(raw, metadata, times[at], unreadable.get(at))
                 except RejectedRecord as error:
                     body = batch.column("body")[at].as_py()
                     taking.refuse(body, {**metadata, "offset": offsets[at]}, error.reason)
@@ -76,8 +77,17 @@ class _Taking:
         self._latest: dict[bytes, tuple[bytes | None, int]] = {}
         self._counted: dict[bytes, int] = {}
 
-    def take(self, raw: bytes | None, metadata: Mapping[str, Any], unreadable: str | None) -> None:
-        """Raises RejectedRecord."""
+    def take(
+        self, raw: bytes | None, metadata: Mapping[str, Any], time: int, unreadable: str | None
+    ) -> None:
+        """Raises RejectedRecord.
+
+        Args:
+            raw: the body as JSON.
+            metadata: what the query looks at.
+            time: that the record carries, in milliseconds; 0 where it has none.
+            unreadable: why the body is not there.
+        """
         self._read.records += 1
         if unreadable is not None:
             raise RejectedRecord("decode", unreadable)
@@ -86,7 +96,7 @@ class _Taking:
             return
         key, row = arrived
         if key is not None:
-            self._latest[key] = row, _milliseconds(metadata.get("timestamp"))
+            self._latest[key] = row, time
         elif row is not None:
             self._counted[row] = self._counted.get(row, 0) + 1
 
@@ -112,8 +122,10 @@ class _Taking:
         return self._read
 
 
-def _milliseconds(value: Any) -> int:
-    """Of the time that a record carries; 0 where it has none."""
-    if isinstance(value, datetime):
-        return int(value.astimezone(UTC).timestamp() * 1000)
-    return value if isinstance(value, int) else 0
+def _times(batch: pa.RecordBatch) -> list[int]:
+    """Of each record, in milliseconds."""
+    if _TIME not in batch.schema.names:
+        return [0] * batch.num_rows
+    times = batch.column(_TIME).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    found: list[int] = times.fill_null(0).to_pylist()
+    return found
