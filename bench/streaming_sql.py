@@ -23,6 +23,7 @@ from bench import messages
 from bench.meters import Meter, Spent
 from bench.places import Places
 from bench.tiny import Clock, watched
+from dataflow_assets.contracts import Limit
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 MESSAGES = 1_000_000
 MOST_KEYS = 20_000_000
 REGIONS, USERS, KEYS, LEVELS = 100, 100_000, 200_000, 50
+SPAN = 250_000
+"""Records of one span."""
 LEAST = 0.5
 """Of the bound's records a second, in all spans but the first."""
 FEW, TIMES, MOST = 12, 10, 1.5
@@ -235,7 +238,8 @@ def _flow(places: Places, case: Case, number: int) -> Flow:
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
     (flow,) = load(file).flows
-    return replace(flow, namespace=f"bench-{case.name}-{number}")
+    policies = replace(flow.policies, limit=Limit(SPAN // messages.PARTITIONS))
+    return replace(flow, namespace=f"bench-{case.name}-{number}", policies=policies)
 
 
 def _send(places: Places, topic: str, record: Record, first: int, count: int) -> None:
