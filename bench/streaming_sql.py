@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 MESSAGES = 1_000_000
 MOST_KEYS = 20_000_000
 REGIONS, USERS, KEYS, LEVELS = 100, 100_000, 200_000, 50
-SPAN = 250_000
-"""Records of one span."""
+SPANS = 4
+"""Of all records; the first one is not counted."""
 LEAST = 0.5
 """Of the bound's records a second, in all spans but the first."""
 FEW, TIMES, MOST = 12, 10, 1.5
@@ -185,7 +185,7 @@ def _cpu(spent: Sequence[Spent], count: int) -> float:
 
 
 def _round(places: Places, spark: Spark, case: Case, count: int, number: int) -> dict[str, Any]:
-    flow = _flow(places, case, number)
+    flow = _flow(places, case, number, count)
     with Meter(places) as bound:
         rows = case.bound(_values(places, spark.session(), case)).collect()
     with Meter(places) as meter:
@@ -224,7 +224,7 @@ def _target(case: Case, number: int) -> str:
     return f"bench-sql-{case.name}-{number}"
 
 
-def _flow(places: Places, case: Case, number: int) -> Flow:
+def _flow(places: Places, case: Case, number: int, count: int = MESSAGES) -> Flow:
     """As a user's file has it."""
     found = {"bootstrap": places.bootstrap}
     kind = UPSERT if "PRIMARY KEY" in case.columns else PLAIN
@@ -238,7 +238,7 @@ def _flow(places: Places, case: Case, number: int) -> Flow:
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
     (flow,) = load(file).flows
-    policies = replace(flow.policies, limit=Limit(SPAN // messages.PARTITIONS))
+    policies = replace(flow.policies, limit=Limit(count // SPANS // messages.PARTITIONS))
     return replace(flow, namespace=f"bench-{case.name}-{number}", policies=policies)
 
 
