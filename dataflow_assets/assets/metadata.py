@@ -236,12 +236,22 @@ def slot_check(held: int) -> tuple[bool, dict[str, Any]]:
 
 def lag_metadata(lag: Lag) -> dict[str, Any]:
     """An observed lag, under the names that events of runs use too."""
-    log = {"lag_bytes": lag.bytes, "held_bytes": lag.held, "state_bytes": lag.state}
+    log = {"lag_bytes": lag.bytes, "held_bytes": lag.held}
     return {
         "lag_seconds": _number(round(lag.seconds, 3)),
         "lag_records": _number(lag.records),
         **{name: _number(size) for name, size in log.items() if size is not None},
+        **state_metadata(lag),
     }
+
+
+def state_metadata(lag: Lag) -> dict[str, Any]:
+    """What is known of a query's state; of other flows nothing is."""
+    sizes = {"state_bytes": lag.state, "late_rows": lag.late}
+    found = {name: _number(size) for name, size in sizes.items() if size is not None}
+    if lag.watermark is not None:
+        found["watermark"] = dg.MetadataValue.timestamp(lag.watermark / 1000)
+    return found
 
 
 def partition_lags(flow: Flow, lag: Lag) -> dict[str, Any]:

@@ -64,9 +64,9 @@ class Rejection:
         Returns:
             The same rejection with what a replay needs.
         """
-        return replace(
-            self, body=sent.body, metadata=sent.metadata, rows=sent.rows, place=sent.place
-        )
+        key = self.key if sent.change is None else sent.change
+        found = replace(self, body=sent.body, key=key, metadata=sent.metadata)
+        return replace(found, rows=sent.rows, place=sent.place)
 
     def at(self, piece: Slice) -> str:
         """Where the record is, for people.
@@ -130,6 +130,9 @@ class Sent:
     """How many records it has become."""
     place: Place | None = None
     """Where it is in a source of parts."""
+    change: bytes | None = None
+    """Of a table's row what the source knows beside the values, which a replay needs: that takes
+    the place of the key, which such a row does not have."""
 
 
 @dataclass(frozen=True)

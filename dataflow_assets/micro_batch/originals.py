@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets.contracts import Rejection, Sent
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.micro_batch import row_changes
 from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.places import Places
 
@@ -37,10 +38,11 @@ class Messages(Mapping[int, Sent]):
         raw = self.batch.column("body")[index].as_py()
         place = self.places.of(self.batch, index, offset, raw)
         if self.rows is None:
-            return Sent(raw, place=place)
+            return Sent(raw, place=place, change=row_changes.kept(self.batch, index))
         named = self.batch if self.named is None else self.named
         ((_, metadata),) = self.rows.records(named.slice(index, 1))
-        return Sent(raw, placed(metadata, offset), self.several.get(offset, 1), place)
+        change = row_changes.kept(self.batch, index)
+        return Sent(raw, placed(metadata, offset), self.several.get(offset, 1), place, change)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.offsets.to_pylist())

@@ -27,6 +27,7 @@ from dataflow_assets.contracts import (
     Sink,
 )
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.micro_batch import row_changes
 from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
 from dataflow_assets.micro_batch.decode import Decoding
@@ -95,7 +96,9 @@ class Transforming:
             except RejectedRecord as error:
                 body = batch.column("body")[at].as_py()
                 place = self._places.of(batch, at, int(offsets[at]), body)
-                message = Sent(body, placed(metadata, int(offsets[at])), place=place)
+                known = placed(metadata, int(offsets[at]))
+                change = row_changes.kept(batch, at)
+                message = Sent(body, known, place=place, change=change)
                 refused = rejection(int(offsets[at]), error, message)
                 if one is None:
                     rejected.append(refused)

@@ -13,6 +13,7 @@ from dataflow_assets.contracts import OFFSET, Chunk, Rejection, Sent
 from dataflow_assets.errors import blamed
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.rows import objects
+from dataflow_assets.micro_batch import row_changes
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.places import Places, place_column
 
@@ -75,7 +76,8 @@ class SentRows(Mapping[int, Sent]):
             raise KeyError(ordinal)
         body = objects(self.rows.slice(row, 1))[0]
         metadata = None if self.metadata is None else self.metadata[row]
-        return Sent(body, metadata, place=self.places.of(self.rows, row, ordinal, body))
+        place = self.places.of(self.rows, row, ordinal, body)
+        return Sent(body, metadata, place=place, change=row_changes.kept(self.rows, row))
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.end))

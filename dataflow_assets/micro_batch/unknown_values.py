@@ -29,25 +29,26 @@ def told(
         batch: as the source has delivered it, or as messages.
         offsets: of each row of the batch, ascending.
     """
-    reasons = _reasons(batch)
-    if reasons is None:
+    found = reasons(batch)
+    if found is None:
         return list(chunks)
     return [
-        _with(chunk, reasons, offsets) if branch.sink.replaces_whole_rows else chunk
+        _with(chunk, found, offsets) if branch.sink.replaces_whole_rows else chunk
         for chunk, branch in zip(chunks, branches, strict=True)
     ]
 
 
 def lacking(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """Of each row of a batch whether its source does not know all of it. Called inside tasks."""
-    reasons = _reasons(batch)
-    if reasons is None:
+    why = reasons(batch)
+    if why is None:
         return np.zeros(batch.num_rows, np.bool_)
-    found: npt.NDArray[np.bool_] = reasons.is_valid().to_numpy(zero_copy_only=False)
+    found: npt.NDArray[np.bool_] = why.is_valid().to_numpy(zero_copy_only=False)
     return found
 
 
-def _reasons(batch: pa.RecordBatch) -> pa.Array | None:
+def reasons(batch: pa.RecordBatch) -> pa.Array | None:
+    """Of each row why its source does not know all of it; None: it knows all rows."""
     at = next((at for at, one in enumerate(batch.schema) if LACKS in (one.metadata or ())), None)
     return None if at is None else batch.column(at)
 

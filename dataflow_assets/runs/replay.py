@@ -238,7 +238,11 @@ class _Putting:
         named = (waiting.named(names_of(piece)) for piece in span.slices)
         entries = tuple(entry for found in named for entry in found)
         tombstones = self._flow.source.null_messages
-        source = EntrySource(entries=entries, tombstones=tombstones)
+        source = EntrySource(
+            entries=entries,
+            tombstones=tombstones,
+            of_rows=self._flow.source.delivers == "columns",
+        )
         failpoints.reach("replay.begun")
         branch = PassBranch(
             self.branch.sink,
@@ -246,7 +250,7 @@ class _Putting:
             self.branch.routes,
             self._flow.source.new_columns,
         )
-        steps = _steps(self._flow, span.at or local_now(), branch, entries)
+        steps = _steps(self._flow, span.at or local_now(), branch, source)
         work = Pass(source, span, (branch,), 100.0, steps, format=self._format)
         receipts = job.run(self._spark(), Planned(work, session)).receipts[self._target.branch]
         failpoints.reach("replay.passed")
@@ -254,8 +258,9 @@ class _Putting:
         self._sink.finish(span, receipts, session)
 
 
-def _steps(flow: Flow, now: datetime, branch: PassBranch, entries: Sequence[Entry]) -> Steps | None:
-    """The flow's; an entry that was one of several records is a matter of steps, also without."""
-    several = any(e.stage not in WHOLE and (e.n or e.rows not in (None, 1)) for e in entries)
-    none = Steps((), Context(now), flow.reads()) if several else None
+def _steps(flow: Flow, now: datetime, branch: PassBranch, source: EntrySource) -> Steps | None:
+    """The flow's. One of several records, and a change of a row, are matters of steps anyway."""
+    several = any(e.stage not in WHOLE and (e.n or e.rows not in (None, 1)) for e in source.entries)
+    records = several or any(map(source.change, source.entries))
+    none = Steps((), Context(now), flow.reads()) if records else None
     return Steps.of(flow, now, [branch.shape()]) or none

@@ -32,6 +32,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.message_metadata import ORDINAL
+from dataflow_assets.micro_batch.row_changes import RowChange, parsed, told
 from dataflow_assets.records.record import encode
 
 REMEMBERED = 500  # entries put back of late: a store that deletes them may be given one once more
@@ -57,6 +58,8 @@ class EntrySource(MessageSource):
     type: ClassVar[str] = "entries"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
     entries: tuple[Entry, ...]
+    of_rows: bool = False
+    """They were rows of a table, of which the key says what its source knew of them."""
 
     @override
     def address(self) -> Address:
@@ -70,20 +73,27 @@ class EntrySource(MessageSource):
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """At their places in the part: those that somebody has deleted leave gaps."""
         by_name = {one.name: one for one in self.entries}
-        rows = [
-            _row(by_name[name], at) for at, name in enumerate(names_of(piece)) if name in by_name
-        ]
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, _SCHEMA)
+        found = [(at, by_name[name]) for at, name in enumerate(names_of(piece)) if name in by_name]
+        if not found:
+            return
+        changes = [self.change(entry) for _, entry in found]
+        rows = [_row(entry, at, one) for (at, entry), one in zip(found, changes, strict=True)]
+        batch = pa.RecordBatch.from_pylist(rows, _SCHEMA)
+        yield told(batch, changes) if any(changes) else batch
+
+    def change(self, entry: Entry) -> RowChange | None:
+        """What the source of a table's row knew of it beside the values; None: nothing."""
+        return parsed(entry.key) if self.of_rows else None
 
 
-def _row(entry: Entry, ordinal: int) -> dict[str, Any]:
+def _row(entry: Entry, ordinal: int, change: RowChange | None) -> dict[str, Any]:
     whole = entry.stage in WHOLE
+    deleted = {"operation": "delete"} if change and change.deleted else {}
     return {
         "body": entry.body,
-        "key": entry.key,
+        "key": None if change else entry.key,
         "headers": _headers(entry.metadata.get("headers")),
-        "metadata": encode(dict(entry.metadata)),
+        "metadata": encode({**entry.metadata, **deleted}),
         "only": None if whole else entry.n,
         "of": None if whole else entry.rows,
         ORDINAL: ordinal,

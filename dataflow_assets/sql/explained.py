@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
-from typing import Any
 
 from dataflow_assets.sql.aggregates import ONLY, Aggregate
 from dataflow_assets.sql.expressions import (
@@ -19,7 +18,9 @@ from dataflow_assets.sql.expressions import (
 from dataflow_assets.sql.plan import Cell, Output, Plan
 from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.stages import Stage
+from dataflow_assets.sql.types import MILLIS, MONTHS
 from dataflow_assets.sql.view import ViewPlan
+from dataflow_assets.sql.windows import Windows
 
 _BETWEEN = frozenset(["=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "AND", "OR"])
 _LONGEST = 60
@@ -39,6 +40,11 @@ def _lines(made: Plan | ViewPlan) -> Iterator[str]:
             yield "         each record replaces the row of its key, or deletes it; no state"
         yield from _written(made.outputs, made.shared, names, made.where, "where")
         return
+    if made.windows is not None:
+        yield _window(made.windows, names)
+        names += ("window_start", "window_end", "window_time")
+    if made.expires:
+        yield f"forget   after {_seconds(made.expires)} without a change, but for windows"
     if made.changelog:
         key = ", ".join(names[at] for at, _ in made.primary)
         yield f"latest   of each {key}, before and after: state `rows`"
@@ -50,6 +56,18 @@ def _lines(made: Plan | ViewPlan) -> Iterator[str]:
 
 def _cell(cell: Cell) -> str:
     return f"{cell.name} (metadata {cell.metadata})" if cell.place == "metadata" else cell.name
+
+
+def _window(windows: Windows, names: Sequence[str]) -> str:
+    steps = "" if windows.kind == "TUMBLE" else f", each {_seconds(windows.step)}"
+    return (
+        f"window   {windows.kind} of {text(windows.time, names)}: {_seconds(windows.size)}{steps}; "
+        f"watermark {text(windows.watermark, names)}"
+    )
+
+
+def _seconds(millis: int) -> str:
+    return f"{millis / 1000:g} s"
 
 
 def _short(text: str, name: str) -> str:
@@ -70,6 +88,8 @@ def _stage(number: int, stage: Stage, names: Sequence[str]) -> Iterator[str]:
         calls = ", ".join(_call(one, names) for one in stage.calls)
         said = f"group    {keys}" + (f": {calls}" if calls else "")
     changed = "rows come and go" if stage.retracts else "rows only come"
+    if stage.window is not None:
+        changed = "final with the window"
     yield f"{said} ({changed}): state `groups-{number}`"
 
 
@@ -127,7 +147,7 @@ def text(expression: Expression, names: Sequence[str]) -> str:
         names: of their columns.
     """
     if isinstance(expression, Constant):
-        return _constant(expression.value)
+        return _constant(expression)
     if isinstance(expression, Column):
         return names[expression.at]
     if isinstance(expression, Shared):
@@ -148,9 +168,12 @@ def _function(call: Call, names: Sequence[str]) -> str:
     return f"{call.name}({', '.join(given)})"
 
 
-def _constant(value: Any) -> str:
+def _constant(constant: Constant) -> str:
+    value = constant.value
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).upper()
+    if constant.type in (MILLIS, MONTHS):
+        return f"INTERVAL {_seconds(value) if constant.type == MILLIS else f'{value} months'}"
     if isinstance(value, str | date | datetime | time):
         escaped = str(value).replace("'", "''")
         return f"'{escaped}'"

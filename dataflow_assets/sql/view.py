@@ -21,9 +21,10 @@ from dataflow_assets.sql.input import Input, Source
 from dataflow_assets.sql.plan import Cell, Output, metadata_of
 from dataflow_assets.sql.query_rows import Outputs, holds
 from dataflow_assets.sql.ranking import Ranking, Ranks
-from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage
+from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage, WindowGroups
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack
+from dataflow_assets.sql.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class ViewPlan:
     zone: str = "UTC"
     shared: tuple[Expression, ...] = ()
     """What `having` and `outputs` have in common."""
+    windows: Windows | None = None
+    """Of the rows of the table; their columns are behind `cells`."""
+    idle: int = 0
+    """Milliseconds after which a partition without records is not waited for; 0: it always is."""
+    expires: int = 0
+    """Milliseconds after which what was not touched is forgotten, but for windows; 0: never."""
 
     @property
     def changelog(self) -> bool:
@@ -54,7 +61,8 @@ class ViewPlan:
     def shape(self) -> str:
         """A digest of all that decides what is kept of rows; names and spelling do not count."""
         read = (self.value, self.key, self.cells, self.primary, self.zone)
-        return _digest((read, self.stages))
+        found = (read, self.stages)
+        return _digest(found if self.windows is None else (*found, self.windows))
 
     @cached_property
     def query(self) -> str:
@@ -84,7 +92,9 @@ class ViewPlan:
         for stage in reversed(self.stages):
             inner = list(_looked_at(stage))
             places = frozenset[int]().union(*(inner[at] for at in places))
-        cells = (self.cells[at] for at in places)
+        if self.windows is not None and any(at >= len(self.cells) for at in places):
+            places |= columns(self.windows.time)
+        cells = (self.cells[at] for at in places if at < len(self.cells))
         return frozenset(one.name for one in cells if one.place != "metadata")
 
 
@@ -147,7 +157,9 @@ def groups(view: ViewPlan, number: int, environment: Environment) -> Groups | Ra
         finish = _written(view, environment)
     else:
         finish = _passed_on(view.stages[number + 1], environment)
-    return Ranks(stage, finish) if isinstance(stage, Ranking) else Groups(stage, finish)
+    if isinstance(stage, Ranking):
+        return Ranks(stage, finish)
+    return (Groups if stage.window is None else WindowGroups)(stage, finish)
 
 
 def _passed_on(following: Stage, environment: Environment) -> Finish:
@@ -182,7 +194,8 @@ def key_of(view: ViewPlan, body: bytes) -> bytes:
 
 def named_group(view: ViewPlan, group: bytes, number: int) -> str:
     """A group for people: its values."""
-    return str(Codec([one.type for one in view.stages[number].keys]).unpack(group))
+    stage = view.stages[number]
+    return str(Codec([one.type for one in stage.keys]).unpack(group[stage.front :]))
 
 
 def _passed(record: Record) -> Record | None:

@@ -15,6 +15,7 @@ from dataflow_assets.sql.ranking import Ranking, best
 from dataflow_assets.sql.stages import (
     Changes,
     Merged,
+    WindowGroups,
     as_changes,
     count,
     merge_distinct,
@@ -23,6 +24,7 @@ from dataflow_assets.sql.stages import (
 )
 from dataflow_assets.sql.values import unpack
 from dataflow_assets.sql.view import ViewPlan, groups, key_of, named_group
+from dataflow_assets.sql.windows import millis
 from dataflow_assets.views.output import DELETED, REFUSED, UPSERTED, Row
 
 ROWS = "rows"
@@ -53,6 +55,12 @@ class Hop:
         return ROWS if self.kind == ROWS else f"{self.kind}-{self.stage}"
 
 
+def stage_of(table: str) -> int | None:
+    """The stage whose groups a table has; None for a table of something else."""
+    kind, _, number = table.partition("-")
+    return int(number) if kind == "groups" else None
+
+
 def hops(view: ViewPlan) -> Iterator[Hop]:
     """The tables of a view, each before those that take what comes of it."""
     if view.changelog:
@@ -72,6 +80,14 @@ class Moved:
     """By the table that they are of."""
     output: list[Row] = field(default_factory=list)
 
+    def and_then(self, more: Moved) -> Moved:
+        """With what came of the same table afterwards."""
+        names = {*self.changes, *more.changes}
+        changes = {
+            one: [*self.changes.get(one, ()), *more.changes.get(one, ())] for one in sorted(names)
+        }
+        return Moved(self.puts, changes, [*self.output, *more.output])
+
 
 @dataclass(frozen=True)
 class Flowing:
@@ -84,6 +100,16 @@ class Flowing:
     def hops(self) -> tuple[Hop, ...]:
         """Its tables in their order."""
         return tuple(hops(self.view))
+
+    @property
+    def now(self) -> int:
+        """When the micro-batch was planned, in milliseconds."""
+        return millis(self.environment.now)
+
+    def since(self, hop: Hop) -> int | None:
+        """What was touched then, or before, is forgotten; None: nothing is."""
+        forgets = self.view.expires and not self.windowed(hop)
+        return self.now - self.view.expires if forgets else None
 
     def arriving(self, arrived: Iterable[Change]) -> dict[str, list[Change]]:
         """What was read, as changes of the first tables.
@@ -120,7 +146,25 @@ class Flowing:
         if hop.kind == "distinct":
             found = merge_distinct(stage, old, counted)
             return Moved(found.puts, {Hop("groups", hop.stage).table: _listed(found.changes)})
-        found = groups(self.view, hop.stage, self.environment).merge(old, counted)
+        return self._passed(hop, groups(self.view, hop.stage, self.environment).merge(old, counted))
+
+    def windowed(self, hop: Hop) -> bool:
+        """Whether the keys of a table begin with the end of their window."""
+        return hop.kind != ROWS and self.view.stages[hop.stage].window is not None
+
+    def close(self, hop: Hop, ended: Mapping[bytes, bytes]) -> Moved:
+        """What comes of keys whose window is final; nothing is kept of them any more.
+
+        Args:
+            hop: a table of windows.
+            ended: what was kept under these keys.
+        """
+        stage = groups(self.view, hop.stage, self.environment)
+        if hop.kind == "groups" and isinstance(stage, WindowGroups):
+            return self._passed(hop, stage.final(ended))
+        return Moved({})
+
+    def _passed(self, hop: Hop, found: Merged) -> Moved:
         refused = [self._refused(hop.stage, *one) for one in found.refused]
         if hop.stage + 1 == len(self.view.stages):
             return Moved(found.puts, output=[*self._output(found), *refused])

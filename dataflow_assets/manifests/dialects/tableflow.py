@@ -18,6 +18,7 @@ from dataflow_assets.connectors.kafka.connection import Sasl
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.formats.schema_registry import RegistryAuth, SchemaRegistry
 from dataflow_assets.manifests.dialects import tableflow_model as model
 from dataflow_assets.manifests.dialects import tableflow_rules as rules
 from dataflow_assets.manifests.dialects import tableflow_types as types
@@ -47,6 +48,8 @@ class _Clusters:
 
     names: tuple[str, ...]
     sound: Mapping[str, tuple[int, model.SourceCluster]]
+    registries: frozenset[str]
+    """Names of those with a schema registry, with a mistake or without."""
 
 
 def reads(document: Document) -> bool:
@@ -102,13 +105,19 @@ def _clusters(document: Document, findings: list[Finding]) -> _Clusters:
         at: Path = ("source_clusters", index)
         name = document.get(*at, "name")
         wrong = list(rules.of_cluster(document, at, names))
+        wrong += rules.of_registry(document, (*at, "schema_registry"))
         cluster, problems = validate(model.SourceCluster, document, at)
         findings += wrong
         if isinstance(name, str):
             names.setdefault(name, index)
         if cluster is not None and not (wrong or problems):
             sound[cluster.name] = index, cluster
-    return _Clusters(tuple(names), sound)
+    having = {
+        name
+        for name, index in names.items()
+        if document.get("source_clusters", index, "schema_registry")
+    }
+    return _Clusters(tuple(names), sound, frozenset(having))
 
 
 def _table(
@@ -118,7 +127,11 @@ def _table(
     table, problems = validate(model.Table, document, at)
     if table is None or problems:
         return None
-    wrong = [*rules.of_schema(document, at, table), *rules.of_layout(document, at, table)]
+    wrong = [
+        *rules.of_mode(document, at, table, clusters.registries),
+        *rules.of_schema(document, at, table),
+        *rules.of_layout(document, at, table),
+    ]
     if table.source_cluster_name not in clusters.names:
         message = f"is no cluster of this file; {meant(table.source_cluster_name, clusters.names)}"
         wrong.append(document.finding((*at, "source_cluster_name"), message))
@@ -136,7 +149,7 @@ def _reading(
     number, cluster = clusters.sound[table.source_cluster_name]
     at: Path = ("tables", index)
     part = Part.of(document, at, _places(at, ("source_clusters", number), table))
-    source, sink = _source(cluster, table), _sink(table, bucket)
+    source, sink = _source(cluster, table), _sink(cluster, table, bucket)
     notes = [
         part.finding((*base, *path.split(".")), instead, key=True)
         for base, spec in ((_SOURCE, source), (_SINK, sink))
@@ -161,8 +174,10 @@ def _reading(
 def _source(cluster: model.SourceCluster, table: model.Table) -> KafkaSource:
     credentials = cluster.credentials or model.Credentials()
     options: dict[str, Any] = {"tombstones": "delete"} if table.upsert_key else {}
-    if table.source_format == "avro":
-        schema = types.avro(table.schema_.fields)
+    if table.schema_mode == "registry":
+        options |= {"format": "avro", "schema_registry": _registry(cluster)}
+    elif table.source_format == "avro":
+        schema = types.avro(table.fields)
         options |= {"format": "avro", "avro_head": "ignored", "avro_schema": schema}
     if credentials.use_tls:
         options["tls"] = _tls(credentials)
@@ -181,7 +196,24 @@ def _source(cluster: model.SourceCluster, table: model.Table) -> KafkaSource:
     )
 
 
-def _tls(credentials: model.Credentials) -> Tls:
+def _registry(cluster: model.SourceCluster) -> SchemaRegistry | None:
+    given = cluster.schema_registry
+    if given is None:
+        return None
+    refs = {
+        "username_secret_ref": given.username_env,
+        "password_secret_ref": given.password_env,
+    }
+    auth = {key: _variable(name) for key, name in refs.items() if name}
+    options: dict[str, Any] = {"basic_auth": RegistryAuth(**auth)} if auth else {}
+    if given.bearer_token_env:
+        options["bearer_token_secret_ref"] = _variable(given.bearer_token_env)
+    if given.url.startswith("https:"):
+        options["tls"] = _tls(given)
+    return SchemaRegistry(url=given.url, **options)
+
+
+def _tls(credentials: model.Credentials | model.Registry) -> Tls:
     options: dict[str, Any] = {}
     if credentials.tls_insecure_skip_verify:
         options["insecure_skip_verify"] = True
@@ -199,8 +231,7 @@ def _variable(name: str) -> VariableRef:
     return VariableRef.of(f"{PREFIX}{name}", name)
 
 
-def _sink(table: model.Table, bucket: model.Bucket) -> BucketSink:
-    fields, timed = table.schema_.fields, table.keeps_time
+def _sink(cluster: model.SourceCluster, table: model.Table, bucket: model.Bucket) -> BucketSink:
     upserts = {"upsert_mode": True, "conflict_key": table.upsert_key} if table.upsert_key else {}
     return BucketSink.model_validate(
         {
@@ -208,22 +239,32 @@ def _sink(table: model.Table, bucket: model.Bucket) -> BucketSink:
             "s3_region": bucket.region,
             "namespace": NAMESPACE,
             "table": f"{table.source_cluster_name}+{table.source_topic}",
-            "table_schema": types.iceberg(fields, table.upsert_key, record_time=timed),
-            "time_column": types.RECORD_TIME if timed else None,
+            **_columns(cluster, table),
+            "time_column": types.RECORD_TIME if table.keeps_time else None,
             "partitions": table.partitions,
             "retention": model.duration(table.retention) if table.retention else None,
             **upserts,
             "auto_create_table": True,
-            "unknown_fields": "ignore",
         }
     )
+
+
+def _columns(cluster: model.SourceCluster, table: model.Table) -> dict[str, Any]:
+    """Where the columns are. Of a registry's schemas no field is left out."""
+    if table.schema_mode == "registry":
+        return {"schema_registry": _registry(cluster), "subject": table.subject}
+    schema = types.iceberg(table.fields, table.upsert_key, record_time=table.keeps_time)
+    return {"table_schema": schema, "unknown_fields": "ignore"}
 
 
 def _places(table: Path, cluster: Path, declared: model.Table) -> dict[Path, Path]:
     """By the place of a manifest the place in this file that says the same."""
     credentials = (*cluster, "credentials")
     tls, sasl = (*_SOURCE, "tls"), (*_SOURCE, "sasl")
-    fields = types.walked(declared.schema_.fields, (*table, "schema"))
+    fields = types.walked(declared.fields, (*table, "schema"))
+    columns = ("schema", "fields") if declared.schema_ else ("schema_mode",)
+    registry = (*cluster, "schema_registry")
+    auth = "basicAuth"
     return {
         ("metadata", "name"): (*table, "source_topic"),
         _SOURCE: (*table, "source_topic"),
@@ -233,11 +274,17 @@ def _places(table: Path, cluster: Path, declared: model.Table) -> dict[Path, Pat
         (*tls, "caSecretRef"): (*credentials, "mtls_server_ca_cert_env"),
         (*tls, "certSecretRef"): (*credentials, "mtls_client_cert_env"),
         (*tls, "keySecretRef"): (*credentials, "mtls_client_key_env"),
+        (*_SOURCE, "schemaRegistry"): registry,
+        (*_SOURCE, "schemaRegistry", "url"): (*registry, "url"),
+        (*_SOURCE, "schemaRegistry", auth, "usernameSecretRef"): (*registry, "username_env"),
+        (*_SOURCE, "schemaRegistry", auth, "passwordSecretRef"): (*registry, "password_env"),
+        (*_SOURCE, "schemaRegistry", "bearerTokenSecretRef"): (*registry, "bearer_token_env"),
+        (*_SINK, "schemaRegistry"): registry,
         sasl: (*credentials, "sasl_username_env"),
         (*sasl, "usernameSecretRef"): (*credentials, "sasl_username_env"),
         (*sasl, "passwordSecretRef"): (*credentials, "sasl_password_env"),
         _SINK: table,
-        (*_SINK, "fields"): (*table, "schema", "fields"),
+        (*_SINK, "fields"): (*table, *columns),
         (*_SINK, "fields", "partitioning"): (
             *table,
             "partition_by" if declared.partition_by else "partitioning_scheme",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path as File
@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dataflow_assets.errors import Finding
+from dataflow_assets.manifests.dialects.dataflow_model import API_VERSION
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import models_at, names, suggest, unknown
 from dataflow_assets.spec import RULE, Spec
@@ -50,6 +51,8 @@ _ALLOWED = {
 }
 _SCALARS = frozenset({"string_type", "int_type", "int_from_float", "float_type", "bool_type"})
 _KINDS = ((bool, "a boolean"), (str, "text"), (list, "a list"), (dict, "a mapping"))
+_USUAL: Mapping[Path, str] = {("apiVersion",): f": write {API_VERSION}", ("kind",): ": DataFlow"}
+"""What a key that every manifest has says in nearly all of them."""
 _SAYS = {
     "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
@@ -174,7 +177,8 @@ def _finding(
         return document.finding(path, unknown(path, model, base), key=True)
     if code == "missing":
         empty = ", but has no value" if path in document.empty else ""
-        return document.finding(path, f"is required{empty}", key=True)
+        usual = _USUAL.get(path, "")
+        return document.finding(path, f"is required{empty}{usual}", key=True)
     allowed = [_ALLOWED.get(trouble.details["type"]) for trouble in group]
     if all(allowed):
         return document.finding(path, _wrong_kind(dict.fromkeys(map(str, allowed)), path, document))
@@ -261,6 +265,8 @@ def _as_mapping(value: Any, key: str) -> str:
         return ": write {name: ..., key: ...}"
     if isinstance(value, list):
         return ": write `key: value`, without `- `"
+    if isinstance(value, str) and key in ("source", "sink", "errors"):
+        return ": write `type: ...` and `config: ...` below it"
     if isinstance(value, str) and _NO_SPACE.match(value):
         return ": put a space after the `:`"
     return ""

@@ -23,6 +23,7 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.formats.rows import objects
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.replay import replay
 from dataflow_assets.runs.request import Patience, Report, Request, Start
 
 UPSERTED = {"upsertMode": True, "conflictKey": "id", "deleteMode": "hard"}
@@ -95,6 +96,11 @@ class Followed:
                 os._exit(0)
         _, status = os.waitpid(child, 0)
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+    def replay(self) -> tuple[int, int]:
+        """Puts back what was rejected: how many rows were stored, how many rejected again."""
+        done = [*replay(self.flow, lambda: self.engine, Run())]
+        return sum(one.rows for one in done), sum(one.rejected for one in done)
 
     def wait_until_free(self) -> None:
         """Until nobody reads the slot: the server notices the end of a connection late."""

@@ -13,6 +13,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
 from dataflow_assets.transforms.snake_case import SnakeCase
+from dataflow_assets.transforms.validate import Validate
 from tests.connectors.postgresql.followed import Elsewhere, Followed
 from tests.systems import Clickhouse, Config, Kafka, System
 
@@ -28,6 +29,7 @@ CREATE TABLE target (id Int32, region String, n Int32, big String, maybe Nullabl
 ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY (id, region)
 SETTINGS non_replicated_deduplication_window = 1000
 """
+FEW = {"properties": {"n": {"maximum": 10}}}
 UPSERTED = {"upsertMode": True, "conflictKey": ["id", "region"], "deleteMode": "hard"}
 
 
@@ -152,6 +154,26 @@ def test_a_change_of_a_row_that_clickhouse_does_not_have(
         flow.drain()
 
 
+@pytest.mark.parametrize("way", [*STEPS])
+def test_clickhouse_keeps_them_when_a_rejected_change_is_replayed(
+    followed: Followed, request: pytest.FixtureRequest, way: str
+) -> None:
+    """The record was rejected for another column, and the others may be null."""
+    target = Clickhouse(request)
+    options, steps = STEPS[way]
+    flow, _ = _into(followed, target, dict(UPSERTED), **options)
+    flow.steps, flow.rejects = steps, Rejects("table")
+    target.client.command(MADE.replace("n Int32", "n UInt8"))
+    _make(flow)
+    _insert(flow, 1, 2, 3)
+    flow.drain()
+    flow.run("UPDATE source SET n = 700 WHERE id < 3; UPDATE source SET maybe = NULL WHERE id = 2")
+    assert sum(one.delta.rejected for one in flow.reports()) == 3
+    target.client.command("ALTER TABLE target MODIFY COLUMN n Int32")
+    assert flow.replay() == (3, 0)
+    assert _canonical(_stored(target)) == _canonical(_source(flow))
+
+
 @pytest.mark.parametrize("way", ["none", "steps"])
 @pytest.mark.parametrize("compacted", ["by upsertMode", "by hand", "no"])
 def test_a_topic_of_states_is_never_emptied(
@@ -182,6 +204,34 @@ def test_a_topic_of_states_is_never_emptied(
     assert written["topic"] in said
     assert [row["n"] for row in target.rows(written)] == [0]
     assert all("big" in row for row in target.rows(written))
+
+
+def test_a_replay_empties_no_row_of_a_topic_of_states(
+    followed: Followed, request: pytest.FixtureRequest, topic: Any
+) -> None:
+    """What lacks values is rejected again, and the others are sent; a deletion is one again."""
+    target = Kafka(request)
+    flow, written = _into(
+        followed, target, {"upsertMode": True, "conflictKey": "id", "topic": topic(1)}
+    )
+    flow.steps = (Transformation(Validate.model_validate({"schema": FEW})),)
+    flow.rejects = Rejects("table")
+    _make(flow)
+    _insert(flow, 1, 2, 3)
+    flow.run("ALTER TABLE source REPLICA IDENTITY FULL")
+    flow.drain()
+    flow.run("UPDATE source SET n = 700 WHERE id = 3; DELETE FROM source WHERE id = 3")
+    flow.run("ALTER TABLE source REPLICA IDENTITY DEFAULT; UPDATE source SET n = 700 WHERE id = 1")
+    flow.run("INSERT INTO source VALUES (2000, 'r', 700, 'b', 'm', '{}', '{}', 1)")
+    assert sum(one.delta.rejected for one in flow.reports()) == 4
+    flow.steps = ()
+    assert flow.replay() == (3, 1)
+    last = dict(target.messages(written))
+    rows = [json.loads(value) for value in last.values() if value is not None]
+    assert {row["id"]: row["n"] for row in rows} == {1: 0, 2: 0, 2000: 700}
+    assert all("big" in row for row in rows)
+    assert last[b"3"] is None
+    assert flow.replay() == (0, 1)
 
 
 def test_a_topic_of_states_gets_whole_rows_where_the_log_has_them(

@@ -380,3 +380,39 @@ def test_a_column_that_is_added_while_the_flow_runs(followed: Followed) -> None:
     followed.run("ALTER TABLE source DROP name; INSERT INTO source VALUES (3, 8)")
     followed.drain()
     assert followed.rows()[-1] == (3, None, 8)
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_deletion_that_was_rejected_is_none_other_in_a_replay(
+    followed: Followed, steps: bool
+) -> None:
+    """Of the entry the body is left, which has the key like any other row."""
+    followed.make("id int PRIMARY KEY, name text")
+    followed.run("CREATE TABLE held (id int REFERENCES target DEFERRABLE)")
+    followed.rejects = Rejects("table")
+    if steps:
+        followed.steps = (Transformation(InsertField.model_validate({"fields": {"name": "x"}})),)
+    followed.run("INSERT INTO source VALUES (1, 'x'), (2, 'x')")
+    followed.drain()
+    followed.run("INSERT INTO held VALUES (1); DELETE FROM source WHERE id = 1")
+    assert sum(one.delta.rejected for one in followed.reports()) == 1
+    followed.run("DROP TABLE held")
+    assert followed.replay() == (1, 0)
+    assert followed.rows() == [(2, "x")]
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_deletion_that_cannot_be_appended_is_not_appended_by_a_replay(
+    followed: Followed, steps: bool
+) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    followed.run("CREATE TABLE target (id int, name text)")
+    followed.sink_options, followed.rejects = {}, Rejects("table")
+    if steps:
+        followed.steps = (Transformation(InsertField.model_validate({"fields": {"name": "x"}})),)
+    followed.run("INSERT INTO source VALUES (1, 'x')")
+    followed.drain()
+    followed.run("DELETE FROM source")
+    assert sum(one.delta.rejected for one in followed.reports()) == 1
+    assert followed.replay() == (0, 1)
+    assert followed.rows() == [(1, "x")]

@@ -131,6 +131,7 @@ class IcebergSinkSession(StoredSession):
 
     def begin(self, span: Span) -> Span:
         """Looks at the table; a commit only where there is something new to record."""
+        self._property.follow()
         begun = super().begin(span)
         reach("iceberg.begin")
         return begun

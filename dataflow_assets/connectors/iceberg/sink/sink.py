@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.bucket import BucketConnection
 from dataflow_assets.connectors.iceberg.nessie import MAIN, NessieConnection
-from dataflow_assets.connectors.iceberg.options import Declared, TableSinkOptions
+from dataflow_assets.connectors.iceberg.options import Declared, Registered, TableSinkOptions
 from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -28,6 +28,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import DataflowError, told
+from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
@@ -142,8 +143,12 @@ class BucketSink(BucketConnection, _TableSink, Maintained):
     unwraps: ClassVar[bool] = False
     snapshots_stay: ClassVar[timedelta | None] = timedelta(hours=1)
     written_alone: ClassVar[bool] = True
-    table_schema: str
-    """The columns, in Iceberg's JSON of a schema."""
+    table_schema: str = ""
+    """The columns, in Iceberg's JSON of a schema; empty where a registry has them."""
+    schema_registry: SchemaRegistry | None = None
+    """Where the columns are, of all versions of `subject`."""
+    subject: str = ""
+    """The subject of the registry."""
     time_column: str | None = None
     """The column that takes the time of each record."""
     partitions: tuple[str, ...] = ()
@@ -160,7 +165,10 @@ class BucketSink(BucketConnection, _TableSink, Maintained):
     @override
     def declared(self) -> Declared:
         location = self.location(self.identifier)
-        return Declared(self.table_schema, location, self.partitions)
+        if self.schema_registry is None:
+            return Declared(self.table_schema, location, self.partitions)
+        where = (self.schema_registry, self.subject, self.key, self.time_column)
+        return Declared(Registered(*where), location, self.partitions)
 
     @property
     @override

@@ -8,7 +8,7 @@ from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
-from dataflow_assets.connectors.iceberg.table.declared import differences
+from dataflow_assets.connectors.iceberg.table.declared import compared
 
 
 def tables(place: CatalogConnection) -> list[str]:
@@ -23,7 +23,6 @@ def problems(sink: TableSinkOptions) -> Iterator[tuple[str | None, str]]:
     if sink.declared is None:
         return
     with translated(sink, "look at"):
-        table = connect(sink).table(sink.identifier)
-        found = list(differences(table, sink.declared)) if table else []
+        _, found = compared(sink.declared, connect(sink).table(sink.identifier))
     for one in found:
         yield None if one.field is None else str(one.field), one.sentence

@@ -36,10 +36,22 @@ class Routing:
     """Keys and topics as the sink declares them; made once per slice, inside the task."""
 
     def __init__(
-        self, sink: KafkaSinkOptions, rules: RulesOf, encode: Encode | None = None
+        self,
+        sink: KafkaSinkOptions,
+        rules: RulesOf,
+        encode: Encode | None = None,
+        *,
+        replays: bool = False,
     ) -> None:
-        """`encode`: writes a body as a value of the sink's schema; None: bodies are values."""
-        self._sink, self._rules, self._encode = sink, rules, encode
+        """Sends nothing yet.
+
+        Args:
+            sink: with its secrets in place.
+            rules: of each topic.
+            encode: writes a body as a value of the sink's schema; None: bodies are values.
+            replays: a record that must not be sent is rejected again, and stops no other one.
+        """
+        self._sink, self._rules, self._encode, self._replays = sink, rules, encode, replays
         self._key = _key_reader(sink)
         self._topic = sink.topic_field.getter() if sink.topic_field else None
         self._reads = self._key is not None or self._topic is not None
@@ -94,11 +106,12 @@ class Routing:
         topic = self._named(parse(value)) if self._topic else self._sink.topic
         rules = self._rules(topic)
         if self._sink.upsert_mode or (rules is not None and rules.compacted):
-            raise PermanentError(
+            reason = (
                 f"topic {topic} keeps the last record of each key, and this one would lack values: "
                 f"{unknown}; then delete the topic, and start the flow from earliest into a new "
                 "one. Or leave the columns out (excludeColumns of the source)"
             )
+            raise RejectedRecord("sink", reason) if self._replays else PermanentError(reason)
 
     def _key_of_key(self, key: bytes) -> bytes | None:
         """Of a null message: an object is read as bodies are, a single value is the key itself."""

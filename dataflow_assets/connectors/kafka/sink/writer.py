@@ -23,7 +23,15 @@ from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import dump, producer_of
 from dataflow_assets.connectors.kafka.sink.fencing import Claim
 from dataflow_assets.connectors.kafka.sink.routing import Routing
-from dataflow_assets.contracts import ErrorRecord, Position, Rejection, Sent, Slice, Ticket
+from dataflow_assets.contracts import (
+    REPLAY,
+    ErrorRecord,
+    Position,
+    Rejection,
+    Sent,
+    Slice,
+    Ticket,
+)
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.sdk.rejected_records import error_record, settle
@@ -48,7 +56,9 @@ class KafkaWriter(SliceTransaction):
 
     def routed(self, values: ValueSchema | None) -> Routing:
         """What turns rows into records."""
-        return Routing(self._sink, self._rules, values.encoder() if values else None)
+        encode = values.encoder() if values else None
+        replays = self._target.branch.endswith(REPLAY)
+        return Routing(self._sink, self._rules, encode, replays=replays)
 
     @override
     def begin(self) -> None:

@@ -78,6 +78,8 @@ def ranking(
     columns: Iterable[Expression],
     where: Expression | None,
     width: int | None,
+    *,
+    retracts: bool,
 ) -> Ranking:
     """The rows of a SELECT by their numbers; how many of them are of use is not known yet.
 
@@ -85,7 +87,8 @@ def ranking(
         found: the ROW_NUMBER().
         columns: of the SELECT.
         where: of the rows that are numbered.
-        width: where rows only come: how many columns they have, behind which is when they came.
+        width: of records that only come: how many columns they have; behind is when they came.
+        retracts: whether rows may go as well.
     """
     given: list[Expression] = []
     given += (one for one in columns if _stored(one, found) and one not in given)
@@ -96,7 +99,7 @@ def ranking(
         order.append(Order(len(given), late, not late))
         given.append(one)
     calls = tuple(Aggregate(NUMBERED, one.type, one) for one in given)
-    return Ranking(found.partition, calls, where, retracts=width is None, order=tuple(order))
+    return Ranking(found.partition, calls, where, retracts=retracts, order=tuple(order))
 
 
 def _stored(one: Expression, found: Numbering) -> bool:

@@ -18,6 +18,7 @@ from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.key_tables import entry, names
 from dataflow_assets.manifests.dialects.keys import meant, suggest
 from dataflow_assets.manifests.dialects.sql import ends, views
+from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.inserts import plan
 from dataflow_assets.manifests.dialects.sql.like import merged
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
@@ -103,7 +104,9 @@ def tables_of(text: str, file: str) -> Mapping[str, Declared | None]:
     """The tables of a file, for the others of its folder; None: what has findings of its own."""
     state = _File(file, text)
     try:
-        for one in read_script(text).statements:
+        script = read_script(text)
+        state.broken |= script.broken
+        for one in script.statements:
             if isinstance(one, Table):
                 _declare(one, state)
     except RecursionError:
@@ -125,6 +128,7 @@ def read(
     flows: list[Reading] = []
     try:
         script = read_script(text)
+        state.broken |= script.broken
         for place, message in script.problems:
             state.wrong("SQL", place, message)
         inserts = [one for one in script.statements if isinstance(one, Insert)]
@@ -181,6 +185,8 @@ def _setting_problem(option: Option) -> str:
             ZoneInfo(option.value)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             return "is not a time zone: write its name, like UTC or Europe/Berlin"
+    if option.key in (views.IDLE, views.TTL) and milliseconds(option.value) is None:
+        return "must be a duration, like 500ms, 1s or 5 min"
     if option.key == "dataflow.freshness":
         number = option.value
         if not re.fullmatch("[0-9]{1,4}", number) or not 1 <= int(number) <= 3600:

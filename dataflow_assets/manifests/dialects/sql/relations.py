@@ -26,12 +26,16 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
     Selected,
     Star,
     View,
+    Windowed,
 )
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.manifests.dialects.sql.windows import closing, windows
+from dataflow_assets.manifests.dialects.sql.windows import columns as window_columns
 from dataflow_assets.sql.expressions import Column, Expression, conjunction, conjuncts
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.stages import Stage
+from dataflow_assets.sql.windows import Windows
 
 Refused = Sequence[tuple[Place, str]]
 
@@ -56,13 +60,19 @@ class Relation:
     stages: tuple[Stage, ...] = ()
     """What GROUP BY, DISTINCT and ROW_NUMBER() have made of the rows: columns and condition are
     over the rows of the last one."""
+    windows: Windows | None = None
+    """Of the rows of the table, whose columns are behind those of the table."""
+    bounds: tuple[Expression, ...] = ()
+    """Of a row in a window `window_start`, `window_end` and, where it is there, `window_time`."""
     unlimited: Place | None = None
     """Where a ROW_NUMBER() is, as long as the condition may still say how many rows it is about."""
 
     @property
     def changes(self) -> bool:
         """Whether rows may go as well as come."""
-        return bool(self.stages) or self.table.connector == UPSERT
+        if self.stages:
+            return self.stages[-1].window is None
+        return self.table.connector == UPSERT
 
     def limited(self) -> Relation:
         """With rankings that know how many rows they are about. Raises Unreadable."""
@@ -128,18 +138,30 @@ def _grouped(select: Select, source: Relation, scope: Scope) -> Relation:
     found, numbers = _selected(select, source, groups), numbering(select, groups)
     having = None if select.having is None else _condition(select.having, groups, "HAVING")
     made = stage(groups, source.where, retracts=source.changes)
-    found = replace(found, where=having, stages=(*source.stages, made))
+    found = _in_windows(select.place, replace(found, where=having), source, made)
     return found if numbers is None else _ranked(found, numbers)
+
+
+def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) -> Relation:
+    """With one more stage, whose groups are final with the window that they are in."""
+    if source.windows is None or (source.stages and not set(source.bounds[:2]) <= set(made.keys)):
+        return replace(found, stages=(*source.stages, made), bounds=())
+    window = closing(made.keys, source.bounds, source.windows, place)
+    kept = [one for one in source.bounds if one in made.keys]
+    bounds = tuple(Column(one.type, made.keys.index(one)) for one in kept)
+    stages = (*source.stages, replace(made, window=window))
+    return replace(found, stages=stages, bounds=bounds)
 
 
 def _ranked(source: Relation, found: Numbering) -> Relation:
     """The rows with their numbers."""
     source = source.limited()
-    width = None if source.changes else len(source.table.stored)
-    made = ranking(found, (one for _, one in source.columns), source.where, width)
-    columns = tuple((name, numbered(made, one, name)) for name, one in source.columns)
+    changes, columns = source.changes, [one for _, one in source.columns]
+    width = None if source.stages or changes else len(source.table.stored)
+    made = ranking(found, columns, source.where, width, retracts=changes)
+    passed_on = tuple((name, numbered(made, one, name)) for name, one in source.columns)
     stages = (*source.stages, made)
-    return replace(source, columns=columns, where=None, stages=stages, unlimited=found.place)
+    return replace(source, columns=passed_on, where=None, stages=stages, unlimited=found.place)
 
 
 def _distinct(place: Place, source: Relation) -> Relation:
@@ -152,7 +174,7 @@ def _distinct(place: Place, source: Relation) -> Relation:
     keys += (one for _, one in source.columns if one not in keys)
     made = Stage(tuple(keys), (), source.where, retracts=source.changes)
     columns = [(name, Column(one.type, keys.index(one), name)) for name, one in source.columns]
-    return replace(source, columns=tuple(columns), where=None, stages=(*source.stages, made))
+    return _in_windows(place, replace(source, columns=tuple(columns), where=None), source, made)
 
 
 def _condition(node: Node, scope: Scope, clause: str) -> Expression:
@@ -164,9 +186,33 @@ def _condition(node: Node, scope: Scope, clause: str) -> Expression:
 
 def _source(select: Select, catalog: Catalog, environment: Environment) -> tuple[Relation, Scope]:
     source = select.source
+    if isinstance(source, Windowed):
+        return _windowed(source, select.alias, catalog, environment)
     if isinstance(source, Select):
         relation = related(source, catalog, environment)
         return relation, _scope(relation, select.alias, environment)
+    return _referred(source, catalog, environment)
+
+
+def _windowed(
+    node: Windowed, alias: str | None, catalog: Catalog, environment: Environment
+) -> tuple[Relation, Scope]:
+    """Rows once for each window that they are in."""
+    relation, scope = _referred(node.table, catalog, environment)
+    if relation.stages or relation.windows is not None:
+        message = f"a window over {node.table.table} is not supported: windows are over a table"
+        raise Unreadable(node.table.place, message)
+    found = windows(node, scope, relation.table, environment)
+    more = window_columns(found, len(relation.table.stored))
+    bounds = tuple(one for _, one in more)
+    columns = (*relation.columns, *more)
+    relation = replace(relation, columns=columns, windows=found, bounds=bounds)
+    return relation, _scope(relation, alias or node.table.table, environment)
+
+
+def _referred(
+    source: Reference, catalog: Catalog, environment: Environment
+) -> tuple[Relation, Scope]:
     if source.table in catalog.views:
         view, rows = catalog.views[source.table]
         relation = _renamed(rows, view)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from dataflow_assets.contracts import Source
+from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.inserts import (
     cells_of,
     check_upserts,
@@ -25,6 +26,7 @@ from dataflow_assets.manifests.dialects.sql.relations import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
+from dataflow_assets.manifests.dialects.sql.windows import check_grouped, implied
 from dataflow_assets.sdk.local_folders import ROOT
 from dataflow_assets.sql.expressions import CastTo, Column, Constant, Expression
 from dataflow_assets.sql.plan import Cell, Output
@@ -35,6 +37,7 @@ from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.views.options import StateLocation
 from dataflow_assets.views.source import ViewSource
 
+IDLE, TTL = "table.exec.source.idle-timeout", "table.exec.state.ttl"
 LOCATION = "dataflow.stateLocation"
 ACCEPTED = "dataflow.acceptState"
 VARIABLE = "DATAFLOW_STATE"
@@ -55,11 +58,13 @@ def view(
     layouts = readable(insert, relation)
     relation = relation.limited()
     outputs = outputs_of(insert, relation, target, settings)
+    check_grouped(relation.windows, relation.stages, insert.query.place)
+    appends = not relation.changes and not target.table.key
     if isinstance(relation.stages[-1], Ranking):
         relation, outputs = by_key(insert, relation, target, outputs)
-    else:
+    elif not appends:
         _check_key(insert, relation, target, outputs)
-    if not alone:
+    if not alone and not appends:
         message = (
             "another INSERT writes into the same table: its rows and these groups would replace "
             "and delete each other; give each INSERT a table of its own"
@@ -83,6 +88,9 @@ def view(
         times=times_of(target, insert),
         drops_nulls=settings.get("table.exec.sink.not-null-enforcer") == "DROP",
         zone=settings.get("table.local-time-zone", "UTC"),
+        windows=relation.windows,
+        idle=milliseconds(settings.get(IDLE, "0")) or 0,
+        expires=milliseconds(settings.get(TTL, "0")) or 0,
     )
 
 
@@ -109,7 +117,10 @@ def _check_key(
     keys = relation.stages[-1].keys
     places = [_place(one.expression) for one in outputs if one.key]
     plain = all(at is None or 0 <= at < len(keys) for at in places)
-    if not plain or {at for at in places if at is not None} != set(range(len(keys))):
+    given = {at for at in places if at is not None}
+    if not plain or given | implied(relation.windows, relation.bounds, given) != set(
+        range(len(keys))
+    ):
         message = (
             f"the PRIMARY KEY of {target.name} ({', '.join(target.table.key)}) must be the columns "
             "of GROUP BY, or DISTINCT, as they are: with another key several groups could be one "
