@@ -25,6 +25,7 @@ from bench import (
     places,
     report,
     steps,
+    streaming_sql,
     tiny,
 )
 from bench.fleet.drives import DRIVES
@@ -36,6 +37,7 @@ from bench.meters import Spent
 from bench.places import Places
 from dataflow_assets.spark.session import Spark, SparkSettings
 
+SQL = ("sql", "sql-memory")
 KINDS = (
     "flows",
     "tiny",
@@ -47,6 +49,7 @@ KINDS = (
     "changes",
     "connect",
     "log-memory",
+    *SQL,
     *CASES,
 )
 WAITING = 5_000_000
@@ -160,6 +163,14 @@ def _measured(
         _say("connectors of Kafka Connect")
         rows = arguments.messages or connect.LINES
         result["connect"] = connect.run(found, spark, rows, arguments.rounds)
+    if "sql" in only:
+        _say("queries with state")
+        rows = arguments.messages or streaming_sql.MESSAGES
+        result["sql"] = streaming_sql.run(found, spark, rows, arguments.rounds)
+    if "sql-memory" in only:
+        _say("a state that grows")
+        rows = arguments.messages or streaming_sql.MOST_KEYS
+        result["sql-memory"] = streaming_sql.memory(found, spark, rows)
     if "memory" in only:
         _say("backlog")
         result["memory"] = backlog.run(found, spark, arguments.messages or 20_000_000)
@@ -199,8 +210,8 @@ def _line(measure: Measure, count: int, spent: Spent) -> str:
 
 
 def _passed(result: dict[str, Any]) -> bool:
-    groups = ("flows", "fleet", "trino", "justone", "changes", "connect")
-    single = ("tiny", "age", "memory", "log-memory")
+    groups = ("flows", "fleet", "trino", "justone", "changes", "connect", "sql")
+    single = ("tiny", "age", "memory", "log-memory", "sql-memory")
     several = [figure for group in groups for figure in result.get(group, {}).values()]
     checked = [*several, *(result.get(name, {}) for name in single)]
     return all(figure.get("passed", True) for figure in checked)

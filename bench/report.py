@@ -183,6 +183,19 @@ def _sentences(result: Mapping[str, Any]) -> Iterator[str]:
             f"{one['peak_bytes'] >> 20} MiB ({groups}); largest process of PostgreSQL "
             f"{one['largest_process_of_postgresql'] >> 20} MiB"
         )
+    for name, found in result.get("sql", {}).items():
+        yield (
+            f"SQL, {name}: {found['ratio']:.2f} of one Spark job over the topic in steady spans, "
+            f"{median(found['steady_rows_per_second']) / 1e3:.0f} krows/s, cpu "
+            f"{found['flow_cpu']:.1f} beside {found['bound_cpu']:.1f} s for a million; a dozen "
+            f"records in {found['few_median']:.2f} s"
+        )
+    if grown := result.get("sql-memory"):
+        sizes = (
+            f"{one['keys'] / 1e6:.0f} M keys {one['peak_bytes'] >> 20} MiB"
+            for one in grown["sizes"]
+        )
+        yield f"SQL, memory by keys of the state: {', '.join(sizes)}"
     if memory := result.get("memory"):
         groups = ", ".join(f"{k} {v >> 20}" for k, v in memory["peak_by_group"].items())
         yield (
