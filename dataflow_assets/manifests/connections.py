@@ -24,7 +24,7 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, Policies
 from dataflow_assets.manifests.dialects import catalogs, targets
 from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.wording import kind
+from dataflow_assets.manifests.dialects.kinds import kind
 
 NAMES = ("connections.yaml", "connections.yml")
 Pair = tuple[Flow, Document]

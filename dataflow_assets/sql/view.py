@@ -76,9 +76,12 @@ class ViewPlan:
         return frozenset(one.name for one in self.outputs if one.key)
 
     def reads(self) -> frozenset[str]:
-        """The metadata of messages that it looks at."""
-        found = metadata_of(self.cells, key=self.key is not None)
-        return found | {"timestamp"} if self.changelog else found
+        """The metadata of messages that it needs."""
+        return self.columns() | {"timestamp"} if self.changelog else self.columns()
+
+    def columns(self) -> frozenset[str]:
+        """The metadata of messages that its rows are made of."""
+        return metadata_of(self.cells, key=self.key is not None)
 
     def origins(self, name: str) -> frozenset[str] | None:
         """The columns of the table that a column of the target is made of."""
@@ -115,6 +118,23 @@ Arrived = tuple[bytes | None, bytes | None]
 key, and what the first stage sees."""
 
 
+class PrimaryKey:
+    """The key of a row of an upsert table."""
+
+    def __init__(self, view: ViewPlan) -> None:
+        self._places = [at for at, _ in view.primary]
+        self._names = [view.cells[at].name for at in self._places]
+        self._codec = Codec([kind for _, kind in view.primary])
+
+    def __call__(self, row: Row) -> bytes:
+        """Raises RejectedRecord where a column of it is null."""
+        values = [row[at] for at in self._places]
+        if None in values:
+            name = self._names[values.index(None)]
+            raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
+        return self._codec.pack(values)
+
+
 class Arrivals:
     """Messages as what the first stage sees of them; compiled once for each task."""
 
@@ -122,9 +142,7 @@ class Arrivals:
         source = Source(view.value, view.key, view.cells, view.changelog)
         self._input = Input(source, environment.local)
         self._intake = Intake(view.stages[0], environment)
-        self._primary = [at for at, _ in view.primary]
-        self._names = [view.cells[at].name for at in self._primary]
-        self._codec = Codec([kind for _, kind in view.primary])
+        self._key = PrimaryKey(view) if view.changelog else None
 
     def __call__(self, record: Record) -> Arrived | None:
         """None for what changes nothing. Raises RejectedRecord."""
@@ -132,19 +150,12 @@ class Arrivals:
         if taken is None:
             return None
         row, gone = taken
-        if not self._primary:
+        if self._key is None:
             seen = self._intake(row)
             return None if seen is None else (None, pack(seen))
         key = self._key(row)
         seen = None if gone else self._intake(row)
         return key, None if seen is None else pack(seen)
-
-    def _key(self, row: Row) -> bytes:
-        values = [row[at] for at in self._primary]
-        if None in values:
-            name = self._names[values.index(None)]
-            raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
-        return self._codec.pack(values)
 
 
 def groups(view: ViewPlan, number: int, environment: Environment) -> Groups | Ranks:

@@ -22,8 +22,6 @@ _Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})
 _CLASS = r"^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$"
 _OURS = {"connector.class": "set class", "tasks.max": "set tasksMax"}
 _REFUSED = {
-    "transforms": "single message transforms do not work yet: use the steps of the flow",
-    "predicates": "predicates do not work yet: use the conditions of the flow's steps",
     "config.providers": "config providers do not work yet: use credentialsSecretRef",
     "key.converter": "keys become JSON: leave it out",
     "value.converter": "values become JSON: leave it out",
@@ -49,7 +47,8 @@ class KafkaConnectSourceOptions(MessageSource):
     connector_class: str = Field(alias="class", pattern=_CLASS)
     """Java class of the source connector, with its package or without."""
     config: Mapping[str, _Text] = {}
-    """The connector's own configuration, as it is. Secrets belong in `credentialsSecretRef`."""
+    """The connector's own configuration, as it is, with its transforms and predicates. Secrets
+    belong in `credentialsSecretRef`."""
     credentials: SecretStr | None = None
     """More of the configuration, as a JSON object; it wins over `config`, and is shown nowhere."""
     credentials_secret_ref: Annotated[Ref, Fills("credentials")] = None

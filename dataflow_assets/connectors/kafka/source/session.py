@@ -138,6 +138,18 @@ class KafkaSourceSession(SourceSession):
         ]
 
     @override
+    def closed(self, after: Positions) -> frozenset[str]:
+        end = self._source.end
+        if end is None:
+            return frozenset()
+        topic = self.topic.now()
+        ends = dict.fromkeys(range(topic.partitions), 0) | dict(end.offsets)
+        if end.millis is not None:  # without a record of that time more may come
+            found = self._offsets(topic, Place.for_timestamp(end.millis))[0]
+            ends = {p: at for p, at in found.items() if at >= 0}
+        return frozenset(str(p) for p, at in ends.items() if int(after.get(str(p), 0)) >= at)
+
+    @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         topic = self.topic.now()
         found = self._broker.bounds(topic)
