@@ -13,12 +13,7 @@ from pathlib import Path as File
 from typing import Any
 
 from dataflow_assets.connectors.iceberg.options import RECORD_TIME
-from dataflow_assets.connectors.iceberg.sink.declared_sinks import (
-    BucketSink,
-    DeclaredSink,
-    NessieTableSink,
-    RestTableSink,
-)
+from dataflow_assets.connectors.iceberg.sink.declared_sinks import DeclaredSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.connection import Sasl
 from dataflow_assets.contracts import Rejects
@@ -32,13 +27,12 @@ from dataflow_assets.manifests.dialects.catalogs import Catalog
 from dataflow_assets.manifests.dialects.dataflow import DeclaredTables, Reading
 from dataflow_assets.manifests.dialects.documents import Document, Part, Path
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.tableflow_places import Bucket, Placed
 from dataflow_assets.manifests.dialects.wording import validate
 from dataflow_assets.secrets import VariableRef
 from dataflow_assets.spec import hints
 from dataflow_assets.tls import Tls
 
-NAMESPACE = "warpstream._tableflow"
-"""Of the tables: the path below bucket and prefix, with dots."""
 GROUP = "tableflow"
 PREFIX = "TABLEFLOW_"
 _KEYS = ("source_clusters", "destination_bucket_url", "tables")
@@ -57,25 +51,6 @@ class _Clusters:
     sound: Mapping[str, tuple[int, model.SourceCluster]]
     registries: frozenset[str]
     """Names of those with a schema registry, with a mistake or without."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Where the tables of a file are: their folder, and the catalog that knows them, if any."""
-
-    bucket: model.Bucket
-    catalog: Catalog | None
-
-    def sink(self, options: Mapping[str, Any]) -> DeclaredSink:
-        """The sink of a table."""
-        if self.catalog is None:
-            place = {"bucket": self.bucket.url, "s3_region": self.bucket.region}
-            return BucketSink.model_validate({**place, "namespace": NAMESPACE, **options})
-        made = NessieTableSink if self.catalog.type == "nessie" else RestTableSink
-        folder = "/".join((self.bucket.url, *NAMESPACE.split(".")))
-        place = {"s3_region": self.bucket.region} if self.bucket.region else {}
-        own = {"namespace": NAMESPACE, **place, **self.catalog.options, "tables_folder": folder}
-        return made.model_validate({**own, **options})
 
 
 def reads(document: Document) -> bool:
@@ -97,7 +72,7 @@ def read(document: Document, catalog: Catalog | None = None) -> list[Reading]:
     readings = [Reading(document, tuple(findings))] if findings else []
     if not document.sound or any(not one.path.startswith(_OF_PARTS) for one in findings):
         return readings
-    place = Placed(model.Bucket.parse(document.get("destination_bucket_url")), catalog)
+    place = Placed(Bucket.parse(document.get("destination_bucket_url")), catalog)
     readings.append(Reading(document, tables=_declared(document, place)))
     for index, table in enumerate(tables):
         if table is not None and table.source_cluster_name in clusters.sound:
