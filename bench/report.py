@@ -18,7 +18,16 @@ from rich.table import Table
 from bench.fleet import table as fleet
 from bench.meters import Spent
 
-GROUPS = ("broker", "jvm", "workers", "driver", "postgresql", "seaweedfs", "clickhouse")
+GROUPS = (
+    "broker",
+    "jvm",
+    "workers",
+    "driver",
+    "connector",
+    "postgresql",
+    "seaweedfs",
+    "clickhouse",
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,8 @@ TARGETS = {
     "flow-trino": Target("fetch-trino", 0.6),
     "flow-justone-1": Target("copy-justone-1", 0.34),
     "flow-justone-2": Target("copy-justone-2", 0.34),
+    "flow-connect-file": Target("worker-connect-file", 2.0),
+    "flow-connect-debezium": Target("worker-connect-debezium", 2.0),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }
@@ -114,7 +125,7 @@ def show(result: Mapping[str, Any]) -> None:
     """On the terminal."""
     console = Console(width=None if os.isatty(1) else 160)
     console.print(_line(result["machine"]))
-    groups = ("flows", "trino", "justone", "changes")
+    groups = ("flows", "trino", "justone", "changes", "connect")
     if flows := {name: one for group in groups for name, one in result.get(group, {}).items()}:
         console.print(_table(flows))
     for sentence in _sentences(result):
@@ -172,6 +183,19 @@ def _sentences(result: Mapping[str, Any]) -> Iterator[str]:
             f"{one['peak_bytes'] >> 20} MiB ({groups}); largest process of PostgreSQL "
             f"{one['largest_process_of_postgresql'] >> 20} MiB"
         )
+    for name, found in result.get("sql", {}).items():
+        yield (
+            f"SQL, {name}: {found['ratio']:.2f} of one Spark job over the topic in steady spans, "
+            f"{median(found['steady_rows_per_second']) / 1e3:.0f} krows/s, cpu "
+            f"{found['flow_cpu']:.1f} beside {found['bound_cpu']:.1f} s for a million; a dozen "
+            f"records in {found['few_median']:.2f} s"
+        )
+    if grown := result.get("sql-memory"):
+        sizes = (
+            f"{one['keys'] / 1e6:.0f} M keys {one['peak_bytes'] >> 20} MiB"
+            for one in grown["sizes"]
+        )
+        yield f"SQL, memory by keys of the state: {', '.join(sizes)}"
     if memory := result.get("memory"):
         groups = ", ".join(f"{k} {v >> 20}" for k, v in memory["peak_by_group"].items())
         yield (

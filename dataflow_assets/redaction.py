@@ -6,14 +6,16 @@ shows what a client library thinks fit.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from pydantic import SecretStr
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
-from dataflow_assets.secrets import given, inside
+from dataflow_assets.secrets import given, inside, is_secret
 from dataflow_assets.spec import Spec
 
 MASK = "***"
@@ -40,8 +42,16 @@ def _values(flow: Flow) -> Iterator[str]:
     for value in (*given(), *(secret.get_secret_value() for secret in (*documents, *direct))):
         if len(value) >= SHORTEST and value not in shown:
             yield value
-            parts = (part for found in _IN_URL.findall(value) for part in found)
-            yield from (part for part in parts if len(part) >= SHORTEST)
+            yield from (part for part in _parts(value) if len(part) >= SHORTEST)
+
+
+def _parts(value: str) -> Iterator[str]:
+    """Passwords inside a URL, and inside a JSON object, such as a connector's credentials."""
+    yield from (part for found in _IN_URL.findall(value) for part in found)
+    if value.startswith("{"):
+        with suppress(ValueError):
+            texts = json.loads(value).items()
+            yield from (text for key, text in texts if is_secret(key) and isinstance(text, str))
 
 
 def _resolved(flow: Flow) -> Flow:

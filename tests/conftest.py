@@ -36,11 +36,16 @@ if TYPE_CHECKING:
 
 SHARED = "DATAFLOW_TEST_SERVERS"
 S = TypeVar("S", bound=Server)
-HEAVY = frozenset({"nessie", "trino"})
+HEAVY = frozenset({"kafkaConnect", "nessie", "trino"})
 """Connectors whose servers are slow to start: `make test` has two processes for them, later."""
 ESSENTIAL: Mapping[str, frozenset[str]] = {
     "test_drains_everything_once_and_resumes": frozenset(
-        {"memory-offsets-nessie", "memory-offsets-trino", "trino-memory-span"}
+        {
+            "kafkaConnect-memory-span",
+            "memory-offsets-nessie",
+            "memory-offsets-trino",
+            "trino-memory-span",
+        }
     ),
     "test_a_failure_at_every_step_neither_loses_nor_doubles": frozenset(
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn, cast
 
@@ -21,9 +21,13 @@ _KEPT = ("AWS_", "DATAFLOW_")  # of the environment, where tests set variables
 
 def drained(flow: Flow, start: Start | None = None) -> list[Report]:
     """Drains a flow; its small micro-batches need no Spark."""
+    return list(draining(flow, Request(start=start or Start(), patience=Patience(0, 0.05, 0.2))))
+
+
+def draining(flow: Flow, request: Request) -> Iterator[Report]:
+    """The same, report after report."""
     session = cast("Any", Session(_no_spark))
-    request = Request(start=start or Start(), patience=Patience(0, 0.05, 0.2))
-    return list(drain(flow, lambda: session, request))
+    return drain(flow, lambda: session, request)
 
 
 def _no_spark() -> NoReturn:

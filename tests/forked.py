@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from multiprocessing import get_context
+from multiprocessing import connection, get_context
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class Forked:
         os.close(handle)
         given = (tuple(arguments), self._out, str(folder), dict(env))
         self._process: ForkServerProcess = forking().Process(target=_command, args=given)
+        self._asking = threading.Lock()  # the exit code is read from a pipe, once
         self._process.start()
 
     @property
@@ -61,7 +63,8 @@ class Forked:
     @property
     def returncode(self) -> int | None:
         """None while it runs; minus the signal that ended it."""
-        return self._process.exitcode
+        with self._asking:
+            return self._process.exitcode
 
     def poll(self) -> int | None:
         return self.returncode
@@ -74,16 +77,20 @@ class Forked:
             os.kill(self.pid, number)
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
-        if self.returncode is None:
-            raise subprocess.TimeoutExpired("dataflow", timeout or 0)
-        return self.returncode
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self.returncode) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("dataflow", timeout or 0)
+            connection.wait([self._process.sentinel], _LOOK)
+        return code
 
     def lines(self, *, errors: bool) -> Iterator[str]:
         """What it prints, line by line while it runs, to its end."""
         path = Path(f"{self._out}.err" if errors else self._out)
         while self.returncode is None and not path.exists():
             time.sleep(_LOOK)
+        if not path.exists():  # it was killed before it could print
+            return
         line = ""
         with path.open() as printed:
             while True:

@@ -18,6 +18,7 @@ from dataflow_assets.assets.metadata import (
     column_schema,
     event_metadata,
     partition_lags,
+    state_metadata,
 )
 from dataflow_assets.assets.tally import Tally
 from dataflow_assets.contracts import Checkpoint
@@ -71,7 +72,7 @@ class FlowEvents:
             return None
         report, figures = taken
         metadata = event_metadata(report.checkpoint, figures, report.table_rows)
-        metadata |= partition_lags(node.flow, report.lag)
+        metadata |= partition_lags(node.flow, report.lag) | state_metadata(report.lag)
         return _materialization(node, report.checkpoint, metadata)
 
     def final(self, node: Node) -> dict[str, Any]:
@@ -79,7 +80,7 @@ class FlowEvents:
         report = self._last[node.branch.id]
         figures = self._tallies[node.branch.id].final(report)
         found = event_metadata(report.checkpoint, figures, report.table_rows)
-        found |= partition_lags(node.flow, report.lag)
+        found |= partition_lags(node.flow, report.lag) | state_metadata(report.lag)
         found["ended"] = report.reason
         if report.schema is not None:
             found[COLUMN_SCHEMA] = column_schema(report.schema)

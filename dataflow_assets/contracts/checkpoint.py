@@ -89,6 +89,10 @@ class Lag:
     partitions: Mapping[str, float] = field(default_factory=dict)
     state: int | None = None
     """Bytes of what the source keeps for the flow, where it keeps something and knows how much."""
+    late: int | None = None
+    """Rows that were dropped since their windows had ended, where the source has windows."""
+    watermark: int | None = None
+    """Up to when its windows have ended, in milliseconds since 1970, where it has windows."""
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ def same(take: Take, form: Callable[[Any], Any] | None) -> Take:
     def exact(value: Any) -> Any:
         found = take(value)
         back = found if form is None or found is None else form(found)
-        back = Decimal(repr(back)) if isinstance(back, float) and value != back else back
+        back = Decimal(repr(back)) if isinstance(back, float) else back  # as its text has it
         if isinstance(value, bool) is not isinstance(back, bool) or back != value:
             raise unfit("would be another value")
         return found

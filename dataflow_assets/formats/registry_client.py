@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -28,6 +28,9 @@ ABSENT_SECONDS = 30.0
 _MOST_ABSENT = 10_000
 _BUSY = frozenset({408, 425, 429})
 _UNTRUSTED = ("certificate", "alert", "wrong version number", "unknown ca")
+
+
+Answer = TypeVar("Answer", dict[str, Any], list[Any])
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,38 @@ class RegistryClient:
         """
         found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if found is None:
-            raise PermanentError(f"{self}: there is no subject {subject}: register a schema for it")
+            raise self._no_subject(subject)
         return self._number(found), self._stored(found)
+
+    def versions(self, subject: str) -> tuple[int, ...]:
+        """The versions that a subject has now, the oldest first.
+
+        Called on the driver, once for each micro-batch of a table whose columns are the subject's.
+
+        Raises:
+            As `latest` does.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        found = self._content(self._ask("GET", path), path, list)
+        if found is None:
+            raise self._no_subject(subject)
+        return tuple(sorted(found))
+
+    def version(self, subject: str, number: int) -> StoredSchema:
+        """The schema of one version of a subject, with all that it refers to.
+
+        Called on the driver, once for each version when a table is opened that has its columns.
+
+        Raises:
+            As `latest` does; TransientError where the version has been deleted meanwhile.
+        """
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{number}")
+        if found is None:
+            raise TransientError(f"{self}: version {number} of subject {subject} has been deleted")
+        try:
+            return self._stored(found)
+        except RejectedRecord as error:
+            raise PermanentError(error.reason) from None
 
     def register(self, subject: str, kind: str, text: str) -> int:
         """The id of a schema in a subject; one that is new there is registered.
@@ -92,7 +125,7 @@ class RegistryClient:
                 f"{self}: refuses the schema for subject {subject}: {_said(answer)}; register a "
                 "compatible schema, or name another subject"
             )
-        found = self._content(answer, path)
+        found = self._content(answer, path, dict)
         if found is None:
             raise self._no_registry(answer, path)
         return self._number(found)
@@ -123,6 +156,9 @@ class RegistryClient:
             "Confluent's API"
         )
 
+    def _no_subject(self, subject: str) -> PermanentError:
+        return PermanentError(f"{self}: there is no subject {subject}: register a schema for it")
+
     def _no_schema(self, number: int) -> RejectedRecord:
         return RejectedRecord("decode", f"{self} has no schema of the id {number}")
 
@@ -143,7 +179,7 @@ class RegistryClient:
             known[one["name"]] = self._schema(inner)
 
     def _get(self, path: str) -> Mapping[str, Any] | None:
-        return self._content(self._ask("GET", path), path)
+        return self._content(self._ask("GET", path), path, dict)
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": f"{MEDIA_TYPE}, application/json", **self._identity()}
@@ -177,7 +213,9 @@ class RegistryClient:
         pair = f"{self.username}:{self.password}".encode()
         return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
-    def _content(self, answer: urllib3.BaseHTTPResponse, path: str) -> Mapping[str, Any] | None:
+    def _content(
+        self, answer: urllib3.BaseHTTPResponse, path: str, kind: type[Answer]
+    ) -> Answer | None:
         """What was found; None where the registry says that there is no such thing."""
         if answer.status in (401, 403):
             allowed = "refuses the credentials" if answer.status == 401 else "allows no access"
@@ -193,7 +231,7 @@ class RegistryClient:
             found = msgspec.json.decode(answer.data)
         except (msgspec.DecodeError, UnicodeDecodeError):
             found = None
-        if answer.status != 200 or not isinstance(found, dict):
+        if answer.status != 200 or not isinstance(found, kind):
             raise self._no_registry(answer, path)
         return found
 

@@ -56,7 +56,7 @@ class SchemaRegistry(Spec):
     @field_validator("url")
     @classmethod
     def _address(cls, value: str) -> str:
-        if value and (wrong := _wrong(value)):
+        if value and (wrong := address_problem(value)):
             raise ValueError(wrong)
         return value
 
@@ -84,7 +84,7 @@ class SchemaRegistry(Spec):
         Raises:
             PermanentError where a secret or a file of `tls` is not what the option needs.
         """
-        if wrong := _wrong(self.url):
+        if wrong := address_problem(self.url):
             raise PermanentError(f"the secret of schemaRegistry.urlSecretRef: the url {wrong}")
         auth = self.basic_auth or RegistryAuth()
         found = RegistryClient(
@@ -99,8 +99,8 @@ class SchemaRegistry(Spec):
         return found
 
 
-def _wrong(url: str) -> str:
-    """What is wrong with an address; empty where it is one."""
+def address_problem(url: str) -> str:
+    """What is wrong with the address of a registry; empty where it is one."""
     try:
         parts = urlsplit(url.strip())
         host, _ = parts.hostname, parts.port

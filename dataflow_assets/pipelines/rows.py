@@ -53,7 +53,8 @@ class PipelineRows(Step):
 
     type: ClassVar[str] = "pipeline"
     examples: ClassVar[tuple[Example, ...]] = ()
-    envelope: InstanceOf[Envelope]
+    envelope: InstanceOf[Envelope] | None = None
+    """None: messages are objects with `topic`, `id` and `record` already."""
     rows: tuple[InstanceOf[Row], ...]
 
     @override
@@ -89,9 +90,11 @@ class _Maker:
         return body
 
 
-def _delivered(envelope: Envelope, body: Any) -> dict[str, Any]:
+def _delivered(envelope: Envelope | None, body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RejectedRecord("step", "the source has delivered no object")
+    if envelope is None:
+        return body
     key = {name: body.get(name) for name in envelope.id_keys}
     return {"topic": envelope.topic, "id": key, "record": body}
 

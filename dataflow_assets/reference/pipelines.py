@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dataflow_assets.manifests.dialects.pipelines.bind import FUNCTIONS
-from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, KEYS
+from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, CONNECT_KEYS, KEYS
 from dataflow_assets.pipelines.types import ALIASES, KINDS
 from dataflow_assets.reference.key_tables import section
 
@@ -49,11 +49,11 @@ An inferred pipeline makes the table of its name with three columns, none of the
 | Column | PostgreSQL | ClickHouse | Iceberg | Value |
 | --- | --- | --- | --- | --- |
 | `topic` | TEXT | String | string | `kafka.topic` |
-| `id` | JSONB | String, JSON text | string, JSON text | `shardId`, `sequenceNumber` |
+| `id` | JSONB | String, JSON text | string, JSON text | the key |
 | `record` | JSONB | String, JSON text | string, JSON text | see below |
 
-The record is `{"partitionKey": ..., "sequenceNumber": ..., "shardId": ..., "data": ...}`, with the
-data in base64.
+Of Kinesis the record has `partitionKey`, `sequenceNumber`, `shardId` and `data` in base64, and the
+id `shardId` and `sequenceNumber`.
 
 `INTO TABLE t FORMAT AVRO (column <- path, ...)` fills columns of a table of the file by paths like
 `topic`, `record` or `record::partitionKey`; other columns are null. A procedure fills them by its
@@ -105,8 +105,8 @@ table have SingleStore's columns: `pipelines` (state Running, Stopped or Error),
 rejected records are warnings. `SELECT * FROM PIPELINES_SOURCE_OFFSETS` runs as it is written, but
 for `information_schema`. Secrets are `***` in them.
 
-Each shard is a task. Offsets are those behind the last batch that is complete. A run that was
-killed leaves the state Running, and its batch In Progress, until the pipeline is run again.
+With Kinesis each shard is a task. Offsets are those behind the last batch that is complete. A run
+that was killed leaves the state Running, and its batch In Progress, until the next run.
 
 ## Types
 
@@ -114,9 +114,13 @@ killed leaves the state Running, and its batch In Progress, until the pipeline i
 
 ## The connector
 
-`connector.class` must be one of %(classes)s. Keys of CREDENTIALS count before those of CONFIG.
+%(classes)s are read by the native source [kinesis](../connectors/kinesis.md). Every
+other `connector.class` is run by the source [kafkaConnect](../connectors/kafkaConnect.md), in a
+process with a JVM; its rows have the topic, the key (else partition and offset) and the value.
+
+Keys of CREDENTIALS count before those of CONFIG.
 Secrets in either are never shown; `dataflow check` notes those in CONFIG, with the advice to move
-them to CREDENTIALS. A secret may be `${env:VARIABLE}` or `${secrets:NAME:KEY}`.
+them to CREDENTIALS. A secret of Kinesis may be `${env:VARIABLE}` or `${secrets:NAME:KEY}`.
 """
 _STATEMENTS: Sequence[tuple[str, str, str]] = (
     ("`USE name`", "used", "which target the pipelines below write into"),
@@ -214,7 +218,13 @@ def render() -> str:
         "aliases": ", ".join(f"`{other}` ({name})" for other, name in ALIASES.items()),
         "classes": ", ".join(f"`{name}`" for name in CLASSES),
     }
-    return "\n".join([page, section("Keys of CONFIG and CREDENTIALS", "", KEYS)])
+    return "\n".join(
+        [
+            page,
+            section("Keys for Kinesis", "", KEYS),
+            section("Keys for other classes", "", CONNECT_KEYS),
+        ]
+    )
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -22,11 +22,12 @@ A file of Flink's SQL in the folder of the manifests runs as it is: its tables a
 of a database), and each `INSERT INTO` is a flow, `<target>.<source>`, which delivers every record
 exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 
-**What runs:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, views and
-subqueries in `FROM`, over one table of `kafka` or `upsert-kafka`, without groups also several of
-them with `UNION ALL`, into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse`
-or `iceberg`. **What is refused**, with line and column: joins, windows, `ORDER BY`, `LIMIT`,
-`OVER`, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
+**What runs:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, windows
+(`TUMBLE`, `HOP`, `CUMULATE`), deduplication and Top-N by `ROW_NUMBER()`, views and subqueries in
+`FROM`, over one table of `kafka` or `upsert-kafka`, or several of them with `UNION ALL`, into a
+table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or
+`iceberg`. **What is refused**, with line and column: joins, `SESSION`, `ORDER BY` and `LIMIT` of a
+query, `OVER` with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
 
 ## Statements
 
@@ -68,8 +69,10 @@ A record of CSV with several lines is rejected (Flink reads the first line and d
 table of `avro-confluent` is read by the schema that each message names, field by field by their
 names, and written with the schema of its columns, which is registered when a run begins.
 
-Two INSERTs into one table do not know each other: where one of them has deletes, give each a table
-of its own.
+Two INSERTs into one table do not know each other, and `UNION ALL` is as many INSERTs: where one of
+them has deletes, give each a table of its own. Queries with groups may write into one table where a
+column of its PRIMARY KEY is a constant, another one in each of them. Each flow reads a table of its
+own name: `CREATE TABLE another LIKE t` declares the same topic again.
 
 ## Groups
 
@@ -94,8 +97,11 @@ are deleted once the next two states are committed; those of a flow that was rem
 
 What is kept grows with the keys: of an upsert table each row's part that the query uses, of
 `COUNT(DISTINCT)`, `SUM(DISTINCT)` and `AVG(DISTINCT)` each value of a group, of `MIN` and `MAX`
-over rows that may go all values of a group in one piece. It does not expire: `table.exec.state.ttl`
-is noted.
+over rows that may go all values of a group in one piece.
+
+With `table.exec.state.ttl` what was not touched for as long is forgotten, as in Flink: its row
+stays in the target, the next record of the group begins to count from nothing, and the next record
+of a key of an upsert table counts as a new one. Rows that have not changed are not written again.
 
 A record that cannot be read, and a group whose row cannot be computed or has a null in a column
 that is NOT NULL, is a rejected record; such a group has no row in the target. `dataflow replay`
@@ -109,6 +115,71 @@ error names a `SET` that keeps the state: each row then changes with the next re
 The sum of floating numbers is rounded once, whatever their order. `GROUP BY` tells -0.0 from 0.0,
 and all NaN are one group. Where a source gets new partitions, keys of an upsert table may change
 theirs: the log warns, and of one key in two partitions the record that is read later counts.
+
+## Windows
+
+%(windows)s
+
+Windows are in `FROM`, over a table or a view of it that passes the column on; rows of an
+`upsert-kafka` table leave the windows that are still open when they are replaced or deleted. The
+lengths are intervals of days or less; a row is in at most 1440 windows. `NAME => value` works too,
+with the names `DATA`, `TIMECOL`, `SIZE`, `SLIDE`, `STEP` and `OFFSET`. `ts` must be the column of
+the table's `WATERMARK FOR`, of type TIMESTAMP or TIMESTAMP_LTZ; of a TIMESTAMP_LTZ windows are
+those of a clock in `table.local-time-zone`.
+
+The older `GROUP BY TUMBLE(ts, size)` and `GROUP BY HOP(ts, slide, size)`, with `TUMBLE_START`,
+`TUMBLE_END`, `TUMBLE_ROWTIME` and those of HOP, are the same windows.
+
+Rows get the columns `window_start`, `window_end` (which is not part of the window) and
+`window_time` (a millisecond before the end). `GROUP BY`, or `DISTINCT`, must have `window_start`
+and `window_end` among its columns. Such groups may be grouped again, with these columns or without
+them. The PRIMARY KEY of the target may leave out what another column of the window says already.
+
+A group is written once, when its window has ended, and never changes: the target needs no PRIMARY
+KEY, and several INSERTs may append to it. What was kept of it is deleted in the same commit. A
+window has ended when the watermark is a millisecond before its end, or later.
+
+The watermark of a partition is the latest that the `WATERMARK` of a row says; that of the query is
+the least of all partitions, and never falls. It moves at the end of each micro-batch. A partition
+that has no row with a time yet keeps all windows open, and the log names it. With
+`table.exec.source.idle-timeout` a partition that has had no record for as long is not waited for,
+unless it has records that were not read yet; windows end in time although no record comes.
+
+A row is late where all of its windows had ended before the micro-batch: it is dropped and counted.
+The log says how many, the asset shows `late_rows` and the `watermark`. A row without a time is a
+rejected record, unless WHERE leaves it out. Watermarks and the number of late rows are part of the
+state: they are committed with the rows, and a repeat after a crash writes the same.
+
+Where a topic is read again from the earliest, windows are written again: a target without a PRIMARY
+KEY has them twice then, and rows that only the query before had stay. Where `scan.bounded.*` ends
+a table for ever, all windows end with it.
+
+## First rows of each key
+
+    SELECT k, c FROM (
+      SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY c DESC) AS rn FROM t
+    ) WHERE rn <= 3
+
+keeps state too, and what is said above about groups is true for it. With `rn = 1` it is a
+deduplication. `ROW_NUMBER()` is a column of its own, over a table, a view, groups (also in the
+SELECT that has them) or other numbered rows; the SELECT around it says with `<`, `<=`, `=` or
+`BETWEEN` how many rows it is about, at most 100000. Nulls are the smallest values, unless
+`NULLS FIRST` or `NULLS LAST` is written.
+
+The target needs a PRIMARY KEY of which no two of these rows have the same: the columns of
+`PARTITION BY` and the number, without the number where one row of each is left, or the key that the
+numbered rows have (of the upsert table, or of the groups). Where that key lacks columns of
+`PARTITION BY`, a further table of the state holds the rows by it, as a row may go from one of them
+to another.
+
+Of rows with equal values of `ORDER BY` the one that came first stays (by offset, then by
+partition). Where the first of these values is a time in descending order, it is the one that came
+last, so `ORDER BY PROCTIME() DESC` keeps the last row. Of an upsert table, and of groups, the other
+columns that the query uses decide.
+
+Where rows only come, the numbered rows are all that is kept. Where they may go, all rows of a key
+of `PARTITION BY` are kept, in one piece which each change writes again: keep such keys small.
+Columns that nobody uses are not kept.
 """
 
 _STATEMENTS: Sequence[tuple[str, str, str]] = (
@@ -166,13 +237,25 @@ _COLUMNS: Sequence[tuple[str, str]] = (
         ),
     ),
     ("`c AS expression`", "computed where the table is read"),
-    ("`WATERMARK FOR c AS expression`", "accepted; of use to windows, which are refused"),
+    (
+        "`WATERMARK FOR c AS expression`",
+        "how far the time of rows has come, for [windows](#windows)",
+    ),
     (
         "`PRIMARY KEY (a, b) NOT ENFORCED`",
         (
             "the key of `upsert-kafka`, in this order; the key of a table of a database, whose "
             "rows are then upserted and deleted"
         ),
+    ),
+)
+
+_WINDOWS: Sequence[tuple[str, str]] = (
+    ("`TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), size[, offset]))`", "one after the other"),
+    ("`TABLE(HOP(TABLE t, DESCRIPTOR(ts), slide, size[, offset]))`", "one begins every `slide`"),
+    (
+        "`TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size[, offset]))`",
+        "one ends every `step`, and all begin again every `size`",
     ),
 )
 
@@ -197,6 +280,7 @@ def render() -> str:
     tables = {
         "statements": _table(("Statement", "Verdict", "Meaning"), _STATEMENTS),
         "columns": _table(("Column", "Meaning"), columns),
+        "windows": _table(("Window", "Meaning"), _WINDOWS),
     }
     parts = [
         _TOP % tables,

@@ -21,6 +21,7 @@ _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (
     ("`source_clusters[]`", model.SourceCluster),
     ("`source_clusters[].bootstrap_brokers[]`", model.Broker),
     ("`source_clusters[].credentials`", model.Credentials),
+    ("`source_clusters[].schema_registry`", model.Registry),
     ("`tables[]`", model.Table),
     ("`tables[].schema`", model.TableSchema),
     ("`fields[]`", model.SchemaField),

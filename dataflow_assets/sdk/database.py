@@ -40,7 +40,10 @@ def foreign(text: str) -> str:
     if text.lower().startswith("jdbc:"):
         return "a JDBC address: remove `jdbc:`"
     if "${" in text or text.startswith("$"):
-        return "environment variables are not expanded: use connectionStringSecretRef"
+        return (
+            "environment variables are not expanded: use connectionStringSecretRef, or in a file "
+            "of SQL ${env:VARIABLE}"
+        )
     return ""
 
 

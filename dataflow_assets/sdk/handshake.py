@@ -69,7 +69,7 @@ def trouble(
 
 
 def refused(error: BaseException, ca: str, host: str, options: Options) -> str:
-    """What a person must change where a client has not accepted a server's certificate.
+    """What a person must change where a client has not accepted a server's certificate, or its TLS.
 
     Called on the driver and in tasks with what a client of Python's own TLS has raised.
 
@@ -80,7 +80,7 @@ def refused(error: BaseException, ca: str, host: str, options: Options) -> str:
         options: their names, for the clause.
 
     Returns:
-        A clause; empty where no certificate was refused.
+        A clause; empty where TLS is not the reason.
     """
     seen: list[BaseException] = []
     waiting: list[object] = [error]
@@ -88,6 +88,8 @@ def refused(error: BaseException, ca: str, host: str, options: Options) -> str:
         one = waiting.pop()
         if isinstance(one, ssl.SSLCertVerificationError):
             return _of_the_server(one, ca, host, options)
+        if isinstance(one, ssl.SSLError) and one.reason == "WRONG_VERSION_NUMBER":
+            return f"it does not speak TLS; use http:// in {options.name}, or TLS on the server"
         if isinstance(one, BaseException) and one not in seen:
             seen.append(one)
             waiting += [*one.args, getattr(one, "reason", None), one.__cause__, one.__context__]

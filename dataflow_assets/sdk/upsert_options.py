@@ -59,6 +59,16 @@ class UpsertOptions(RawSink):
                 "match rows by; leave one of them out"
             )
 
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if len(self.conflict_key) == 1 and "," in self.conflict_key[0]:
+            several = ", ".join(part.strip() for part in self.conflict_key[0].split(","))
+            yield (
+                "conflict_key",
+                f"is one column with a comma in its name: write several as a list, [{several}]",
+            )
+
     def no_columns(self) -> PermanentError:
         """The error for a table that is to be created, and of which no column is known."""
         return PermanentError(
@@ -82,6 +92,12 @@ class SoftDeleteOptions(UpsertOptions):
     delete_mode: Annotated[DeleteMode, Requires("soft_delete_column", when="soft")] = None
     """`hard` removes the row of a deleted key, `soft` marks it; `soft` where `softDeleteColumn` is
     given."""
+
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
+        if self.soft_delete_column in self.conflict_key:
+            yield "softDeleteColumn is a column of conflictKey: take another one"
 
     @property
     def soft(self) -> str | None:

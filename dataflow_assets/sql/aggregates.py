@@ -7,19 +7,21 @@ never on their order: also the sum of floating numbers, which is kept without ro
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any
 
 from dataflow_assets.sql.casts import rounder, single, wrapped
 from dataflow_assets.sql.expressions import Expression
 from dataflow_assets.sql.types import BIGINT, MOST_DIGITS, Type
-from dataflow_assets.sql.values import value_of
+from dataflow_assets.sql.values import pack, unpack, value_of
 
 _EXACT = Context(prec=120)
 _UNIT = 1074
 """The smallest floating number is 2 to the power of minus this."""
+ONLY = "ONLY"
+"""In place of a name: the one row that a group has. No query can write it."""
 _COMPARED = ("CHAR", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
 
 
@@ -44,6 +46,12 @@ class Aggregate:
     def counts(self) -> bool:
         """Whether it counts rows, whatever is in them."""
         return self.name == "COUNT" and not self.distinct
+
+    def over(self, expressions: Iterator[Expression]) -> Aggregate:
+        """The same with the next expressions in place of its own."""
+        argument = None if self.argument is None else next(expressions)
+        condition = None if self.condition is None else next(expressions)
+        return replace(self, argument=argument, condition=condition)
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,8 @@ def kept(call: Aggregate, *, retracts: bool) -> Kept:
     """How an aggregate is kept; `retracts`: rows may go as well as come."""
     if call.name == "COUNT":
         return Count()
+    if call.name == ONLY:
+        return Only(call)
     if call.name in ("MIN", "MAX"):
         return Extremes(call) if retracts else Extreme(call)
     if call.given.kind in ("FLOAT", "DOUBLE"):
@@ -256,3 +266,25 @@ class Extremes(Kept):
         if not kept[0]:
             return None
         return self._value(kept[0][0 if self._least else -1][0])
+
+
+class Only(Kept):
+    """The row of a group that has one; while it has several, as one key may, always the same."""
+
+    def __init__(self, call: Aggregate) -> None:
+        self._value = value_of(call.given)
+
+    def empty(self) -> list[Any]:
+        """No rows: pairs of row and number."""
+        return [[]]
+
+    def add(self, kept: list[Any], value: Any, times: int) -> None:
+        """Counted."""
+        found = dict(kept[0])
+        row = pack(value)
+        found[row] = found.get(row, 0) + times
+        kept[0] = [[one, number] for one, number in sorted(found.items()) if number > 0]
+
+    def result(self, kept: list[Any]) -> Any:
+        """Null of no rows."""
+        return self._value(unpack(kept[0][0][0])) if kept[0] else None

@@ -7,8 +7,8 @@ null is None.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataflow_assets.sql.casts import cast
@@ -107,6 +107,48 @@ def columns(expression: Expression, shared: Sequence[Expression] = ()) -> frozen
     if isinstance(expression, Shared):
         return columns(shared[expression.at], shared[: expression.at])
     return frozenset[int]().union(*(columns(one, shared) for one in operands(expression)))
+
+
+def looked_at(expressions: Iterable[Expression]) -> frozenset[int]:
+    """The places of a row that expressions look at, before what they share was taken out."""
+    found: set[int] = set()
+    seen: set[int] = set()  # a part that several have is looked at once
+    waiting = list(expressions)
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Column):
+            found.add(one.at)
+        waiting += operands(one)
+    return frozenset(found)
+
+
+def over_others(
+    expressions: Sequence[Expression], columns: Mapping[int, Expression]
+) -> tuple[Expression, ...]:
+    """Expressions with something else in place of each column, by its place."""
+    known: dict[int, Expression] = {}  # a part that several have is looked at once
+
+    def made(one: Expression) -> Expression:
+        if id(one) not in known:
+            known[id(one)] = _over_others(one, columns, made)
+        return known[id(one)]
+
+    return tuple(map(made, expressions))
+
+
+def _over_others(
+    one: Expression,
+    columns: Mapping[int, Expression],
+    made: Callable[[Expression], Expression],
+) -> Expression:
+    if isinstance(one, Column):
+        return columns[one.at]
+    if isinstance(one, Call):
+        return replace(one, arguments=tuple(map(made, one.arguments)))
+    return replace(one, given=made(one.given)) if isinstance(one, CastTo | Member) else one
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:

@@ -14,9 +14,10 @@ the borders of micro-batches do not matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.aggregates import Aggregate, Kept, kept
@@ -25,6 +26,7 @@ from dataflow_assets.sql.function import Environment, Evaluate, Row
 from dataflow_assets.sql.query_rows import NO_VALUE
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack, unpack
+from dataflow_assets.sql.windows import FRONT, Closing
 
 Changes = dict[tuple[bytes, bytes], int]
 """By a key and what goes with it, how many more there are; below 0 less."""
@@ -46,11 +48,34 @@ class Stage:
     """Whether rows may go as well as come."""
     shared: tuple[Expression, ...] = ()
     """What several expressions need, computed once for a row; each may need those before it."""
+    window: Closing | None = None
+    """Of groups that are in windows: they are passed on once, when they are final."""
+
+    @property
+    def front(self) -> int:
+        """How many bytes are in front of the keys of its groups."""
+        return 0 if self.window is None else FRONT
 
     @property
     def types(self) -> tuple[Type, ...]:
         """Of the columns of its rows: the keys, then the results."""
         return (*(one.type for one in self.keys), *(one.type for one in self.calls))
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """All that it looks at, in the order in which `over` takes others."""
+        found = [*self.keys]
+        for call in self.calls:
+            found += [one for one in (call.argument, call.condition) if one is not None]
+        return (*found, *(() if self.where is None else (self.where,)))
+
+    def over(self, expressions: Iterable[Expression]) -> Self:
+        """The same with other expressions."""
+        taken = iter(expressions)
+        keys = tuple(next(taken) for _ in self.keys)
+        calls = tuple(one.over(taken) for one in self.calls)
+        where = None if self.where is None else next(taken)
+        return replace(self, keys=keys, calls=calls, where=where)
 
     @cached_property
     def apart(self) -> frozenset[int]:
@@ -68,6 +93,7 @@ class Intake:
         self._keys = [compiled(one) for one in stage.keys]
         self._arguments = [_argument(one, compiled) for one in stage.calls]
         self._group = Codec([one.type for one in stage.keys])
+        self._window, self._zone = stage.window, environment.local
         self._given = Codec([one.given for one in stage.calls])
 
     def __call__(self, row: Row) -> tuple[bytes, bytes] | None:
@@ -78,10 +104,18 @@ class Intake:
         try:
             if self._where is not None and self._where(row) is not True:
                 return None
-            group = self._group.pack([one(row) for one in self._keys])
+            keys = [one(row) for one in self._keys]
+            group = self._group.pack(keys)
+            if self._window is not None:
+                group = self._front(keys[self._window.at], self._window) + group
             return group, self._given.pack([one(row) for one in self._arguments])
         except NO_VALUE as error:
             raise RejectedRecord("step", f"GROUP BY: {error}") from None
+
+    def _front(self, end: datetime | None, window: Closing) -> bytes:
+        if end is None:
+            raise RejectedRecord("step", "the row has no time, and so no window")
+        return window.front(end, self._zone)
 
 
 def _argument(call: Aggregate, compiled: Callable[[Expression], Evaluate]) -> Evaluate:
@@ -121,7 +155,8 @@ def spread(stage: Stage, changes: Mapping[tuple[bytes, bytes], int]) -> Spread:
         values = unpack(arguments)
         for at in apart:
             if values[at] is not None:
-                count(found.distinct, pack([group, at, values[at]]), b"", times)
+                key = group[: stage.front] + pack([group, at, values[at]])
+                count(found.distinct, key, b"", times)
                 values[at] = None
         count(found.groups, group, pack([_ROWS, values]), times)
     return found
@@ -174,6 +209,28 @@ def merge_rows(old: Mapping[bytes, bytes | None], arrived: Mapping[bytes, bytes 
     return found
 
 
+def merge_window_rows(
+    old: Mapping[bytes, bytes | None], arrived: Mapping[bytes, bytes | None]
+) -> Merged:
+    """The same where a row is in several windows. What goes from one that is final is not there.
+
+    Args:
+        old: by PRIMARY KEY what the first stage has seen of the row in each of its windows.
+        arrived: the same of the latest record; None: in none.
+    """
+    found = Merged()
+    for key, now in arrived.items():
+        before = old.get(key)
+        if now == before:
+            continue
+        found.puts[key] = now
+        for rows, sign in ((before, -1), (now, 1)):
+            for one in unpack(rows) if rows else ():
+                group, arguments = unpack(one)
+                count(found.changes, group, arguments, sign)
+    return found
+
+
 def merge_distinct(
     stage: Stage, old: Mapping[bytes, bytes | None], changes: Mapping[tuple[bytes, bytes], int]
 ) -> Merged:
@@ -191,7 +248,7 @@ def merge_distinct(
             continue
         found.puts[key] = pack(now) if now else None
         if bool(now) != bool(before):
-            group, at, value = unpack(key)
+            group, at, value = unpack(key[stage.front :])
             counted = stage.calls[at].name == "COUNT"
             one = pack([at, True if counted else value])
             count(found.changes, group, one, 1 if now else -1)
@@ -222,7 +279,7 @@ class Groups:
             `rows`: of each group whose row has changed, what was passed on before and what is now.
         """
         found = Merged()
-        for group, counted in _by_group(changes).items():
+        for group, counted in by_group(changes).items():
             self._one(group, old.get(group), counted, found)
         return found
 
@@ -260,15 +317,44 @@ class Groups:
     def _row(self, group: bytes, values: list[Any], found: Merged) -> bytes | None:
         results = [one.result(value) for one, value in zip(self._kept, values, strict=True)]
         try:
-            return self.finish([*self._codec.unpack(group), *results])
+            return self.finish([*self._codec.unpack(group[self.stage.front :]), *results])
         except RejectedRecord as error:
             found.refused.append((group, error.reason))
             return None
 
 
-def _by_group(
+@dataclass(frozen=True)
+class WindowGroups(Groups):
+    """Groups that are passed on once, when their window is final."""
+
+    def final(self, ended: Mapping[bytes, bytes]) -> Merged:
+        """What is passed on of groups that are final.
+
+        Args:
+            ended: what was kept of them; nothing is from now on.
+
+        Returns:
+            `rows`: of each group the row that it is.
+        """
+        found = Merged()
+        for group, known in ended.items():
+            _, _, values = self._read(known)
+            row = super()._row(group, values, found)
+            if row is not None:
+                found.rows.append((group, None, row))
+        return found
+
+    def _row(self, group: bytes, values: list[Any], found: Merged) -> bytes | None:  # noqa: ARG002
+        """None yet; the values are left as they are written."""
+        for one, value in zip(self._kept, values, strict=True):
+            one.result(value)
+        return None
+
+
+def by_group(
     changes: Mapping[tuple[bytes, bytes], int],
 ) -> dict[bytes, list[tuple[Any, int]]]:
+    """By group what has changed of it, unpacked, and how many times."""
     found: dict[bytes, list[tuple[Any, int]]] = {}
     for (group, beside), times in changes.items():
         if times:

@@ -20,9 +20,11 @@ from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.input import Input, Source
 from dataflow_assets.sql.plan import Cell, Output, metadata_of
 from dataflow_assets.sql.query_rows import Outputs, holds
-from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage
+from dataflow_assets.sql.ranking import Ranking, Ranks
+from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage, WindowGroups
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack
+from dataflow_assets.sql.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ class ViewPlan:
     zone: str = "UTC"
     shared: tuple[Expression, ...] = ()
     """What `having` and `outputs` have in common."""
+    windows: Windows | None = None
+    """Of the rows of the table; their columns are behind `cells`."""
+    idle: int = 0
+    """Milliseconds after which a partition without records is not waited for; 0: it always is."""
+    expires: int = 0
+    """Milliseconds after which what was not touched is forgotten, but for windows; 0: never."""
 
     @property
     def changelog(self) -> bool:
@@ -53,7 +61,8 @@ class ViewPlan:
     def shape(self) -> str:
         """A digest of all that decides what is kept of rows; names and spelling do not count."""
         read = (self.value, self.key, self.cells, self.primary, self.zone)
-        return _digest((read, self.stages))
+        found = (read, self.stages)
+        return _digest(found if self.windows is None else (*found, self.windows))
 
     @cached_property
     def query(self) -> str:
@@ -67,9 +76,12 @@ class ViewPlan:
         return frozenset(one.name for one in self.outputs if one.key)
 
     def reads(self) -> frozenset[str]:
-        """The metadata of messages that it looks at."""
-        found = metadata_of(self.cells, key=self.key is not None)
-        return found | {"timestamp"} if self.changelog else found
+        """The metadata of messages that it needs."""
+        return self.columns() | {"timestamp"} if self.changelog else self.columns()
+
+    def columns(self) -> frozenset[str]:
+        """The metadata of messages that its rows are made of."""
+        return metadata_of(self.cells, key=self.key is not None)
 
     def origins(self, name: str) -> frozenset[str] | None:
         """The columns of the table that a column of the target is made of."""
@@ -80,7 +92,9 @@ class ViewPlan:
         for stage in reversed(self.stages):
             inner = list(_looked_at(stage))
             places = frozenset[int]().union(*(inner[at] for at in places))
-        cells = (self.cells[at] for at in places)
+        if self.windows is not None and any(at >= len(self.cells) for at in places):
+            places |= columns(self.windows.time)
+        cells = (self.cells[at] for at in places if at < len(self.cells))
         return frozenset(one.name for one in cells if one.place != "metadata")
 
 
@@ -91,6 +105,8 @@ def _looked_at(stage: Stage) -> Iterator[frozenset[int]]:
     for some in parts:
         found = (columns(one, stage.shared) for one in some if one is not None)
         yield frozenset[int]().union(*found)
+    if isinstance(stage, Ranking):
+        yield frozenset[int]().union(*(columns(one, stage.shared) for one in stage.numbered_by))
 
 
 def _digest(found: object) -> str:
@@ -102,6 +118,23 @@ Arrived = tuple[bytes | None, bytes | None]
 key, and what the first stage sees."""
 
 
+class PrimaryKey:
+    """The key of a row of an upsert table."""
+
+    def __init__(self, view: ViewPlan) -> None:
+        self._places = [at for at, _ in view.primary]
+        self._names = [view.cells[at].name for at in self._places]
+        self._codec = Codec([kind for _, kind in view.primary])
+
+    def __call__(self, row: Row) -> bytes:
+        """Raises RejectedRecord where a column of it is null."""
+        values = [row[at] for at in self._places]
+        if None in values:
+            name = self._names[values.index(None)]
+            raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
+        return self._codec.pack(values)
+
+
 class Arrivals:
     """Messages as what the first stage sees of them; compiled once for each task."""
 
@@ -109,9 +142,7 @@ class Arrivals:
         source = Source(view.value, view.key, view.cells, view.changelog)
         self._input = Input(source, environment.local)
         self._intake = Intake(view.stages[0], environment)
-        self._primary = [at for at, _ in view.primary]
-        self._names = [view.cells[at].name for at in self._primary]
-        self._codec = Codec([kind for _, kind in view.primary])
+        self._key = PrimaryKey(view) if view.changelog else None
 
     def __call__(self, record: Record) -> Arrived | None:
         """None for what changes nothing. Raises RejectedRecord."""
@@ -119,27 +150,24 @@ class Arrivals:
         if taken is None:
             return None
         row, gone = taken
-        if not self._primary:
+        if self._key is None:
             seen = self._intake(row)
             return None if seen is None else (None, pack(seen))
         key = self._key(row)
         seen = None if gone else self._intake(row)
         return key, None if seen is None else pack(seen)
 
-    def _key(self, row: Row) -> bytes:
-        values = [row[at] for at in self._primary]
-        if None in values:
-            name = self._names[values.index(None)]
-            raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
-        return self._codec.pack(values)
 
-
-def groups(view: ViewPlan, number: int, environment: Environment) -> Groups:
+def groups(view: ViewPlan, number: int, environment: Environment) -> Groups | Ranks:
     """The groups of a stage, whose rows go to the next one, or into the target."""
     stage = view.stages[number]
     if number + 1 == len(view.stages):
-        return Groups(stage, _written(view, environment))
-    return Groups(stage, _passed_on(view.stages[number + 1], environment))
+        finish = _written(view, environment)
+    else:
+        finish = _passed_on(view.stages[number + 1], environment)
+    if isinstance(stage, Ranking):
+        return Ranks(stage, finish)
+    return (Groups if stage.window is None else WindowGroups)(stage, finish)
 
 
 def _passed_on(following: Stage, environment: Environment) -> Finish:
@@ -174,7 +202,8 @@ def key_of(view: ViewPlan, body: bytes) -> bytes:
 
 def named_group(view: ViewPlan, group: bytes, number: int) -> str:
     """A group for people: its values."""
-    return str(Codec([one.type for one in view.stages[number].keys]).unpack(group))
+    stage = view.stages[number]
+    return str(Codec([one.type for one in stage.keys]).unpack(group[stage.front :]))
 
 
 def _passed(record: Record) -> Record | None:

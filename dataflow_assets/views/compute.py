@@ -6,23 +6,27 @@ one job for each table, which writes every bucket that has changed anew.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.micro_batch.fused import too_many
 from dataflow_assets.views import tables
+from dataflow_assets.views.closing import Load, begun, closed, ends
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.hops import Change, Flowing, Hop, Moved
 from dataflow_assets.views.manifest import MANIFEST, File, Manifest, Position, Table, new_manifest
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.staged import Staged, all_changes, stage
 from dataflow_assets.views.tasks import Done, MergeBucket, Place, ReadSlice, load, part, run
+from dataflow_assets.views.watermarks import LAST, Watermarks, advanced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +113,9 @@ class Computation:
         driver: Driver,
     ) -> None:
         """`previous`: the state before; None: nothing is kept yet."""
-        self._reader, self._place, self._previous = reader, place, previous
+        reached = previous.watermarks.reached if previous else None
+        self._reader = dataclasses.replace(reader, reached=reached)
+        self._place, self._previous = place, previous
         self._flowing, self._files = Flowing(reader.view, reader.environment), place.files()
         self._cache, self._spark, self._limits = driver.cache, driver.spark, driver.limits
         limits = self._limits
@@ -119,26 +125,48 @@ class Computation:
         self._buckets = {name: self._grown(one) for name, one in self._tables.items()}
         self._pending = {name: _Pending() for name in self._tables}
         self._parts: list[File] = []
-        self.records = self.refused = 0
+        self._moments: dict[str, int | None] = {}
+        self._watermarks = previous.watermarks if previous else Watermarks()
+        self.records = self.refused = self.late = 0
 
     def _grown(self, table: Table) -> int:
-        rows, buckets = sum(one.rows for one in table.files), len(table.buckets)
+        rows, buckets = table.rows, len(table.buckets)
         while rows > buckets * self._limits.full:
             buckets *= 2
         return buckets
 
-    def run(self, span: Span, *, small: bool) -> Manifest:
+    def run(
+        self,
+        span: Span,
+        *,
+        small: bool,
+        waiting: Iterable[str] = (),
+        closed: Iterable[str] = (),
+    ) -> Manifest:
         """Computes the span, of which nothing was committed yet.
 
         Args:
             span: of the messages.
             small: the driver reads them itself.
+            waiting: partitions that have messages behind the span.
+            closed: those of which nothing more is ever read.
 
         Returns:
             The state behind it, which is not written yet.
         """
         pieces = [one for one in span.slices if isinstance(one, OffsetSlice) and not one.empty]
+        self._moments = {one.partition: None for one in span.slices}
         self._read(pieces, small=small)
+        if self._reader.view.windows is not None:
+            self._moments |= dict.fromkeys(closed, LAST)
+            active = {*waiting, *(one.partition for one in pieces)}
+            self._watermarks = advanced(
+                self._watermarks,
+                self._moments,
+                active,
+                self._flowing.now,
+                self._reader.view.idle,
+            )
         for hop in self._flowing.hops:
             self._merge(hop)
         previous = self._previous
@@ -150,6 +178,8 @@ class Computation:
             offsets={one.partition: int(one.upto) for one in span.slices},
             tables=self._tables,
             parts=tuple(self._parts),
+            watermarks=self._watermarks,
+            late=self.late + (previous.late if previous else 0),
         )
 
     def check(self, flow: str, most_percent: float) -> None:
@@ -168,10 +198,10 @@ class Computation:
                 self._take(done)
             return
         changes: list[Change] = []
-        for read in self._reader.together(pieces):
+        for piece, read in self._reader.together(pieces):
             changes += read.changes
-            self.records += read.records
-            self.refused += len(read.refused)
+            self._count(read.records, len(read.refused), read.late)
+            self._moments[piece.partition] = read.moment
             self._parts += part(self._files, self._place, read.refused)
         self._hold(self._flowing.arriving(changes))
         failpoints.reach("view.read")
@@ -180,45 +210,71 @@ class Computation:
         for name, staged in done.staged.items():
             self._pending[name].staged.append(staged)
         self._parts += done.parts
-        self.records += done.records
-        self.refused += done.refused
+        self._moments |= done.moments
+        self._count(done.records, done.refused, done.late)
+
+    def _count(self, records: int, refused: int, late: int) -> None:
+        self.records += records
+        self.refused += refused
+        self.late += late
 
     def _hold(self, changes: Mapping[str, Iterable[Change]]) -> None:
         for name, some in changes.items():
             self._pending[name].held += some
 
     def _merge(self, hop: Hop) -> None:
-        pending = self._pending[hop.table]
-        if pending.count > self._limits.few:
+        pending, table = self._pending[hop.table], self._tables[hop.table]
+        touched = pending.count + (table.rows if self._ends(hop) else 0)
+        if touched > self._limits.few:
             self._merge_in_tasks(hop, pending)
             return
         changes = [*pending.held, *all_changes(self._files, pending.staged)]
-        if changes:
+        if changes or touched:
             self._merge_here(hop, changes)
         table = self._tables[hop.table]
         recent = sum(one.rows for one in table.recent)
         if recent > self._limits.most_recent or len(table.recent) > self._limits.most_files:
             self._merge_in_tasks(hop, _Pending())
 
+    def _final(self, hop: Hop) -> int | None:
+        """Up to when windows are final; None: the table has none, or no time has come yet."""
+        reached = self._watermarks.reached
+        return None if reached is None or not self._flowing.windowed(hop) else reached + 1
+
+    def _ends(self, hop: Hop) -> bool:
+        """Whether a window ends whose groups are kept."""
+        return ends(self._tables[hop.table], self._final(hop))
+
     def _merge_here(self, hop: Hop, changes: Sequence[Change]) -> None:
-        table = self._tables[hop.table]
+        table, load, final = self._tables[hop.table], self._loading(hop), self._final(hop)
         keys = list({change.key for change in changes})
-        moved = self._flowing.merge(hop, tables.found(table, keys, self._load), changes)
+        moved = self._flowing.merge(hop, tables.found(table, keys, load), changes)
+        if final is not None:
+            kept = tables.ended(table, final, load) if ends(table, final) else {}
+            moved = closed(self._flowing, hop, moved, kept, final)
         failpoints.reach("view.merged")
         if moved.puts:
-            rows = tables.table_of(moved.puts)
+            rows = tables.table_of(moved.puts, self._flowing.now)
             content = tables.encoded(rows)
             file = self._files.write(self._place.name(hop.table), content, rows.num_rows)
             self._cache.put(file.name, rows)
-            self._tables[hop.table] = Table(table.buckets, (*table.recent, file))
+            table = replace(table, recent=(*table.recent, file))
+        if self._flowing.windowed(hop):
+            table = begun(table, moved.puts, final, load)
+        self._tables[hop.table] = table
         self._moved(moved)
 
     def _moved(self, moved: Moved) -> None:
         self._hold(moved.changes)
         self._parts += part(self._files, self._place, moved.output)
 
-    def _load(self, file: File) -> pa.Table:
-        return self._cache.get(file, lambda: load(self._files, file))
+    def _loading(self, hop: Hop) -> Load:
+        since = self._flowing.since(hop)
+
+        def read(file: File) -> pa.Table:
+            return tables.alive(self._cache.get(file, lambda: load(self._files, file)), since)
+
+        return read
 
     def _merge_in_tasks(self, hop: Hop, pending: _Pending) -> None:
         """Every bucket that has changed, or of which something is kept beside it, is written."""
@@ -227,20 +283,31 @@ class Computation:
             name = self._place.name(f"{hop.table}-changes")
             pending.staged.append(stage(self._files, name, pending.held, count))
         staged = tuple(pending.staged)
-        everything = bool(table.recent) or count != len(table.buckets)
+        everything = bool(table.recent) or count != len(table.buckets) or self._ends(hop)
         touched = {bucket for one in staged for bucket in one.buckets}
         chosen = range(count) if everything else sorted(touched)
         tasks = [
-            MergeBucket(self._flowing, hop, table, bucket, staged, self._place, self._buckets)
+            MergeBucket(
+                self._flowing,
+                hop,
+                table,
+                bucket,
+                staged,
+                self._place,
+                self._buckets,
+                self._final(hop),
+            )
             for bucket in chosen
         ]
         kept: list[File | None] = [None] * count
         if count == len(table.buckets):
             kept = list(table.buckets)
+        firsts = [] if everything or table.first is None else [table.first]
         for done in sorted(run(self._spark(), tasks), key=lambda one: one.bucket):
             kept[done.bucket] = done.kept
+            firsts += [] if done.first is None else [done.first]
             self._take(done)
-        self._tables[hop.table] = Table(tuple(kept))
+        self._tables[hop.table] = Table(tuple(kept), first=min(firsts, default=None))
 
 
 def stored(files: StateFiles, place: Place, generation: str, manifest: Manifest) -> Position:

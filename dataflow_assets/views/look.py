@@ -15,7 +15,7 @@ from dataflow_assets.views.reading import Reader
 def looked_at(reader: Reader, messages: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch | None:
     """The rows of the target that messages make without a state; None where they make none.
 
-    Called by `dataflow preview`.
+    Called by `dataflow preview`. Windows are shown as if no row came later.
 
     Args:
         reader: of the view.
@@ -31,6 +31,9 @@ def looked_at(reader: Reader, messages: Mapping[str, pa.RecordBatch]) -> pa.Reco
     pending = flowing.arriving(arrived)
     for hop in flowing.hops:
         moved = flowing.merge(hop, {}, pending.get(hop.table, []))
+        if flowing.windowed(hop):
+            kept = {key: value for key, value in moved.puts.items() if value is not None}
+            moved = moved.and_then(flowing.close(hop, kept))
         for name, some in moved.changes.items():
             pending.setdefault(name, []).extend(some)
         rows += moved.output

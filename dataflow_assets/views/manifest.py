@@ -8,11 +8,12 @@ import msgspec
 
 from dataflow_assets.contracts import Positions
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.views.watermarks import Watermarks
 
 VIEW = "view"
 """The one partition of a view."""
 MANIFEST = "manifest.json"
-_FORMAT = 1
+_FORMAT = 2
 
 
 class File(msgspec.Struct, frozen=True):
@@ -32,11 +33,18 @@ class Table(msgspec.Struct, frozen=True, omit_defaults=True):
 
     buckets: tuple[File | None, ...]
     recent: tuple[File, ...] = ()
+    first: int | None = None
+    """Of a table of windows: when the first of its keys is final, or earlier; in milliseconds."""
 
     @property
     def files(self) -> tuple[File, ...]:
         """All of them."""
         return (*(one for one in self.buckets if one is not None), *self.recent)
+
+    @property
+    def rows(self) -> int:
+        """Of all files; a key may be in several."""
+        return sum(one.rows for one in self.files)
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,6 +63,15 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     tables: dict[str, Table] = {}
     parts: tuple[File, ...] = ()
     """The rows of the target that have changed, frozen."""
+    watermarks: Watermarks = Watermarks()
+    late: int = 0
+    """Rows that came when all of their windows were final, since the first state."""
+
+    @property
+    def first(self) -> int | None:
+        """When the first group in a window is final; None: there is none."""
+        found = (one.first for one in self.tables.values() if one.first is not None)
+        return min(found, default=None)
 
     @property
     def files(self) -> frozenset[str]:
@@ -111,6 +128,10 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the manifest."""
     earlier: tuple[Earlier, ...] = ()
     """While a state is built again: those before."""
+    due: int | None = None
+    """When a window ends although no record arrives; in milliseconds."""
+    seen: int | None = None
+    """Of an end: when it was looked at."""
 
     def text(self) -> str:
         """As sinks keep it."""

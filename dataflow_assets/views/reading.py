@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from dataflow_assets.contracts import Asked, OffsetSlice, Source
 from dataflow_assets.errors import RejectedRecord
@@ -16,9 +17,13 @@ from dataflow_assets.micro_batch.message_metadata import Rows, wanted
 from dataflow_assets.records.record import Record, parse
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.plan import KEY
+from dataflow_assets.sql.values import pack
 from dataflow_assets.sql.view import Arrivals, ViewPlan
+from dataflow_assets.sql.window_rows import WindowArrivals
 from dataflow_assets.views.hops import Change
 from dataflow_assets.views.output import REFUSED, Row
+
+_TIME = "timestamp"
 
 
 @dataclass
@@ -28,6 +33,10 @@ class Read:
     changes: list[Change] = field(default_factory=list)
     refused: list[Row] = field(default_factory=list)
     records: int = 0
+    late: int = 0
+    """Rows that came when all of their windows were final."""
+    moment: int | None = None
+    """The latest watermark of the rows, in milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -38,66 +47,79 @@ class Reader:
     identity: str
     view: ViewPlan
     environment: Environment
+    reached: int | None = None
+    """The watermark in front of the micro-batch."""
 
     def asked(self, piece: OffsetSlice) -> Asked:
         """The slice by itself."""
         columns = wanted(self.source, self.view.reads())
         return Asked(self.source, self.identity, piece, columns, 0, 1)
 
-    def together(self, pieces: Iterable[OffsetSlice]) -> Iterator[Read]:
+    def together(self, pieces: Iterable[OffsetSlice]) -> Iterator[tuple[OffsetSlice, Read]]:
         """Each of the slices, in any order. Raises what is wrong with one of them."""
         asked = [self.asked(piece) for piece in pieces if not piece.empty]
         if asked:
             for at, batches in type(self.source).messages_together(asked):
-                yield self.read(asked[at].piece, batches)
+                piece = asked[at].piece
+                assert isinstance(piece, OffsetSlice)  # noqa: S101 - so it was asked
+                yield piece, self.read(piece, batches)
 
     def read(self, piece: OffsetSlice, batches: Iterable[pa.RecordBatch]) -> Read:
         """What the messages of a slice come to, those that are equal counted together."""
-        rows = Rows(self.source, piece, 1, self.view.reads())
-        taking = _Taking(Arrivals(self.view, self.environment))
+        rows = Rows(self.source, piece, 1, self.view.columns())
+        taking = self._taking()
         form, keys = self.source.message_format(), KEY in self.view.reads()
         for batch in batches:
             as_json, unreadable = in_json(batch, form, keys=keys)
-            offsets = rows.offsets(batch).tolist()
+            offsets, times = rows.offsets(batch).tolist(), _times(batch)
             for at, (raw, metadata) in enumerate(rows.records(as_json)):
                 try:
-                    taking.take(raw, metadata, unreadable.get(at))
+                    taking.take(raw, metadata, times[at], unreadable.get(at))
                 except RejectedRecord as error:
                     body = batch.column("body")[at].as_py()
                     taking.refuse(body, {**metadata, "offset": offsets[at]}, error.reason)
         return taking.found()
 
+    def _taking(self) -> _Taking:
+        if self.view.windows is None:
+            return _Rows(Arrivals(self.view, self.environment))
+        return _Windows(WindowArrivals(self.view, self.environment, self.reached))
 
-class _Taking:
-    """Collects the rows of a slice: of each key the last, else how often each comes."""
 
-    def __init__(self, arrivals: Arrivals) -> None:
-        self._arrivals, self._read = arrivals, Read()
-        self._latest: dict[bytes, tuple[bytes | None, int]] = {}
+class _Taking(ABC):
+    """Collects the rows of a slice."""
+
+    def __init__(self) -> None:
+        self._read = Read()
         self._counted: dict[bytes, int] = {}
+        self._latest: dict[bytes, tuple[bytes | None, int]] = {}
 
-    def take(self, raw: bytes | None, metadata: Mapping[str, Any], unreadable: str | None) -> None:
-        """Raises RejectedRecord."""
+    def take(
+        self, raw: bytes | None, metadata: Mapping[str, Any], time: int, unreadable: str | None
+    ) -> None:
+        """Raises RejectedRecord.
+
+        Args:
+            raw: the body as JSON.
+            metadata: what the query looks at.
+            time: that the record carries, in milliseconds; 0 where it has none.
+            unreadable: why the body is not there.
+        """
         self._read.records += 1
         if unreadable is not None:
             raise RejectedRecord("decode", unreadable)
-        arrived = self._arrived(Record(parse(raw), metadata))
-        if arrived is None:
-            return
-        key, row = arrived
-        if key is not None:
-            self._latest[key] = row, _milliseconds(metadata.get("timestamp"))
-        elif row is not None:
-            self._counted[row] = self._counted.get(row, 0) + 1
-
-    def _arrived(self, record: Record) -> tuple[bytes | None, bytes | None] | None:
+        record = Record(parse(raw), metadata)
         try:
-            return self._arrivals(record)
+            self._take(record, time)
         except RejectedRecord:
             raise
         except Exception as error:  # as with steps: it never loses the record
             reason = f"{type(error).__name__}: the query cannot handle this record"
             raise RejectedRecord("step", reason) from error
+
+    @abstractmethod
+    def _take(self, record: Record, time: int) -> None:
+        """Keeps what comes of a record. Raises RejectedRecord."""
 
     def refuse(self, body: bytes | None, metadata: Mapping[str, Any], reason: str) -> None:
         """Keeps a record that cannot be read, with its place."""
@@ -106,14 +128,64 @@ class _Taking:
 
     def found(self) -> Read:
         """All of the slice."""
-        latest = [Change(key, row, at) for key, (row, at) in self._latest.items()]
-        counted = [Change(b"", row, times) for row, times in self._counted.items()]
-        self._read.changes = latest or counted
+        self._read.changes += (Change(b"", row, times) for row, times in self._counted.items())
+        self._read.changes += (Change(key, row, at) for key, (row, at) in self._latest.items())
         return self._read
 
+    def _replace(self, key: bytes, row: bytes | None, time: int) -> None:
+        """The latest row of a key; None: it is gone."""
+        self._latest[key] = row, time
 
-def _milliseconds(value: Any) -> int:
-    """Of the time that a record carries; 0 where it has none."""
-    if isinstance(value, datetime):
-        return int(value.astimezone(UTC).timestamp() * 1000)
-    return value if isinstance(value, int) else 0
+    def _count(self, row: bytes) -> None:
+        """A row more."""
+        self._counted[row] = self._counted.get(row, 0) + 1
+
+
+def _times(batch: pa.RecordBatch) -> list[int]:
+    """Of each record, in milliseconds."""
+    if _TIME not in batch.schema.names:
+        return [0] * batch.num_rows
+    times = batch.column(_TIME).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    found: list[int] = times.fill_null(0).to_pylist()
+    return found
+
+
+class _Rows(_Taking):
+    """Of each key the last row, else how often each comes."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        super().__init__()
+        self._arrivals = arrivals
+
+    @override
+    def _take(self, record: Record, time: int) -> None:
+        arrived = self._arrivals(record)
+        if arrived is None:
+            return
+        key, row = arrived
+        if key is not None:
+            self._replace(key, row, time)
+        elif row is not None:
+            self._count(row)
+
+
+class _Windows(_Taking):
+    """How often each row comes in each window, and how far their time has come."""
+
+    def __init__(self, arrivals: WindowArrivals) -> None:
+        super().__init__()
+        self._arrivals = arrivals
+
+    @override
+    def _take(self, record: Record, time: int) -> None:
+        seen = self._arrivals(record)
+        if seen is None:
+            return
+        if seen.key is not None:
+            self._replace(seen.key, pack(seen.rows) if seen.rows else None, time)
+        else:
+            for row in seen.rows:
+                self._count(row)
+        self._read.late += seen.late
+        known = [one for one in (self._read.moment, seen.watermark) if one is not None]
+        self._read.moment = max(known, default=None)

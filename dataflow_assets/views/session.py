@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
@@ -25,22 +24,24 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.windows import millis
+from dataflow_assets.views import watermarks
 from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, folder_of, stored
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.garbage import collect
 from dataflow_assets.views.look import looked_at
 from dataflow_assets.views.manifest import VIEW, Earlier, Manifest, manifest_of, position_of
 from dataflow_assets.views.manifest import Position as ViewPosition
+from dataflow_assets.views.notices import Notices
 from dataflow_assets.views.options import ViewSourceOptions
 from dataflow_assets.views.parts import Part
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.stale import is_rebuilt, stale_rows
 from dataflow_assets.views.tasks import Place, load, part
+from dataflow_assets.views.watermarks import LAST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-log = logging.getLogger(__name__)
 
 MOST = 250_000
 """Messages of one slice: what they come to is held by one task."""
@@ -48,6 +49,7 @@ MOST = 250_000
 
 LOOK = 60.0
 """Seconds between two looks for files that nobody needs."""
+_NOTHING = ViewPosition({}, "")
 
 
 class ViewSession(SourceSession):
@@ -66,6 +68,7 @@ class ViewSession(SourceSession):
             messages.close()
             raise
         self._collected = float("-inf")
+        self._notices = Notices(flow, source.address().name)
 
     @property
     @override
@@ -116,18 +119,19 @@ class ViewSession(SourceSession):
 
     @override
     def behind(self, partition: str, position: Position | None, end: Position) -> bool:
-        after = {} if position is None else position_of(position).offsets
-        behind = self._messages.behind
-        return any(behind(p, after.get(p), at) for p, at in position_of(end).offsets.items())
+        after = _NOTHING if position is None else position_of(position)
+        behind, ends = self._messages.behind, position_of(end)
+        if ends.seen is not None and after.due is not None and after.due <= ends.seen:
+            return True  # a window ends
+        return any(behind(p, after.offsets.get(p), at) for p, at in ends.offsets.items())
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """A part that stands for all of the messages, until they are computed."""
-        start = position_of(after[VIEW])
-        bound = None if until is None else position_of(until[VIEW]).offsets
-        most = replace(limit, records=min(limit.records, MOST))
-        found = self._messages.plan(start.offsets, most, bound)
-        if found.empty:
+        start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
+        most = replace(limit, records=min(limit.records, self._most))
+        found = self._messages.plan(start.offsets, most, None if end is None else end.offsets)
+        if found.empty and not _is_due(start, end) and not self._is_closing(start):
             return Span(())
         name = uuid.uuid4().hex
         self._planned = {name: found}
@@ -143,7 +147,8 @@ class ViewSession(SourceSession):
         self._files.check()
         start = position_of(span.planned[VIEW])
         previous = self._state(start)
-        self._tell_new_partitions(start, messages)
+        if start.state and self._source.view.changelog:
+            self._notices.new_partitions(messages.upto.keys() - start.offsets.keys())
         number, now = start.number + 1, utc_now()
         folder = folder_of(start.generation, number, uuid.uuid4().hex)
         place = Place(self._source.location, self._flow, folder)
@@ -151,15 +156,30 @@ class ViewSession(SourceSession):
         reader = Reader(self._source.source, self.identity, self._source.view, environment)
         work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
         small = self._messages.is_small(messages)
-        manifest = work.run(messages, small=small)
+        manifest = work.run(
+            messages,
+            small=small,
+            waiting=self._waiting(messages),
+            closed=self._closed(messages.upto),
+        )
         work.check(self._flow, self._source.max_rejected_percent)
+        self._notices.late(work.late, manifest.late)
+        if not self._source.view.idle:
+            self._notices.empty(manifest.watermarks.waiting_for())
         manifest, left = self._without_stale(place, manifest, start.earlier)
         position = stored(self._files, place, start.generation, manifest)
-        position = msgspec.structs.replace(position, earlier=left)
+        due = watermarks.due(manifest.watermarks, manifest.first, self._source.view.idle)
+        position = msgspec.structs.replace(position, earlier=left, due=due)
         self._known = {position.state: manifest, **self._known_of(start)}
         parts = [Part(self._flow, one).text() for one in manifest.parts]
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
         return replace(found, planned=span.planned, at=now)
+
+    @property
+    def _most(self) -> int:
+        """Messages of one slice, of which each is kept once for each window."""
+        windows = self._source.view.windows
+        return MOST if windows is None else max(1, MOST // windows.most)
 
     def _without_stale(
         self, place: Place, manifest: Manifest, earlier: tuple[Earlier, ...]
@@ -174,18 +194,29 @@ class ViewSession(SourceSession):
         parts = part(self._files, place, list(rows))
         return msgspec.structs.replace(manifest, parts=(*manifest.parts, *parts)), ()
 
-    def _tell_new_partitions(self, start: ViewPosition, messages: Span) -> None:
-        """Of an upsert table: a key may have another partition now, and so no order any more."""
-        new = {piece.partition for piece in messages.slices} - start.offsets.keys()
-        if new and start.state and self._source.view.changelog:
-            log.warning(
-                "flow %s: %s has new partitions (%s): keys may be in another partition than "
-                "before. Of records of one key in two partitions the one read later counts, "
-                "and within one micro-batch the one with the later timestamp",
-                self._flow,
-                self._source.address().name,
-                ", ".join(sorted(new)),
-            )
+    def _closed(self, offsets: Positions) -> frozenset[str]:
+        """The partitions of which nothing more is ever read: no window waits for them."""
+        windows = self._source.view.windows
+        return frozenset() if windows is None else self._messages.closed(offsets)
+
+    def _is_closing(self, start: ViewPosition) -> bool:
+        """Whether windows are open, and a partition has come to its end for ever meanwhile."""
+        closed = self._closed(start.offsets) if start.state else frozenset()
+        if not closed:
+            return False
+        manifest = self._manifest(start)
+        marks = manifest.watermarks.marks
+        return manifest.first is not None and any(
+            marks[one].moment != LAST for one in closed & marks.keys()
+        )
+
+    def _waiting(self, messages: Span) -> Iterable[str]:
+        """The partitions that have messages behind a span: they are not idle."""
+        if not self._source.view.idle:
+            return ()
+        ends, behind = self._messages.ends(), self._messages.behind
+        upto = messages.upto
+        return [name for name, end in ends.items() if behind(name, upto.get(name), end)]
 
     def _known_of(self, position: ViewPosition) -> dict[str, Manifest]:
         name = position.state
@@ -237,9 +268,18 @@ class ViewSession(SourceSession):
     @override
     def lag(self, after: Positions) -> Lag:
         position = position_of(after[VIEW])
-        found, manifest = self._messages.lag(position.offsets), self._known.get(position.state)
-        size = None if manifest is None else manifest.size
-        return replace(found, ends=_ending(found.ends), state=size)
+        found = self._messages.lag(position.offsets)
+        known = replace(found, ends=_ending(found.ends))
+        if not position.state:
+            return known
+        try:
+            name = position.state
+            manifest = self._known.get(name) or self._read(name, position.digest)
+        except DataflowError:
+            return known  # the next micro-batch says what is wrong with it
+        late = None if self._source.view.windows is None else manifest.late
+        reached = manifest.watermarks.reached
+        return replace(known, state=manifest.size, late=late, watermark=reached)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
@@ -272,7 +312,17 @@ def _begun(offsets: Positions) -> Positions:
 
 
 def _ending(offsets: Positions) -> Positions:
-    return ViewPosition(_whole(offsets), "").positions()
+    return ViewPosition(_whole(offsets), "", seen=_now()).positions()
+
+
+def _is_due(start: ViewPosition, end: ViewPosition | None) -> bool:
+    """Whether a window ends although no record has come."""
+    seen = _now() if end is None or end.seen is None else end.seen
+    return start.due is not None and start.due <= seen
+
+
+def _now() -> int:
+    return millis(utc_now())
 
 
 def _whole(offsets: Positions) -> dict[str, int]:

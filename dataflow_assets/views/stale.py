@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from dataflow_assets.records.record import parse
-from dataflow_assets.sql.values import unpack
 from dataflow_assets.sql.view import ViewPlan, key_of
+from dataflow_assets.views.hops import Hop, sent_rows, stage_of
 from dataflow_assets.views.manifest import File, Manifest, Table
 from dataflow_assets.views.output import DELETED, Row
 from dataflow_assets.views.tables import bucket_rows
@@ -51,8 +51,8 @@ def stale_rows(
 
 def _groups(manifest: Manifest) -> Iterator[Table]:
     """The groups of the last stage, whose rows are in the target."""
-    names = sorted(name for name in manifest.tables if name.startswith("groups-"))
-    yield from (manifest.tables[name] for name in names[-1:])
+    stages = [stage for name in manifest.tables if (stage := stage_of(name)) is not None]
+    yield from (manifest.tables[Hop("groups", one).table] for one in sorted(stages)[-1:])
 
 
 def _keys(
@@ -62,9 +62,9 @@ def _keys(
     for table in _groups(manifest):
         for bucket in range(len(table.buckets)):
             for stored in bucket_rows(table, bucket, len(table.buckets), load)["v"].to_pylist():
-                sent = unpack(stored)[1]
-                # A key of other columns is of another target, which this flow does not write.
-                if sent is not None and view.key_names <= parse(sent).keys():
-                    key = key_of(view, sent)
-                    if zlib.crc32(key) % slices == number:
-                        yield key
+                for sent in sent_rows(stored):
+                    # A key of other columns is of another target, which this flow does not write.
+                    if view.key_names <= parse(sent).keys():
+                        key = key_of(view, sent)
+                        if zlib.crc32(key) % slices == number:
+                            yield key

@@ -1,7 +1,8 @@
 """Keys and what is kept under them, as files: looked up, and written again.
 
-A file is Parquet with the columns `k` and `v`; without a `v` the key is kept no more. All that is
-not touched stays in Arrow and never becomes objects of Python.
+A file is Parquet with the columns `k`, `v` and `t`; without a `v` the key is kept no more. `t` is
+when the key was touched last, in milliseconds. All that is not touched stays in Arrow and never
+becomes objects of Python.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dataflow_assets.sql.windows import FRONT, at_front, front
 from dataflow_assets.views.manifest import File, Table
 
-SCHEMA = pa.schema([("k", pa.binary()), ("v", pa.binary())])
+SCHEMA = pa.schema([("k", pa.binary()), ("v", pa.binary()), ("t", pa.int64())])
 Load = Callable[[File], pa.Table]
 Puts = Mapping[bytes, bytes | None]
 
@@ -38,10 +40,16 @@ def decoded(content: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(content))
 
 
-def table_of(puts: Puts) -> pa.Table:
+def table_of(puts: Puts, touched: int) -> pa.Table:
     """Keys in their order: a repeated computation writes the same file."""
     keys = sorted(puts)
-    return pa.table([keys, [puts[key] for key in keys]], schema=SCHEMA)
+    columns = [keys, [puts[key] for key in keys], [touched] * len(keys)]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def alive(rows: pa.Table, since: int | None) -> pa.Table:
+    """What was touched later than that; None: all."""
+    return rows if since is None else rows.filter(pc.greater(rows["t"], since))
 
 
 def found(table: Table, keys: Sequence[bytes], load: Load) -> dict[bytes, bytes | None]:
@@ -80,6 +88,41 @@ def bucket_rows(table: Table, bucket: int, buckets: int, load: Load) -> pa.Table
         layers = [_only(one, bucket, buckets) for one in layers]
     layers += [_only(load(one), bucket, buckets) for one in table.recent]
     return merged(layers)
+
+
+def ended(table: Table, upto: int, load: Load) -> dict[bytes, bytes]:
+    """What is kept under the keys of windows that are final up to a time."""
+    buckets = [load(file) for file in table.buckets if file is not None]
+    layers = [pa.concat_tables(buckets)] if buckets else []
+    layers += [load(file) for file in table.recent]
+    found, _ = divided(merged(one.filter(_is_final(one, upto)) for one in layers), upto)
+    return found
+
+
+def divided(rows: pa.Table, upto: int) -> tuple[dict[bytes, bytes], pa.Table]:
+    """What is kept under the keys of windows that are final up to a time, and the other rows."""
+    mask = _is_final(rows, upto)
+    final = rows.filter(mask)
+    found = dict(zip(final["k"].to_pylist(), final["v"].to_pylist(), strict=True))
+    return found, rows.filter(pc.invert(mask))
+
+
+def _is_final(rows: pa.Table, upto: int) -> pa.ChunkedArray:
+    return pc.less_equal(_fronts(rows), pa.scalar(front(upto), pa.binary()))
+
+
+def first(layers: Iterable[pa.Table], behind: int | None = None) -> int | None:
+    """When the first window of some rows is final, of those that are final behind a time."""
+    found = [_fronts(one) for one in layers]
+    if behind is not None:
+        least = pa.scalar(front(behind), pa.binary())
+        found = [one.filter(pc.greater(one, least)) for one in found]
+    firsts = [one for fronts in found if (one := pc.min(fronts).as_py()) is not None]
+    return at_front(min(firsts)) if firsts else None
+
+
+def _fronts(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_slice(rows["k"], 0, FRONT)
 
 
 def _only(rows: pa.Table, bucket: int, buckets: int) -> pa.Table:

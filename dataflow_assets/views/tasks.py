@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
@@ -59,6 +60,11 @@ class Done:
     """All of the bucket; None: nothing."""
     records: int = 0
     refused: int = 0
+    late: int = 0
+    moments: Mapping[str, int | None] = field(default_factory=dict)
+    """By the partition that was read the latest watermark of its rows."""
+    first: int | None = None
+    """When the first window of the bucket is final."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +80,18 @@ class ReadSlice:
     def __call__(self) -> Done:
         """Reads all of it."""
         files, found = self.place.files(), Done()
-        for read in self.reader.together([self.piece]):
+        for _, read in self.reader.together([self.piece]):
             flowing = Flowing(self.reader.view, self.reader.environment)
             staged = _staged(files, self.place, flowing.arriving(read.changes), self.buckets)
             parts = part(files, self.place, read.refused)
-            found = Done(staged, parts, records=read.records, refused=len(read.refused))
+            found = Done(
+                staged,
+                parts,
+                records=read.records,
+                refused=len(read.refused),
+                late=read.late,
+                moments={self.piece.partition: read.moment},
+            )
         failpoints.reach("view.read")
         return found
 
@@ -94,22 +107,39 @@ class MergeBucket:
     staged: tuple[Staged, ...]
     place: Place
     buckets: Mapping[str, int]
+    final: int | None = None
+    """Windows that end by then are final."""
 
     def __call__(self) -> Done:
         """Reads, merges, and writes the bucket."""
-        files, count = self.place.files(), self.buckets[self.hop.table]
-        before = tables.bucket_rows(self.table, self.bucket, count, lambda one: load(files, one))
+        files = self.place.files()
+        before = self._before(files)
         changes = list(changes_of(files, self.staged, self.bucket))
         keys = list({change.key for change in changes})
         moved = self.flowing.merge(self.hop, tables.matching(before, keys), changes)
-        rows = tables.merged([before, tables.table_of(moved.puts)])
+        rows = tables.merged([before, tables.table_of(moved.puts, self.flowing.now)])
+        if self.final is not None:
+            ended, rows = tables.divided(rows, self.final)
+            moved = moved.and_then(self.flowing.close(self.hop, ended))
         failpoints.reach("view.merged")
         kept = None
         if rows.num_rows:
             name = self.place.name(f"{self.hop.table}-{self.bucket:05}")
             kept = files.write(name, tables.encoded(rows), rows.num_rows)
         staged = _staged(files, self.place, moved.changes, self.buckets)
-        return Done(staged, part(files, self.place, moved.output), self.bucket, kept)
+        parts = part(files, self.place, moved.output)
+        first = tables.first([rows]) if self.flowing.windowed(self.hop) else None
+        return Done(staged, parts, self.bucket, kept, first=first)
+
+    def _before(self, files: StateFiles) -> pa.Table:
+        since, count = self.flowing.since(self.hop), self.buckets[self.hop.table]
+        read = partial(load_alive, files, since)
+        return tables.bucket_rows(self.table, self.bucket, count, read)
+
+
+def load_alive(files: StateFiles, since: int | None, file: File) -> pa.Table:
+    """The rows of a file of a table, without those that are forgotten."""
+    return tables.alive(load(files, file), since)
 
 
 def _staged(

@@ -154,7 +154,7 @@ class Demo(ABC):
         folder = self.manifests
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self._examples, folder)
-        for file in (*folder.glob("*.yaml"), *folder.glob("*.py")):
+        for file in (one for kind in ("yaml", "py", "sql") for one in folder.glob(f"*.{kind}")):
             moved = QUOTED_PORTS.sub(lambda m: str(int(m[0]) + self._offset), file.read_text())
             file.write_text(moved)
 

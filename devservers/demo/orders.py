@@ -9,13 +9,14 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from devservers.demo.demo import Say
+from devservers.demo.demo import Say, near
 from devservers.demo.shop import Shop
 from devservers.demo.shopkeeper import Sender
 from devservers.demo.topics import TopicsDemo
 from devservers.kafka import Kafka
 
 TOPIC, PARTITIONS = "orders", 3
+FILES = "DATAFLOW_FILES"  # the folder that the flows of the location may write below
 ORDERS_PER_SECOND = 100.0  # each is sent about four times
 TABLEFLOW = Path(__file__).with_name("tableflow.yaml")
 KAFKA = {"kafka": 19092, "controller": 19093}
@@ -44,7 +45,11 @@ class OrdersDemo(TopicsDemo):
     def variables(self) -> dict[str, str]:
         found = super().variables()
         flows = os.pathsep.join((found["DATAFLOW_FLOWS"], str(self._folder / "tableflow")))
-        return found | {"DATAFLOW_FLOWS": flows, "DATAFLOW_FILES": str(self._folder)}
+        return found | {"DATAFLOW_FLOWS": flows, FILES: str(self._folder)}
+
+    @override
+    def status_command(self) -> str:
+        return f"{FILES}={near(self._folder)} {super().status_command()}"
 
     def _write_tableflow(self) -> None:
         """A file of another language, whose table is a folder of the demo's own."""

@@ -103,7 +103,8 @@ def printed_by(command: str, folder: Path, *, terminal: bool = False) -> str:
     done = subprocess.run(
         [Path(sys.executable).with_name(words[0]), *words[1:]],
         cwd=folder,
-        env=os.environ | {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
+        env=os.environ
+        | {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "DATAFLOW_FILES": str(folder)},
         stdout=writing if terminal else subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

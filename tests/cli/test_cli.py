@@ -93,9 +93,12 @@ def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_check_of_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_the_examples(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
     assert main(["check", str(ROOT / "examples" / "demo")]) == 0
-    assert capsys.readouterr().out.endswith("5 flows, 0 findings, 0 notes\n")
+    assert capsys.readouterr().out.endswith("6 flows, 0 findings, 0 notes\n")
 
 
 def test_check_of_the_examples_with_a_lake(

@@ -40,6 +40,10 @@ def pairs(rows: Sequence[dict[str, Any]]) -> list[Row]:
 class SourceDriver(ABC):
     type: ClassVar[str]
     columns: ClassVar[bool] = False
+    has_server: ClassVar[bool] = True
+    """False: it runs what it reads from itself; no server can fail."""
+    knows_ahead: ClassVar[bool] = True
+    """False: only a run finds out what there is to read."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.request = request

@@ -74,7 +74,7 @@ class Iceberg(SinkDriver, Lake):
     type = "iceberg"
     table = "target"
     partitions: ClassVar[tuple[tuple[str, str], ...]] = ()
-    down = r"cannot \w[^:]+ n_\w+\.target at \S+: ConnectionError"
+    down = r"cannot \w[^:]+ n_\w+\.target at \S+: no answer from 127\.0\.0\.1:\d+: "
     altered = (
         r"stops at t, partition \d, offset \d+, for iceberg:n_\w+:target: decode: Object contains "
         r"unknown field `name`; the flow goes on once it can be stored: fix the table"
@@ -192,7 +192,7 @@ class IcebergTable(SourceDriver, Lake):
     columns = True
     table = "source"
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
-    down = r"cannot \w[^:]+ n_\w+\.source at \S+: ConnectionError"
+    down = r"cannot \w[^:]+ n_\w+\.source at \S+: no answer from 127\.0\.0\.1:\d+: "
     altered = (
         r"the source delivers columns that the target lacks: renamed; the target has id, name: "
         r"add them, or set unknownFields: ignore"

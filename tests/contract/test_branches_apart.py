@@ -23,11 +23,20 @@ from tests.contract.test_branches import ODD, Branched, Flaky, router
 PARTS = sorted(n for n, driver in SOURCES.items() if n not in ("kafka", "memory-offsets"))
 DOWN = ("even", "odd")
 BOTH_WAYS = ("files", "memory-parts")
+MANY_QUERIES = pytest.mark.timeout(900)
+"""Trino is asked 330 times in each of these tests, for a second each where others are at work."""
+
+
+def _marks(name: str, down: str) -> list[pytest.MarkDecorator]:
+    twice = down == "even" and name not in BOTH_WAYS
+    return [*([pytest.mark.full] if twice else []), *([MANY_QUERIES] if name == "trino" else [])]
+
+
 EITHER = [
     pytest.param(
         name,
         down,
-        marks=() if down == "odd" or name in BOTH_WAYS else pytest.mark.full,
+        marks=_marks(name, down),
         id=f"{name}-{down}",
     )
     for name in PARTS
@@ -98,14 +107,17 @@ def test_a_branch_that_was_down_gets_what_it_lacks(apart: Apart, down: str) -> N
 def test_a_branch_that_comes_back_in_the_same_run(apart: Apart, down: str) -> None:
     apart.flaky(down)
     apart.flag.write_text("task")
-    order = Request(run=Run(), patience=Patience(120, 0.01, 0.02))
+    order = Request(run=Run(), patience=Patience(600, 0.01, 0.02))
     for count, _ in enumerate(drain(apart.flow(), lambda: apart.engine, order)):
         if count == 1:
             apart.flag.unlink(missing_ok=True)
     apart.expect(61)
 
 
-@pytest.mark.parametrize("apart", [p for p in PARTS if p != "postgresql-cdc"], indirect=True)
+ADDED = [pytest.param(p, marks=_marks(p, "odd")) for p in PARTS if p != "postgresql-cdc"]
+
+
+@pytest.mark.parametrize("apart", ADDED, indirect=True)
 def test_a_route_that_is_added_inside_a_file_begins_at_its_beginning(apart: Apart) -> None:
     """Of a log its server has let go of what all other branches had."""
     odd, routes = apart.sinks.pop(), apart.routes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from contextlib import closing
 from dataclasses import replace
@@ -36,7 +37,11 @@ def test_a_record_s_metadata_is_what_the_docs_list(source: SourceDriver) -> None
     source.seed(numbered(1, 4))
     declared = source.declare()
     with closing(declared.open("docs")) as session:
-        piece = session.plan(session.start(), Limit()).slices[0]
+        deadline = time.monotonic() + 120
+        while not (slices := session.plan(session.start(), Limit()).slices):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        piece = slices[0]
     found = {*declared.metadata(piece), *declared.metadata_columns}
     if declared.delivers == "messages":
         found.add("offset")

@@ -35,14 +35,15 @@ def test_sources_are_asked_together_as_one_by_one(source: SourceDriver) -> None:
             lambda: [_counted(one) for one in type(alone).lags_together(asked)],
             lambda: [_counted(alone.lag(at)) for at in (start, end, start)],
         )
-        assert lags[0][0] == 5
+        assert lags[0][0] == 5 * source.knows_ahead
         looking = _together(declared, sessions, (start, end, None))
         looked = Looks().ends_together(looking, 20)
         assert set(looked) == set(FLOWS)
         for found in looked.values():
             assert isinstance(found, Found), found
             assert set(found.ends) == set(ends[0])
-            assert found.news == (True, False, True), "for who has nothing, all, and no position"
+            wanted = (True, not source.knows_ahead, True)
+            assert found.news == wanted, "for who has nothing, all, and no position"
 
 
 def test_checkpoints_are_read_together_as_one_by_one(sink: SinkDriver) -> None:

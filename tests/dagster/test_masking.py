@@ -1,5 +1,6 @@
 """Secrets are taken out of a text wherever they came from."""
 
+import json
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from typing_extensions import override
 
 from dataflow_assets.assets import graph
+from dataflow_assets.connectors.kafka_connect import KafkaConnectSource
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink, Store
 from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.contracts import Run, SinkSession, Target
@@ -44,6 +46,16 @@ def test_a_password_of_a_letter_blots_out_no_words() -> None:
     flow = Flow("default", "a", MemoryOffsetSource(store="s", topic="t"), (Branch(sink),))
     assert mask("the next run continues", [flow]) == "the next run continues"
     assert mask(f"no answer from {address}", [flow]) == "no answer from ***"
+
+
+def test_passwords_inside_of_a_connector_s_credentials_are_masked(tmp_path: Path) -> None:
+    secret = json.dumps({"database.password": "hunter22", "database.user": "postgres", "n": 1})
+    source = KafkaConnectSource.model_validate(
+        {"class": "C", "plugins": [str(tmp_path)], "spool": f"{tmp_path}/s", "credentials": secret}
+    )
+    sink = PostgresqlSink.model_validate({"connectionString": "postgresql://host", "table": "t"})
+    flow = Flow("default", "a", source, (Branch(sink),))
+    assert mask("postgres says: hunter22 is wrong", [flow]) == "postgres says: *** is wrong"
 
 
 class Telling(MemorySliceSink):

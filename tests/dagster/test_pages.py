@@ -55,6 +55,14 @@ def test_every_field_of_a_launchpad_is_in_its_table(job: str, model: type[dg.Con
     assert sorted(listed) == sorted(model.model_fields)
 
 
+def test_every_maintenance_job_that_a_page_names_is_one_of_the_launchpad() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    named = {name for text in texts for name in re.findall(r"`(\w+_maintenance)`", text)}
+    assert named
+    assert named <= SECTIONS.keys()
+
+
 def test_the_assets_that_are_shown_load_beside_flows(tmp_path: Path) -> None:
     (tmp_path / "orders.yaml").write_text(to_postgresql("orders", "orders", "public.orders"))
     (tmp_path / "history.yaml").write_text(to_iceberg("history", "orders", "orders"))

@@ -28,16 +28,20 @@ from devservers.demo.demo import OFFSET, OWNER, POSTGRESQL, SPARK
 from devservers.demo.lake import APICURIO, NESSIE, TRINO
 from devservers.demo.lake import KAFKA as SECURE_KAFKA
 from devservers.demo.orders import KAFKA
-from devservers.demo.shop import CUSTOMERS
+from devservers.demo.shop import COUNTRIES, CUSTOMERS
 from devservers.demo.topics import CLICKHOUSE, SEAWEEDFS
 from tests import ROOT
+from tests.sql.files import messages
 
 OF_LAKE = (SECURE_KAFKA, APICURIO, NESSIE, TRINO)
 SERVERS = (KAFKA, POSTGRESQL, SEAWEEDFS, CLICKHOUSE, SPARK, *OF_LAKE)
 PORTS = {WEB, *(port for ports in SERVERS for port in ports.values())}
 FLOWS = {
     f"default/{name}"
-    for name in ("orders", "order-history", "order-changes", "orders-now", "lake-orders")
+    for name in (
+        *("orders", "order-history", "order-changes", "orders-now", "lake-orders"),
+        "revenue_per_region.orders",
+    )
 }
 TYPED = {"default/orders-now", "default/lake-orders"}  # tables hold nothing that others refuse
 LAKE_FLOWS = {f"default/{name}" for name in ("orders", "customers", "order-events", "revenue")}
@@ -71,6 +75,7 @@ class Demo:
         """What `dataflow status` knows by flow."""
         command = [*DATAFLOW, "status", str(self.folder / "flows"), "--json"]
         env = {**os.environ, "DATAFLOW_SECRETS": str(self.folder / "secrets")}
+        env["DATAFLOW_FILES"] = str(self.folder)
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, cwd=ROOT, env=env
         )
@@ -103,6 +108,12 @@ class Demo:
                 return [row[0] for row in found] if found.description else []
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
             return []
+
+    def topic(self, name: str) -> list[dict[str, Any]]:
+        """The last value of each key of a topic."""
+        stored = messages(f"127.0.0.1:{KAFKA['kafka'] + self.offset}", name)
+        found = {one.key(): one.value() for one in stored}
+        return [json.loads(value) for value in found.values() if value is not None]
 
     def rows(self, database: str) -> list[str]:
         """All customers and orders of a database, by their number, with all values of the shop."""
@@ -161,6 +172,9 @@ def test_the_demo(demo: Demo) -> None:
     doubled = "SELECT count(*) - count(DISTINCT (id, status)) FROM public.order_log"
     assert demo.query(doubled) == [0], "an order has each status once"
     _until(lambda: bool(demo.query("SELECT revenue FROM shop.daily_revenue")), 150)
+    paid = {one["region"]: one for one in demo.topic("revenue_per_region")}
+    assert set(paid) == set(COUNTRIES)
+    assert all(one["orders"] > 0 and one["revenue"] > 0 for one in paid.values())
     place = f"file://{demo.folder}/lake/warpstream/_tableflow/shop+orders"
     changes = StaticTable.from_metadata(place).scan().to_arrow()
     assert changes.num_rows > 100

@@ -142,6 +142,14 @@ def test_any_body_is_written_or_rejected(body: Any) -> None:
     assert AvroFormat(json.dumps(OPTIONAL)).texts(bodies([value])).refused == {}
 
 
+@pytest.mark.parametrize("number", [-(2**63), 2**62, 10**18 + 2**10])
+def test_of_a_union_the_type_is_taken_whose_text_is_the_same(number: int) -> None:
+    """A double holds these numbers, but is written with 17 digits at most."""
+    schema, body = record(("a", ["double", "long"])), f'{{"a":{number}}}'.encode()
+    value = AvroEncoder(schema)(body)
+    assert AvroFormat(schema).texts(bodies([value])).texts.to_pylist() == [body]
+
+
 def test_numbers_of_times_are_taken_as_they_are() -> None:
     schema = record(("a", logical("long", "timestamp-millis")))
     assert AvroEncoder(schema)(b'{"a":1}') == b"\x02"

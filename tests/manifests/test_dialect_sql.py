@@ -508,6 +508,9 @@ def test_a_mistake_in_a_declaration(
     assert (told.line, column or told.column) == (line, told.column)
 
 
+TOP = "INSERT INTO o SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER ("
+
+
 @pytest.mark.parametrize(
     ("query", "column", "says"),
     [
@@ -563,7 +566,14 @@ def test_a_mistake_in_a_declaration(
             44,
             "the query has 1 columns",
         ),
-        ("INSERT INTO o SELECT a, b FROM TABLE(TUMBLE(TABLE s))", 32, "a window needs state"),
+        ("INSERT INTO o SELECT a, SUM(a) OVER (ORDER BY a) FROM s", 32, "OVER is supported with R"),
+        ("INSERT INTO o SELECT a, ROW_NUMBER() OVER () FROM s", 44, "expected ORDER BY, found )"),
+        (f"{TOP}ORDER BY b) AS n FROM s)", 43, "ROW_NUMBER() is supported for the first rows of"),
+        (f"{TOP}ORDER BY b) AS n FROM s) WHERE n <= 3", 13, "the PRIMARY KEY of o (k) must have"),
+        (f"{TOP}ORDER BY ROW(a)) AS n FROM s)", 71, "ORDER BY: ROW<EXPR$0 BIGINT> has no order"),
+        (f"{TOP}ORDER BY a) AS n, ROW_NUMBER() OVER (ORDER BY b) AS m FROM s)", 80, "a second ROW"),
+        ("INSERT INTO o SELECT 1 + ROW_NUMBER() OVER (ORDER BY b), b FROM s", 26, "ROW_NUMBER() "),
+        ("INSERT INTO o SELECT a, b FROM TABLE(TUMBLE(TABLE s))", 52, "expected ,, found )"),
         ("INSERT OVERWRITE o SELECT a, b FROM s", 8, "INSERT OVERWRITE is not supported"),
         ("INSERT INTO s SELECT * FROM s", 13, "the flow reads what it writes: t is also its"),
         ("INSERT INTO s SELECT id, b FROM u", 13, "u has updates and deletes, and s takes inserts"),
@@ -590,6 +600,33 @@ def test_two_inserts_into_one_table_must_not_delete_each_others_rows(tmp_path: P
     assert told.line == 5
     by_key = "INSERT INTO o SELECT id, b FROM u WHERE id > 3;"
     assert loaded(tmp_path, SOURCE, TARGET, UPSERTS, first, by_key).findings == ()
+
+
+KINDS = """CREATE TABLE o (kind STRING, k BIGINT, n BIGINT, PRIMARY KEY (kind, k) NOT ENFORCED)
+WITH ('connector' = 'upsert-kafka', 'topic' = 'o', 'properties.bootstrap.servers' = 'k:9092',
+'key.format' = 'json', 'value.format' = 'json');"""
+COUNTS = "SELECT {}, a, COUNT(*) FROM {} GROUP BY a"
+
+
+def test_groups_of_several_queries_are_told_apart_by_a_constant_of_their_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    tables = (SOURCE, SOURCE.replace("TABLE s", "TABLE w"), KINDS)
+    first, second = COUNTS.format("'x'", "s"), COUNTS.format("'y'", "w")
+    both = loaded(tmp_path, *tables, f"INSERT INTO o {first} UNION ALL {second};")
+    assert [one.id for one in both.flows] == ["default/o.s", "default/o.w"]
+    again = COUNTS.format("'x'", "w")
+    for inserts in (
+        f"INSERT INTO o {first} UNION ALL {again};",
+        f"INSERT INTO o SELECT b, a, a FROM w;INSERT INTO o {first};",
+        f"INSERT INTO o {first};INSERT INTO o SELECT b, a, a FROM w;",
+    ):
+        (told,) = loaded(tmp_path, *tables, inserts).findings
+        assert told.message.startswith("the INSERT in line 6 writes into the same table"), inserts
+    twice = f"INSERT INTO o {first} UNION ALL {COUNTS.format(chr(39) + 'y' + chr(39), 's')};"
+    (told,) = loaded(tmp_path, *tables, twice).findings
+    assert told.message.endswith("declare the table again, CREATE TABLE another LIKE s")
 
 
 def test_two_flows_must_not_begin_where_the_other_one_is(tmp_path: Path) -> None:

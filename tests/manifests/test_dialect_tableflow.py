@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from dataflow_assets.connectors.iceberg.options import Registered
+from dataflow_assets.connectors.iceberg.sink.declared_sinks import BucketSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.errors import Finding, PermanentError
 from dataflow_assets.flow import Flow, asset_key
@@ -214,8 +215,6 @@ MISTAKES: list[tuple[str, str, int, int, str, str]] = [
      "tables[0].source_cluster_name", "is no cluster of this file; did you mean one?"),
     ("source_format: json", "source_format: protobuf", 8, 20, "tables[0].source_format",
      "is not one of the allowed values: json, avro"),
-    ("schema_mode: inline", "schema_mode: registry", 9, 18, "tables[0].schema_mode",
-     "not supported yet: the schema of a registry; `inline` takes the columns from this file"),
     ("source_topic: logs", "source_topic: a/b", 7, 19, "tables[0].source_topic",
      "must be the name of a topic"),
     (FIELD, "{name: a, type: strng, id: 1}", 12, 27, "tables[0].schema.fields[0].type",
@@ -297,7 +296,83 @@ def test_a_table_with_a_mistake_does_not_hide_the_others(loaded_from: Any) -> No
     text = f"{HEAD}{two}tables:\n{TABLE}{broken}{more}{BUCKET}"
     loaded = loaded_from(text)
     assert [flow.name for flow in loaded.flows] == ["one+logs", "one+more"]
-    assert [(one.line, one.path) for one in loaded.findings] == [(19, "tables[1].schema_mode")]
+    assert [(one.line, one.path) for one in loaded.findings] == [
+        (18, "tables[1].source_format"),
+        (19, "tables[1].schema_mode"),
+        (20, "tables[1].schema"),
+    ]
+
+
+REGISTRY = """\
+    schema_registry: {url: 'https://registry:8081', username_env: USER, password_env: WORD}
+"""
+OF_REGISTRY = """\
+  - source_cluster_name: one
+    source_topic: logs
+    source_format: avro
+    schema_mode: registry
+"""
+
+
+def test_the_columns_of_a_table_may_be_those_of_a_registry(
+    loaded_from: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the credentials of the cluster's registry, for reading and for the table."""
+    monkeypatch.setenv("TABLEFLOW_USER", "u")
+    monkeypatch.setenv("WORD", "p")
+    more = "    schema_subject: shop.Order\n    partition_by: [day(_record_timestamp), a]\n"
+    text = f"{HEAD}{REGISTRY}tables:\n{OF_REGISTRY}{more}{BUCKET}"
+    loaded = loaded_from(text)
+    assert (loaded.findings, loaded.hints) == ((), ())
+    source, sink = _ends(loaded.flows[0].resolved())
+    columns = sink.declared.columns
+    assert isinstance(columns, Registered)
+    assert (columns.subject, columns.key, columns.record_time) == (
+        "shop.Order", (), "_record_timestamp",
+    )  # fmt: skip
+    assert source.schema_registry is not None
+    assert source.schema_registry.client() == columns.registry.client()
+    client = columns.registry.client()
+    assert (client.url, client.username, client.password) == ("https://registry:8081", "u", "p")
+    assert (source.format, source.avro_schema, sink.unknown_fields) == ("avro", None, "reject")
+
+
+OF_REGISTRIES: list[tuple[str, str, int, str, str]] = [
+    (REGISTRY, "", 9, "tables[0].schema_mode",
+     "registry needs a schema_registry in the cluster one"),
+    ("avro", "json", 9, "tables[0].source_format",
+     "must be avro with schema_mode: registry: JSON messages name no schema here"),
+    (", password_env: WORD", "", 5, "source_clusters[0].schema_registry.username_env",
+     "belongs to password_env: set both or none"),
+    ("'https://registry:8081'", "registry", 5, "source_clusters[0].schema_registry.url",
+     "must be the address of a registry, like https://registry:8081"),
+    ("https://registry:8081'", "http://registry:8081', mtls_server_ca_cert_env: CA", 5,
+     "source_clusters[0].schema_registry.mtls_server_ca_cert_env",
+     "needs an url that begins with https:"),
+    ("username_env", "bearer_token_env: T, username_env", 5,
+     "source_clusters[0].schema_registry.bearer_token_env",
+     "and username_env exclude each other: keep one"),
+    ("mode: registry", "mode: inline", 7, "tables[0].schema",
+     "is required with schema_mode: inline"),
+    ("mode: registry", "mode: registry\n    schema: {fields: [{name: a, type: int, id: 1}]}", 11,
+     "tables[0].schema",
+     "is for schema_mode: inline; with registry the columns are those of the subject"),
+    ("mode: registry", "mode: registry\n    partition_by: weekly(a)", 11,
+     "tables[0].partition_by", "'(value)': unknown transform 'weekly'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "wrong", "line", "path", "message"), OF_REGISTRIES)
+def test_a_mistake_about_a_registry_has_its_line(
+    text: str, wrong: str, line: int, path: str, message: str, loaded_from: Any
+) -> None:
+    given = f"{HEAD}{REGISTRY}tables:\n{OF_REGISTRY}{BUCKET}"
+    assert text in given
+    loaded = loaded_from(given.replace(text, wrong, 1))
+    (found,) = loaded.findings
+    assert (found.line, found.path) == (line, path)
+    assert found.message.startswith(message)
+    assert loaded.flows == ()
 
 
 def test_tables_of_one_name_and_of_one_name_in_dagster_are_findings(loaded_from: Any) -> None:

@@ -131,7 +131,7 @@ def test_one_broken_file_hides_nothing(folder: Path) -> None:
         "list.yaml:1:1: document: must be a mapping with apiVersion, kind, metadata and spec",
         "long.yaml:1:1: file: has more than 10000 entries: split it",
         "missing.yaml:1:1: file: no such file or folder",
-        "nothing.yaml:1:1: apiVersion: is required",
+        "nothing.yaml:1:1: apiVersion: is required: write dataflow.dataflow.io/v1",
         "nothing.yaml:1:1: metadata: is required",
         "nothing.yaml:1:1: spec: is required",
         "pipe.yaml:1:1: file: is not a regular file",

@@ -47,6 +47,26 @@ def filtered(condition: str) -> str:
 QUOTES = "must be in quotes"
 NEW_WORDS = "no operator"
 MISTAKES = {
+    "between": (
+        filtered("$.a between 1 and 5"),
+        ["`between 1 and 5` is written $.path >= 1 && $.path <= 5"],
+    ),
+    "a function in a condition": (
+        filtered("len($.a) > 0"),
+        ["conditions have no functions"],
+    ),
+    "if for when": (
+        steps("{type: filter, if: $.b, config: {condition: $.a}}"),
+        ["unknown key; did you mean when?"],
+    ),
+    "a topic for an error sink": (
+        manifest(more="  errors: orders.dlq\n"),
+        ["must be a mapping, got text: write `type: ...` and `config: ...` below it"],
+    ),
+    "no apiVersion": (
+        manifest().replace("apiVersion: dataflow.dataflow.io/v1\n", ""),
+        ["is required: write dataflow.dataflow.io/v1"],
+    ),
     "indentation": (
         manifest().replace("  source:", "   source:").replace("  sink:", "    sink:"),
         ["line 6 is indented by 4, line 5 by 3: keys of one block start in the same column"],
@@ -407,6 +427,14 @@ NOTES = {
     "a variable of the environment": (
         source("brokers: ['h:1'], topic: t, consumerGroup: '${GROUP}'"),
         ["is read as it is written: environment variables are not expanded here;"],
+    ),
+    "several columns in one text": (
+        sink("postgresql", f"{DSN}, upsertMode: true, conflictKey: 'id, tenant'"),
+        ["is one column with a comma in its name: write several as a list, [id, tenant]"],
+    ),
+    "types of other systems": (
+        sink("postgresql", f"{DSN}, autoCreateTable: true, columns: {{at: datetime, n: int64}}"),
+        ["has types by the names of other systems; PostgreSQL's are at: timestamptz, n: bigint"],
     ),
     "a database before the schema": (
         sink("postgresql", "connectionString: 'postgresql://h/d', table: d.public.t"),

@@ -115,8 +115,8 @@ def filled(text: str) -> str:
 
 
 def told(found: Loaded) -> list[str]:
-    """The findings as `line:column: message`."""
-    return [f"{one.line}:{one.column}: {one.message}" for one in found.findings]
+    """The findings as `line:column: message`, what they are about behind it."""
+    return [f"{one.line}:{one.column}: {one.message} ({one.path})" for one in found.findings]
 
 
 def noted(found: Loaded) -> list[str]:

@@ -22,6 +22,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
 from tests.connectors.iceberg.driver import connection
+from tests.connectors.kafka_connect.driver import plugins
 from tests.connectors.kinesis.driver import Stream
 from tests.drained import drain_apart, drained
 from tests.pipelines.files import COMPUTED, FIRST, SECOND, loaded, told
@@ -414,3 +415,34 @@ def test_a_row_replaces_that_of_its_key_in_iceberg(
     assert sorted((row["shardId"], row["parsed_data"]) for row in rows) == [
         (str(n), body(n + 8).decode()) for n in range(4)
     ]
+
+
+@pytest.mark.heavy
+def test_any_class_of_kafka_connect_is_a_pipeline(
+    tmp_path: Path, postgresql_target: str, query: Callable[[str], list[tuple[Any, ...]]]
+) -> None:
+    config = {
+        "connector.class": "FileStreamSourceConnector",
+        "file": str(tmp_path / "in.txt"),
+        "topic": "lines",
+        "tasks.max": 1,
+        "plugin.path": plugins(tmp_path),
+        "dataflow.spool": str(tmp_path / "spool"),
+    }
+    text = (
+        "CREATE INFERRED PIPELINE lines AS LOAD DATA KAFKACONNECT 'x' "
+        f"CONFIG '{json.dumps(config)}' FORMAT AVRO;\n"
+        "ALTER TABLE lines ADD COLUMN line AS (JSON_EXTRACT_STRING(record)) PERSISTED TEXT;\n"
+        "START PIPELINE lines;"
+    )
+    for turn in range(2):
+        with (tmp_path / "in.txt").open("a") as file:
+            file.writelines(f"line {turn} {n}\n" for n in range(50))
+        flow_of(tmp_path, text, postgresql_target)
+        assert drain_apart(str(tmp_path)) == 0
+    wanted = sorted(f"line {turn} {n}" for turn in range(2) for n in range(50))
+    assert sorted(line for (line,) in query("SELECT line FROM lines")) == wanted
+    assert query("SELECT DISTINCT topic FROM lines") == [("lines",)]
+    size = (tmp_path / "in.txt").stat().st_size
+    offsets = query("SELECT task_id, key, value FROM pipelines_source_offsets")
+    assert offsets == [(0, {"filename": config["file"]}, {"position": size})]

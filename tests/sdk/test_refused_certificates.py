@@ -83,6 +83,21 @@ def test_a_catalog_whose_certificate_nobody_trusts(authority: Authority) -> None
             source.open("default/f")
 
 
+def test_a_server_without_tls() -> None:
+    """An address with https, of a server that answers to http alone."""
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        address = f"https://127.0.0.1:{server.server_port}"
+        with pytest.raises(PermanentError, match="does not speak TLS; use http:// in serverURL"):
+            asked(address, None)
+        source = NessieSource.model_validate({"baseURL": address, "namespace": "n", "table": "t"})
+        with pytest.raises(PermanentError, match="does not speak TLS; use http:// in the address"):
+            source.open("default/f")
+        server.shutdown()
+        thread.join(10)
+
+
 @pytest.mark.parametrize("address", ["keycloak:8080", "https://", "https://h:port"])
 def test_a_token_server_that_is_no_address(address: str) -> None:
     with pytest.raises(PermanentError, match=r"from .*: the answer is not a token; check"):

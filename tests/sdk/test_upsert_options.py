@@ -55,6 +55,14 @@ def test_what_does_not_fit_together_is_a_finding(
 
 
 @pytest.mark.parametrize("sink", SOFT)
+def test_a_key_is_no_mark(sink: type[UpsertOptions]) -> None:
+    """A delete would give the row another key, and the next one would not find it."""
+    options = {"upsertMode": True, "conflictKey": ["id", "at"], "softDeleteColumn": "at"}
+    (found,) = findings(sink, options)
+    assert found.endswith("softDeleteColumn is a column of conflictKey: take another one")
+
+
+@pytest.mark.parametrize("sink", SOFT)
 def test_all_that_is_missing_is_reported_at_once(sink: type[UpsertOptions]) -> None:
     found = findings(sink, {"deleteMode": "soft", "flattenMetadataColumns": True})
     assert set(found) == {

@@ -205,9 +205,14 @@ def _of(process: psutil.Process, folder: Path) -> bool:
 
 
 def _watches(here: Path) -> list[psutil.Process]:
-    """The shells that watch a folder, without what they are running just now."""
-    found = [each for each in psutil.process_iter(["cmdline"]) if str(here) in _words(each)]
-    return [each for each in found if _words(each)[0] == "sh"]
+    """The shells that watch a folder, without what they are running just now.
+
+    What a shell runs is a shell of the same words until it has begun.
+    """
+    asked = psutil.process_iter(["cmdline", "ppid"])
+    shells = [each for each in asked if str(here) in _words(each) and _words(each)[0] == "sh"]
+    pids = {each.pid for each in shells}
+    return [each for each in shells if each.info["ppid"] not in pids]
 
 
 def _words(process: psutil.Process) -> list[str]:

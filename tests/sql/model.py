@@ -146,7 +146,7 @@ def _average(values: list[Any], kind: str, bits: int) -> Any:
     return found.quantize(Decimal("0.000001"), ROUND_HALF_UP, _EXACT)
 
 
-def _least(value: Any) -> Any:
+def least(value: Any) -> Any:
     """Java's order of floating numbers: NaN is the largest."""
     if not isinstance(value, float):
         return value
@@ -207,8 +207,8 @@ def _fold(name: str, column: str, kept: Condition | None, *, distinct: bool) -> 
         "COUNT": len,
         "SUM": lambda found: _sum(found, kind, bits),
         "AVG": lambda found: _average(found, kind, bits),
-        "MIN": lambda found: min(found, key=_least, default=None),
-        "MAX": lambda found: max(found, key=_least, default=None),
+        "MIN": lambda found: min(found, key=least, default=None),
+        "MAX": lambda found: max(found, key=least, default=None),
     }
     condition = f" FILTER (WHERE {kept.sql})" if kept else ""
     sql = f"{name}({'DISTINCT ' if distinct else ''}{column}){condition}"
@@ -218,7 +218,7 @@ def _fold(name: str, column: str, kept: Condition | None, *, distinct: bool) -> 
 def _different(values: list[Any]) -> list[Any]:
     found: list[Any] = []
     for one in values:
-        if not any(_least(one) == _least(other) for other in found):
+        if not any(least(one) == least(other) for other in found):
             found.append(one)
     return found
 

@@ -33,6 +33,7 @@ from dataflow_assets.views.tasks import Place
 from tests.in_process import Session
 from tests.sql import model
 from tests.sql.model import Query, Row
+from tests.sql.model_top import AT, Top, tops
 
 Message = tuple[bytes | None, bytes | None]
 BAD = b"{bad"
@@ -173,7 +174,7 @@ def _no_spark() -> Any:
     raise NotImplementedError
 
 
-def loaded(folder: Path, query: Query, *, keyed: bool) -> ViewSource:
+def loaded(folder: Path, query: Query | Top, *, keyed: bool) -> ViewSource:
     """The query's file as a flow."""
     options = "'topic' = '{}', 'properties.bootstrap.servers' = 'k:9092'"
     upsert = f"'connector' = 'upsert-kafka', {options}, 'key.format' = 'json', "
@@ -204,7 +205,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield found
 
 
-def _checked(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _checked(
+    examples: int, drawn: st.SearchStrategy[Any] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    drawn = model.queries() if drawn is None else drawn
+
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         health = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
         return settings(
@@ -213,7 +218,7 @@ def _checked(examples: int) -> Callable[[Callable[..., None]], Callable[..., Non
             deadline=None,
             phases=(Phase.generate,),
             suppress_health_check=health,
-        )(given(st.booleans(), model.queries(), st.randoms(use_true_random=True))(test))
+        )(given(st.booleans(), drawn, st.randoms(use_true_random=True))(test))
 
     return decorated
 
@@ -232,7 +237,19 @@ def test_any_query_over_any_log(folder: Path, keyed: bool, query: Query, random:
     check(folder, query, random, keyed=keyed)
 
 
-def check(folder: Path, query: Query, random: Random, *, keyed: bool) -> None:
+@_checked(40, tops())
+def test_the_first_rows_of_each_key(folder: Path, keyed: bool, query: Top, random: Random) -> None:
+    check(folder, query.of(keyed=keyed), random, keyed=keyed)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@_checked(500, tops())
+def test_any_first_rows(folder: Path, keyed: bool, query: Top, random: Random) -> None:
+    check(folder, query.of(keyed=keyed), random, keyed=keyed)
+
+
+def check(folder: Path, query: Query | Top, random: Random, *, keyed: bool) -> None:
     """The result of the product is that of the model, whatever is read at once and in which way."""
     source = loaded(folder, query, keyed=keyed)
     messages = LogSource.model_construct(**dict(source.source))
@@ -275,4 +292,4 @@ def _append(
     if row is None:
         table.pop(name, None)
     else:
-        table[name] = {"k": key, **row}
+        table[name] = {"k": key, **row, AT: (len(log) - 1, int(partition))}

@@ -10,6 +10,7 @@ the machine.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import time
@@ -63,10 +64,10 @@ class Storm:
         self._driver = self._begin()
 
     def strike(self, kind: str) -> None:
-        """One kill of this kind that meets running work."""
-        for _ in range(TRIES):
+        """One kill of this kind that meets running work: each try has twice as much of it."""
+        for attempt in range(TRIES):
             began = time.monotonic()
-            self.target.send(self.chance.randint(400, 1_000))
+            self.target.send(self.chance.randint(400, 1_000) << attempt)
             met = self._met(kind)
             self.tally.seconds[kind] += time.monotonic() - began  # type: ignore[assignment]
             self._expect_alive()
@@ -186,6 +187,7 @@ def main() -> None:
     share, rest = divmod(given.kills, len(given.modes))
     done = []
     with own_servers("dataflow-chaos-") as (own, folder):
+        os.environ["DATAFLOW_FILES"] = str(folder)  # states of queries are below it
         for number, mode in enumerate(given.modes):
             with closing(Storm(mode, own, folder, given.seed)) as tempest:
                 kinds = given.kinds or tempest.target.kinds or kinds_of(tempest.places)

@@ -43,7 +43,7 @@ GENTLE = ("driver", "worker", "driver + worker", *PAUSES)
 """Kinds that leave every server alone."""
 LOST_TASK = "Lost task"
 TAKEN_OVER = "taken over by run"
-IN_TASK = 10.0  # seconds until a worker is in a task
+IN_TASK = 30.0  # seconds of one try, until a worker is in a task: Spark's first one takes long
 TAKEOVER = 120.0  # seconds for a second driver to begin and to store something
 
 
@@ -79,13 +79,12 @@ def kill(kind: str, driver: Driver, places: Places, chance: random.Random) -> bo
     """Kills what the kind names, at once; servers come back after a while. Whether it counts."""
     victims = [*KILLS[kind]]
     chance.shuffle(victims)
-    if not driver.meet(chance) or (
-        "worker" in victims and not _tasks(driver, places.spark, chance)
-    ):
+    in_task = "worker" in victims
+    if not (_tasks(driver, places.spark, chance) if in_task else driver.meet(chance)):
         return False
     before = _lost_tasks(places.spark)
     met = strike(victims, driver, places, chance)
-    if "worker" in victims:
+    if in_task:
         met = met and _within(5.0, lambda: _lost_tasks(places.spark) > before)
     return met
 

@@ -48,6 +48,10 @@ class Tableflow:
     scheme: str = "unpartitioned"
     more: dict[str, Any] = field(default_factory=dict)
     """Keys of the table beside these."""
+    registry: str = ""
+    """The address of the schema registry that has the columns; empty: `fields` are the columns."""
+    url: str = ""
+    """Of the destination, where it is not the bucket's own."""
 
     @property
     def name(self) -> str:
@@ -60,19 +64,24 @@ class Tableflow:
             setattr(self, name, value)
         host, _, port = self.bootstrap.rpartition(":")
         brokers = [{"hostname": host, "port": int(port)}]
+        cluster: dict[str, Any] = {"name": CLUSTER, "bootstrap_brokers": brokers}
+        columns: dict[str, Any] = {"schema": {"fields": list(self.fields)}}
+        if self.registry:
+            cluster["schema_registry"] = {"url": self.registry}
+            columns = {"schema_mode": "registry"}
         document = {
-            "source_clusters": [{"name": CLUSTER, "bootstrap_brokers": brokers}],
+            "source_clusters": [cluster],
             "tables": [
                 {
                     "source_cluster_name": CLUSTER,
                     "source_topic": self.topic,
                     "source_format": self.source_format,
                     "partitioning_scheme": self.scheme,
-                    "schema": {"fields": list(self.fields)},
+                    **columns,
                     **self.more,
                 }
             ],
-            "destination_bucket_url": self.bucket.url,
+            "destination_bucket_url": self.url or self.bucket.url,
         }
         self.path.write_text(json.dumps(document, indent=1))  # JSON is YAML
         return chosen(load(self.path), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from enum import Enum
 from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.causes import cause
 from dataflow_assets.sdk.server_failure import ServerFailure
 
 LONGEST = 500
@@ -181,19 +181,8 @@ def from_driver(error: Exception) -> Failure:
     if found is None and (coded := re.search(r"Code: (\d+)", text)) and code is None:
         code = int(coded[1])
     if found is None and code is None and status is None:
-        text = _cause(error)  # the driver's own text has the whole request in it
+        text = cause(error)  # the driver's own text has the whole request in it
     return Failure(found[1] if found else text, code, int(status[1]) if status else None)
-
-
-def _cause(error: BaseException) -> str:
-    """What is at the bottom of an error of the way to the server, in words."""
-    inner = [getattr(error, "reason", None), error.__cause__, error.__context__, *error.args[-1:]]
-    deeper = next((each for each in inner if isinstance(each, BaseException)), None)
-    if deeper is not None:
-        return _cause(deeper)
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno)
-    return str(error) or type(error).__name__
 
 
 @contextmanager

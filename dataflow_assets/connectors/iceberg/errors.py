@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from pyiceberg import exceptions as ice
 from requests import RequestException
 
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.causes import cause
 from dataflow_assets.sdk.handshake import Options, refused
 
 _DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
 _OPTIONS = Options("REQUESTS_CA_BUNDLE in the environment", "", "", "the address of the catalog")
 GONE = (ice.NoSuchNamespaceError, ice.NoSuchTableError, ice.NoSuchIdentifierError)
 """The table, or what it is in, does not exist."""
+_PORTS = {"http": 80, "https": 443}
 _DOWN = (
     RequestException,
     OSError,
@@ -25,8 +28,11 @@ _DOWN = (
     ice.CommitStateUnknownException,
     ice.AuthorizationExpiredError,
 )
+_UNKNOWN_WAREHOUSE = "IllegalStateException: Warehouse"
+"""Nessie answers as if it had failed itself."""
 # The object store's client tells these apart in its text only.
-_S3_DENIED = ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH", "NO_SUCH_BUCKET")
+_S3_DENIED = ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH")
+_NO_BUCKET = ("NO_SUCH_BUCKET", "NoSuchBucket")
 
 
 @contextmanager
@@ -48,8 +54,16 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
     text = f"{where}: {type(error).__name__}: {line}"
     if isinstance(error, _DENIED) or any(word in text for word in _S3_DENIED):
         return PermanentError(f"{text}; check the credentials and what they may do")
+    if any(word in text for word in _NO_BUCKET):
+        return PermanentError(
+            f"{text}; create the bucket, or check s3Endpoint and {settings.place}"
+        )
+    if _UNKNOWN_WAREHOUSE in text:
+        return PermanentError(f"{text}; check {settings.place}")
     if why := refused(error, "", "the catalog's address", _OPTIONS):
         return PermanentError(f"{where}: {why}")
+    if isinstance(error, RequestException) and error.response is None:
+        return TransientError(f"{where}: {_unanswered(error)}")
     if isinstance(error, _DOWN):
         return TransientError(text)
     if isinstance(error, ice.NoSuchTableError):
@@ -57,3 +71,13 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
     if isinstance(error, (ice.RESTError, *GONE)):
         return PermanentError(f"{text}; check {settings.place}")
     return PermanentError(text)
+
+
+def _unanswered(error: RequestException) -> str:
+    """Who was asked; a server of tokens is another one than the catalog."""
+    asked = urlsplit(str(error.request.url or "")) if error.request else None
+    who = f" from {asked.hostname}:{asked.port or _PORTS.get(asked.scheme)}" if asked else ""
+    return (
+        f"no answer{who}: {cause(error)}; check that a server runs there, and that the manifest "
+        "has the address of the catalog"
+    )

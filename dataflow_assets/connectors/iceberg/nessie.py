@@ -30,11 +30,15 @@ from dataflow_assets.spec import Addition
 MAIN = "main"
 _REFERENCE = re.compile(r"(?!.*\.\.)[A-Za-z](?:[A-Za-z0-9._/-]*[A-Za-z0-9_-])?")  # Nessie's rule
 
+_OF_REFERENCES = re.compile(r"[@#`]")
+"""What a table's name must not have: `orders@dev` is `orders` on `dev`, also where `branch` says
+another one."""
+
 
 class NessieConnection(CatalogConnection):
     """The keys of a Nessie server."""
 
-    place: ClassVar[str] = "branch, warehouse and namespace"
+    place: ClassVar[str] = "baseURL, branch, warehouse and namespace"
     base_url: str = Field("", alias="baseURL")
     """Address of the Nessie server, without `/api` or `/iceberg`."""
     base_url_secret_ref: Annotated[Ref, Fills("base_url", required=True)] = Field(
@@ -76,6 +80,16 @@ class NessieConnection(CatalogConnection):
         if not _REFERENCE.fullmatch(value):
             raise ValueError(
                 "must be the name of a branch or tag: letters, digits and `. _ - /`, a letter first"
+            )
+        return value
+
+    @field_validator("table")
+    @classmethod
+    def _without_reference(cls, value: str) -> str:
+        if found := _OF_REFERENCES.search(value):
+            raise ValueError(
+                f"must not have `{found[0]}`: Nessie would take what follows for a branch, a tag "
+                "or a time; name the branch or tag with the option branch"
             )
         return value
 

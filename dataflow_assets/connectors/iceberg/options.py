@@ -18,6 +18,7 @@ from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
 from dataflow_assets.contracts import Source
+from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
 from dataflow_assets.spec import Addition, Hint, Needs, OneOrMany, Refused, Requires
 
@@ -87,16 +88,32 @@ class TableSourceOptions(CatalogConnection, Source):
 
 OWN_IDS = 2_000_000_000
 """The first of the field ids that no file may declare: of columns of our own."""
+RECORD_TIME = "_record_timestamp"
+"""The column of our own that takes the time of each record."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Columns that are the fields of all versions of a subject of a schema registry.
+
+    `key`: the columns that rows are matched by. `record_time`: the column of the records' own time.
+    """
+
+    registry: SchemaRegistry
+    subject: str
+    key: tuple[str, ...] = ()
+    record_time: str | None = None
 
 
 @dataclass(frozen=True)
 class Declared:
     """A table whose columns are declared with their field ids.
 
-    `columns`: Iceberg's JSON of a schema. `partitions`: terms like `hour(created_at)`.
+    `columns`: Iceberg's JSON of a schema, or where a registry has them. `partitions`: terms like
+    `hour(created_at)`.
     """
 
-    columns: str
+    columns: str | Registered
     location: str
     partitions: tuple[str, ...] = ()
 
@@ -130,6 +147,9 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     """For how long the flow itself keeps snapshots that were replaced; None: for ever."""
     written_alone: ClassVar[bool] = False
     """Whether nobody but the flow may write the table, so that another writer is warned of."""
+    read_by_path: ClassVar[bool] = False
+    """Whether the flow leaves the newest metadata in the table's folder, for readers by path, which
+    the catalog does not do."""
 
     @field_validator("columns")
     @classmethod
@@ -152,12 +172,6 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
         for text in value:
             parse_order(text)
         return value
-
-    @override
-    def broken_rules(self) -> Iterator[str]:
-        yield from super().broken_rules()
-        if self.soft_delete_column in self.conflict_key:
-            yield "softDeleteColumn is a column of conflictKey: take another one"
 
     @property
     def keeps_itself(self) -> bool:

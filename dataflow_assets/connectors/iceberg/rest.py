@@ -22,7 +22,7 @@ from dataflow_assets.secrets import Fills, SecretRef
 class RestConnection(CatalogConnection):
     """The keys of a catalog that speaks the Iceberg REST protocol."""
 
-    place: ClassVar[str] = "warehouse, namespace and prefix"
+    place: ClassVar[str] = "catalogURI, warehouse, namespace and prefix"
     catalog_uri: str = Field("", alias="catalogURI")
     """Address of the REST catalog, without `/v1`."""
     catalog_uri_secret_ref: Annotated[Ref, Fills("catalog_uri", required=True)] = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -21,6 +22,7 @@ Secret = SecretStr | None
 Ref = SecretRef | None
 Begin = Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
 
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d{1,2}")
 _NAME = r"^[a-zA-Z0-9_.-]{1,128}$"
 _NEVER_NULL = "a record of Kinesis always has data, be it empty"
 _TEXT_KEYS = "the partition key of a record is text"
@@ -85,6 +87,8 @@ class KinesisSourceOptions(FormattedSource):
         yield from super().broken_rules()
         access = self.access_key or self.access_key_secret_ref
         secret = self.secret_access_key or self.secret_access_key_secret_ref
+        if self.region and not self.endpoint and not _REGION.fullmatch(self.region):
+            yield "region: must be the code of an AWS region, like eu-central-1"
         if bool(access) != bool(secret):
             yield "accessKey and secretAccessKey belong together: set both or none"
         at_time = self.starting_position == "AT_TIMESTAMP"

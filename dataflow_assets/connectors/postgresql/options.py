@@ -24,6 +24,19 @@ _TYPE = re.compile(
     r"[a-z_][a-z0-9_]*( [a-z_][a-z0-9_]*)*( ?\(\d+(, ?\d+)?\))?( with(out)? time zone)?(\[\])*",
     re.IGNORECASE,
 )
+_ELSEWHERE = {
+    "datetime": "timestamptz",
+    "int64": "bigint",
+    "int32": "integer",
+    "long": "bigint",
+    "string": "text",
+    "float64": "double precision",
+    "double": "double precision",
+    "number": "numeric",
+    "binary": "bytea",
+    "blob": "bytea",
+}
+"""Types of other systems, and what PostgreSQL calls them."""
 
 
 class PostgresqlConnection(DatabaseTable):
@@ -148,3 +161,11 @@ class PostgresqlSinkOptions(SoftDeleteOptions, PostgresqlConnection):
             if not _TYPE.fullmatch(kind.strip()):
                 raise ValueError(f"{name}: not the name of a PostgreSQL type")
         return value
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        foreign = {one: kind for one, kind in self.columns.items() if kind.lower() in _ELSEWHERE}
+        if foreign:
+            usual = ", ".join(f"{one}: {_ELSEWHERE[kind.lower()]}" for one, kind in foreign.items())
+            yield "columns", f"has types by the names of other systems; PostgreSQL's are {usual}"

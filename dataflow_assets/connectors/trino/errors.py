@@ -13,6 +13,7 @@ from typing import Any
 from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.causes import cause
 from dataflow_assets.sdk.handshake import Options, refused
 from dataflow_assets.sdk.server_failure import ServerFailure
 
@@ -146,7 +147,7 @@ def failing(where: Coordinator, *, anonymous: bool = False) -> Iterator[None]:
             failure = Failure(f"no connection to {where}: {why}")
             failure.misplaced = True
             raise failure from None
-        raise Failure(f"no answer from {where}: {_cause(error)}") from None
+        raise Failure(f"no answer from {where}: {cause(error)}") from None
 
 
 def _of_query(error: Any) -> Failure:
@@ -164,14 +165,3 @@ def _of_status(text: str) -> Failure:
 
 def _one_line(text: str) -> str:
     return " ".join(str(text).split())
-
-
-def _cause(error: BaseException) -> str:
-    """What is at the bottom of an error of the way, in words."""
-    inner = [getattr(error, "reason", None), error.__cause__, error.__context__, *error.args[-1:]]
-    deeper = next((each for each in inner if isinstance(each, BaseException)), None)
-    if deeper is not None and deeper is not error:
-        return _cause(deeper)
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return _one_line(str(error))[:200] or type(error).__name__

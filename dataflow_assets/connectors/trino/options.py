@@ -100,12 +100,6 @@ class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
     def _small_mark(cls, value: str | None) -> str | None:
         return None if value is None else value.lower()
 
-    @override
-    def broken_rules(self) -> Iterator[str]:
-        yield from super().broken_rules()
-        if self.soft_delete_column in self.conflict_key:
-            yield "softDeleteColumn is a column of conflictKey: take another one"
-
     @property
     def key(self) -> tuple[str, ...]:
         """The columns that rows are matched by; empty where rows are appended."""

@@ -11,7 +11,7 @@ from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.manifests.dialects.key_tables import PLACEHOLDER, is_placeholder
 from dataflow_assets.manifests.dialects.notes import Notes, Where
-from dataflow_assets.manifests.dialects.references import reference
+from dataflow_assets.manifests.dialects.references import is_shell_variable, reference
 from dataflow_assets.secrets import SecretRef
 
 _JAAS = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\')')
@@ -73,6 +73,8 @@ def referred(name: str, text: str, where: Where, notes: Notes) -> dict[str, Any]
     if is_placeholder(text):
         notes.wrong(where, f"still has {PLACEHOLDER}: write the value, or remove the key")
         return {}
+    if is_shell_variable(text):
+        notes.note(where, "is taken as it is written: a variable is written ${env:VARIABLE}")
     try:
         ref: SecretRef | None = reference(text)
     except ValidationError:

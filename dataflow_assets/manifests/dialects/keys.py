@@ -31,6 +31,9 @@ _ALIASES = {
     "steps": "transformations",
     "transforms": "transformations",
     "pipeline": "transformations",
+    "if": "when",
+    "only": "when",
+    "predicate": "when",
 }
 """What other tools call a key that is called otherwise here."""
 _LONGEST_WORD = 100  # to compare longer ones takes long, and nobody has misspelt them

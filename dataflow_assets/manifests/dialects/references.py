@@ -7,6 +7,7 @@ import re
 from dataflow_assets.secrets import SecretRef, VariableRef
 
 ALLOWED = "${env:VARIABLE} or ${secrets:NAMESPACE/NAME:KEY}"
+_VARIABLE = re.compile(r"\$(?:\{[A-Za-z_]\w*\}|[A-Z_][A-Z0-9_]*)")
 _REFERENCE = re.compile(r"\$\{(?P<provider>[\w.-]*):(?P<rest>[^}]*)\}")
 
 
@@ -28,6 +29,11 @@ def reference(text: str) -> SecretRef | None:
         namespace, _, name = place.rpartition("/")
         return SecretRef(name=name, key=key, namespace=namespace or None)
     raise ValueError(f"the provider {found['provider'] or '(none)'} is not supported: {ALLOWED}")
+
+
+def is_shell_variable(text: str) -> bool:
+    """Whether a value is a variable as a shell has it, which is taken as it is written."""
+    return _VARIABLE.fullmatch(text.strip()) is not None
 
 
 def mentions(text: str) -> bool:

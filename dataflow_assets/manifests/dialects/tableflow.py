@@ -12,15 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
-from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from dataflow_assets.connectors.iceberg.options import RECORD_TIME
+from dataflow_assets.connectors.iceberg.sink.declared_sinks import (
+    BucketSink,
+    DeclaredSink,
+    NessieTableSink,
+    RestTableSink,
+)
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.connection import Sasl
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.formats.schema_registry import RegistryAuth, SchemaRegistry
 from dataflow_assets.manifests.dialects import tableflow_model as model
 from dataflow_assets.manifests.dialects import tableflow_rules as rules
 from dataflow_assets.manifests.dialects import tableflow_types as types
+from dataflow_assets.manifests.dialects.catalogs import Catalog
 from dataflow_assets.manifests.dialects.dataflow import DeclaredTables, Reading
 from dataflow_assets.manifests.dialects.documents import Document, Part, Path
 from dataflow_assets.manifests.dialects.keys import meant
@@ -47,6 +55,27 @@ class _Clusters:
 
     names: tuple[str, ...]
     sound: Mapping[str, tuple[int, model.SourceCluster]]
+    registries: frozenset[str]
+    """Names of those with a schema registry, with a mistake or without."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where the tables of a file are: their folder, and the catalog that knows them, if any."""
+
+    bucket: model.Bucket
+    catalog: Catalog | None
+
+    def sink(self, options: Mapping[str, Any]) -> DeclaredSink:
+        """The sink of a table."""
+        if self.catalog is None:
+            place = {"bucket": self.bucket.url, "s3_region": self.bucket.region}
+            return BucketSink.model_validate({**place, "namespace": NAMESPACE, **options})
+        made = NessieTableSink if self.catalog.type == "nessie" else RestTableSink
+        folder = "/".join((self.bucket.url, *NAMESPACE.split(".")))
+        place = {"s3_region": self.bucket.region} if self.bucket.region else {}
+        own = {"namespace": NAMESPACE, **place, **self.catalog.options, "tables_folder": folder}
+        return made.model_validate({**own, **options})
 
 
 def reads(document: Document) -> bool:
@@ -56,38 +85,45 @@ def reads(document: Document) -> bool:
     return len(found) > 1 and not kubernetes
 
 
-def read(document: Document) -> list[Reading]:
-    """A reading for each table, and one of what is wrong anywhere in the file."""
+def read(document: Document, catalog: Catalog | None = None) -> list[Reading]:
+    """A reading for each table, and one of what is wrong anywhere in the file.
+
+    `catalog`: the location's, in which the tables are; None where it has none.
+    """
     _, findings = validate(model.Tableflow, document)
+    findings += _of_catalog(document, catalog)
     clusters = _clusters(document, findings)
     tables = [_table(document, index, clusters, findings) for index in _indexes(document, "tables")]
     readings = [Reading(document, tuple(findings))] if findings else []
     if not document.sound or any(not one.path.startswith(_OF_PARTS) for one in findings):
         return readings
-    bucket = model.Bucket.parse(document.get("destination_bucket_url"))
-    readings.append(Reading(document, tables=_declared(document, bucket)))
+    place = Placed(model.Bucket.parse(document.get("destination_bucket_url")), catalog)
+    readings.append(Reading(document, tables=_declared(document, place)))
     for index, table in enumerate(tables):
         if table is not None and table.source_cluster_name in clusters.sound:
-            readings.append(_reading(document, index, table, clusters, bucket))
+            readings.append(_reading(document, index, table, clusters, place))
     return readings
 
 
-def _declared(document: Document, bucket: model.Bucket) -> DeclaredTables:
+def _of_catalog(document: Document, catalog: Catalog | None) -> list[Finding]:
+    url = document.get("destination_bucket_url")
+    if catalog is None or not isinstance(url, str) or not url.startswith("file:"):
+        return []
+    message = (
+        "must be s3://bucket: the tables are in the catalog of connections.yaml, whose readers "
+        "see no disk of this machine"
+    )
+    return [document.finding(("destination_bucket_url",), message)]
+
+
+def _declared(document: Document, place: Placed) -> DeclaredTables:
     """All tables of the file, also those with a mistake."""
     names = {
         f"{document.get('tables', at, 'source_cluster_name')}+"
         f"{document.get('tables', at, 'source_topic')}"
         for at in _indexes(document, "tables")
     }
-    given = {
-        "bucket": bucket.url,
-        "s3_region": bucket.region,
-        "namespace": NAMESPACE,
-        "table": "-",
-        "table_schema": "{}",
-    }
-    place = BucketSink.model_validate(given)
-    return DeclaredTables(place, frozenset(names))
+    return DeclaredTables(place.sink({"table": "-"}), frozenset(names))
 
 
 def _indexes(document: Document, key: str) -> range:
@@ -102,13 +138,19 @@ def _clusters(document: Document, findings: list[Finding]) -> _Clusters:
         at: Path = ("source_clusters", index)
         name = document.get(*at, "name")
         wrong = list(rules.of_cluster(document, at, names))
+        wrong += rules.of_registry(document, (*at, "schema_registry"))
         cluster, problems = validate(model.SourceCluster, document, at)
         findings += wrong
         if isinstance(name, str):
             names.setdefault(name, index)
         if cluster is not None and not (wrong or problems):
             sound[cluster.name] = index, cluster
-    return _Clusters(tuple(names), sound)
+    having = {
+        name
+        for name, index in names.items()
+        if document.get("source_clusters", index, "schema_registry")
+    }
+    return _Clusters(tuple(names), sound, frozenset(having))
 
 
 def _table(
@@ -118,7 +160,11 @@ def _table(
     table, problems = validate(model.Table, document, at)
     if table is None or problems:
         return None
-    wrong = [*rules.of_schema(document, at, table), *rules.of_layout(document, at, table)]
+    wrong = [
+        *rules.of_mode(document, at, table, clusters.registries),
+        *rules.of_schema(document, at, table),
+        *rules.of_layout(document, at, table),
+    ]
     if table.source_cluster_name not in clusters.names:
         message = f"is no cluster of this file; {meant(table.source_cluster_name, clusters.names)}"
         wrong.append(document.finding((*at, "source_cluster_name"), message))
@@ -131,18 +177,18 @@ def _reading(
     index: int,
     table: model.Table,
     clusters: _Clusters,
-    bucket: model.Bucket,
+    place: Placed,
 ) -> Reading:
     number, cluster = clusters.sound[table.source_cluster_name]
     at: Path = ("tables", index)
     part = Part.of(document, at, _places(at, ("source_clusters", number), table))
-    source, sink = _source(cluster, table), _sink(table, bucket)
+    source, sink = _source(cluster, table), _sink(cluster, table, place)
     notes = [
         part.finding((*base, *path.split(".")), instead, key=True)
         for base, spec in ((_SOURCE, source), (_SINK, sink))
         for path, instead in hints(spec)
     ]
-    content = [document.get(*at), document.get("source_clusters", number), bucket.url]
+    content = [document.get(*at), document.get("source_clusters", number), place.bucket.url]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     flow = Flow(
         namespace="default",
@@ -161,8 +207,10 @@ def _reading(
 def _source(cluster: model.SourceCluster, table: model.Table) -> KafkaSource:
     credentials = cluster.credentials or model.Credentials()
     options: dict[str, Any] = {"tombstones": "delete"} if table.upsert_key else {}
-    if table.source_format == "avro":
-        schema = types.avro(table.schema_.fields)
+    if table.schema_mode == "registry":
+        options |= {"format": "avro", "schema_registry": _registry(cluster)}
+    elif table.source_format == "avro":
+        schema = types.avro(table.fields)
         options |= {"format": "avro", "avro_head": "ignored", "avro_schema": schema}
     if credentials.use_tls:
         options["tls"] = _tls(credentials)
@@ -181,7 +229,24 @@ def _source(cluster: model.SourceCluster, table: model.Table) -> KafkaSource:
     )
 
 
-def _tls(credentials: model.Credentials) -> Tls:
+def _registry(cluster: model.SourceCluster) -> SchemaRegistry | None:
+    given = cluster.schema_registry
+    if given is None:
+        return None
+    refs = {
+        "username_secret_ref": given.username_env,
+        "password_secret_ref": given.password_env,
+    }
+    auth: dict[str, Any] = {key: _variable(name) for key, name in refs.items() if name}
+    options: dict[str, Any] = {"basic_auth": RegistryAuth(**auth)} if auth else {}
+    if given.bearer_token_env:
+        options["bearer_token_secret_ref"] = _variable(given.bearer_token_env)
+    if given.url.startswith("https:"):
+        options["tls"] = _tls(given)
+    return SchemaRegistry(url=given.url, **options)
+
+
+def _tls(credentials: model.Credentials | model.Registry) -> Tls:
     options: dict[str, Any] = {}
     if credentials.tls_insecure_skip_verify:
         options["insecure_skip_verify"] = True
@@ -199,31 +264,37 @@ def _variable(name: str) -> VariableRef:
     return VariableRef.of(f"{PREFIX}{name}", name)
 
 
-def _sink(table: model.Table, bucket: model.Bucket) -> BucketSink:
-    fields, timed = table.schema_.fields, table.keeps_time
+def _sink(cluster: model.SourceCluster, table: model.Table, place: Placed) -> DeclaredSink:
     upserts = {"upsert_mode": True, "conflict_key": table.upsert_key} if table.upsert_key else {}
-    return BucketSink.model_validate(
+    return place.sink(
         {
-            "bucket": bucket.url,
-            "s3_region": bucket.region,
-            "namespace": NAMESPACE,
             "table": f"{table.source_cluster_name}+{table.source_topic}",
-            "table_schema": types.iceberg(fields, table.upsert_key, record_time=timed),
-            "time_column": types.RECORD_TIME if timed else None,
+            **_columns(cluster, table),
+            "time_column": RECORD_TIME if table.keeps_time else None,
             "partitions": table.partitions,
             "retention": model.duration(table.retention) if table.retention else None,
             **upserts,
             "auto_create_table": True,
-            "unknown_fields": "ignore",
         }
     )
+
+
+def _columns(cluster: model.SourceCluster, table: model.Table) -> dict[str, Any]:
+    """Where the columns are. Of a registry's schemas no field is left out."""
+    if table.schema_mode == "registry":
+        return {"schema_registry": _registry(cluster), "subject": table.subject}
+    schema = types.iceberg(table.fields, table.upsert_key, record_time=table.keeps_time)
+    return {"table_schema": schema, "unknown_fields": "ignore"}
 
 
 def _places(table: Path, cluster: Path, declared: model.Table) -> dict[Path, Path]:
     """By the place of a manifest the place in this file that says the same."""
     credentials = (*cluster, "credentials")
     tls, sasl = (*_SOURCE, "tls"), (*_SOURCE, "sasl")
-    fields = types.walked(declared.schema_.fields, (*table, "schema"))
+    fields = types.walked(declared.fields, (*table, "schema"))
+    columns = ("schema", "fields") if declared.schema_ else ("schema_mode",)
+    registry = (*cluster, "schema_registry")
+    auth = "basicAuth"
     return {
         ("metadata", "name"): (*table, "source_topic"),
         _SOURCE: (*table, "source_topic"),
@@ -233,11 +304,17 @@ def _places(table: Path, cluster: Path, declared: model.Table) -> dict[Path, Pat
         (*tls, "caSecretRef"): (*credentials, "mtls_server_ca_cert_env"),
         (*tls, "certSecretRef"): (*credentials, "mtls_client_cert_env"),
         (*tls, "keySecretRef"): (*credentials, "mtls_client_key_env"),
+        (*_SOURCE, "schemaRegistry"): registry,
+        (*_SOURCE, "schemaRegistry", "url"): (*registry, "url"),
+        (*_SOURCE, "schemaRegistry", auth, "usernameSecretRef"): (*registry, "username_env"),
+        (*_SOURCE, "schemaRegistry", auth, "passwordSecretRef"): (*registry, "password_env"),
+        (*_SOURCE, "schemaRegistry", "bearerTokenSecretRef"): (*registry, "bearer_token_env"),
+        (*_SINK, "schemaRegistry"): registry,
         sasl: (*credentials, "sasl_username_env"),
         (*sasl, "usernameSecretRef"): (*credentials, "sasl_username_env"),
         (*sasl, "passwordSecretRef"): (*credentials, "sasl_password_env"),
         _SINK: table,
-        (*_SINK, "fields"): (*table, "schema", "fields"),
+        (*_SINK, "fields"): (*table, *columns),
         (*_SINK, "fields", "partitioning"): (
             *table,
             "partition_by" if declared.partition_by else "partitioning_scheme",

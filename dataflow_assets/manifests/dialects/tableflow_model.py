@@ -12,20 +12,21 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
 from dataflow_assets.connectors.iceberg.layout import parse_term
+from dataflow_assets.connectors.iceberg.options import RECORD_TIME
+from dataflow_assets.formats.schema_registry import address_problem
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.tableflow_types import (
     PRIMITIVES,
-    RECORD_TIME,
     problem,
+    usual,
 )
 from dataflow_assets.sdk.local_folders import outside, within_root
-from dataflow_assets.spec import Addition, OneOrMany, Refused, Spec
+from dataflow_assets.spec import Addition, OneOrMany, Spec
 
 LARGEST_ID = 1_999_999_999  # ids above are for columns of our own
 _PARAMETERS = ("region", "prefix")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9._=-]*/?)+")
-_INLINE = "the schema of a registry; `inline` takes the columns from this file"
 
 
 _RETENTION = re.compile(r"([1-9]\d{0,5})([hd])")
@@ -101,6 +102,38 @@ class Credentials(TableflowSpec):
     system's own are trusted."""
 
 
+class Registry(TableflowSpec):
+    """The schema registry of a cluster's topics, which answers in Confluent's API.
+
+    Variables are named as in `credentials`.
+    """
+
+    url: str
+    """Its address, such as `https://registry:8081`."""
+    username_env: _Variable | None = None
+    """Variable with the user name."""
+    password_env: _Variable | None = None
+    """Variable with the password."""
+    bearer_token_env: _Variable | None = None
+    """Variable with a token, sent instead of user and password."""
+    tls_insecure_skip_verify: bool = False
+    """Do not check the registry's certificate; ignored where `mtls_server_ca_cert_env` is given."""
+    mtls_client_cert_env: _Variable | None = None
+    """Variable with the absolute path of the client's certificate in PEM, or with its text."""
+    mtls_client_key_env: _Variable | None = None
+    """Variable with the path of the client's key in PEM, or with its text."""
+    mtls_server_ca_cert_env: _Variable | None = None
+    """Variable with the path of the CA certificates in PEM, or with their text; without it the
+    system's own are trusted."""
+
+    @field_validator("url")
+    @classmethod
+    def _reachable(cls, value: str) -> str:
+        if wrong := address_problem(value):
+            raise ValueError(wrong)
+        return value
+
+
 class SourceCluster(TableflowSpec):
     """A Kafka cluster."""
 
@@ -111,6 +144,8 @@ class SourceCluster(TableflowSpec):
     """Some of its brokers."""
     credentials: Credentials | None = None
     """Encryption and authentication; without it there is neither."""
+    schema_registry: Annotated[Registry | None, Addition()] = None
+    """An addition: where the schemas of its topics are, for tables of `schema_mode: registry`."""
 
 
 class SchemaField(TableflowSpec):
@@ -135,7 +170,9 @@ class SchemaField(TableflowSpec):
     @classmethod
     def _known(cls, value: str) -> str:
         if wrong := problem(value):
-            raise ValueError(f"{wrong}; {meant(value, PRIMITIVES)}")
+            known = usual(value)
+            advice = f"write {known}" if known else meant(value, PRIMITIVES)
+            raise ValueError(f"{wrong}; {advice}")
         return value
 
 
@@ -161,10 +198,14 @@ class Table(TableflowSpec):
     in the same order, optional fields as unions whose first type is null. Magic byte and schema id
     are removed; a message that begins with the byte 0, and does not fit the schema without its
     first five bytes, is decoded as a whole."""
-    schema_mode: Annotated[str, Refused(_INLINE, allowed=("inline",))] = "inline"
-    """Where the schema is."""
-    schema_: TableSchema = Field(alias="schema")
-    """The columns."""
+    schema_mode: Literal["inline", "registry"] = "inline"
+    """`inline`: the columns are those of `schema`. `registry`, an addition: they are the fields of
+    all versions of a subject in the `schema_registry` of the cluster, for `source_format: avro`;
+    each message is decoded by the schema whose id it begins with."""
+    schema_: TableSchema | None = Field(None, alias="schema")
+    """The columns; required with `inline`, and not allowed with `registry`."""
+    schema_subject: Annotated[str | None, Addition()] = Field(None, min_length=1)
+    """An addition, for `schema_mode: registry`: the subject; by default `<topic>-value`."""
     partitioning_scheme: Literal["unpartitioned", "hour"] = "unpartitioned"
     """`hour`: by the hour of the record's own time, which is in the column `_record_timestamp`. It
     cannot be changed once there is a table."""
@@ -195,6 +236,16 @@ class Table(TableflowSpec):
         if value is not None:
             duration(value)
         return value
+
+    @property
+    def fields(self) -> tuple[SchemaField, ...]:
+        """The columns that the file declares; none where a registry has them."""
+        return self.schema_.fields if self.schema_ else ()
+
+    @property
+    def subject(self) -> str:
+        """The subject of the registry."""
+        return self.schema_subject or f"{self.source_topic}-value"
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from dataflow_assets.connectors.iceberg.layout import parse_term
+from dataflow_assets.connectors.iceberg.options import RECORD_TIME
 from dataflow_assets.contracts import SYSTEM_COLUMNS
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects import tableflow_model as model
@@ -16,6 +17,10 @@ from dataflow_assets.manifests.dialects.keys import meant
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PAIRS = (
     ("sasl_username_env", "sasl_password_env"),
+    ("mtls_client_cert_env", "mtls_client_key_env"),
+)
+_OF_REGISTRY = (
+    ("username_env", "password_env"),
     ("mtls_client_cert_env", "mtls_client_key_env"),
 )
 _OF_TLS = (
@@ -43,9 +48,7 @@ def of_cluster(document: Document, at: Path, names: Mapping[str, int]) -> Iterat
     given = document.get(*place)
     if not isinstance(given, dict):
         return
-    for one, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
-        if one in given and other not in given:
-            yield document.finding((*place, one), f"belongs to {other}: set both or none", key=True)
+    yield from _pairs(document, place, given, _PAIRS)
     for key in _OF_TLS:
         if given.get(key) and given.get("use_tls") is not True:
             yield document.finding((*place, key), "needs use_tls: true", key=True)
@@ -54,9 +57,32 @@ def of_cluster(document: Document, at: Path, names: Mapping[str, int]) -> Iterat
         yield document.finding((*place, "sasl_mechanism"), message, key=True)
 
 
+def of_registry(document: Document, at: Path) -> Iterator[Finding]:
+    """Credentials of a schema registry that do not belong together; `at`: its place."""
+    given = document.get(*at)
+    if not isinstance(given, dict):
+        return
+    yield from _pairs(document, at, given, _OF_REGISTRY)
+    if "bearer_token_env" in given and "username_env" in given:
+        message = "and username_env exclude each other: keep one"
+        yield document.finding((*at, "bearer_token_env"), message, key=True)
+    for key in _OF_TLS:
+        if given.get(key) and not str(given.get("url")).startswith("https:"):
+            message = "needs an url that begins with https:"
+            yield document.finding((*at, key), message, key=True)
+
+
+def _pairs(
+    document: Document, at: Path, given: Mapping[str, object], pairs: Sequence[tuple[str, str]]
+) -> Iterator[Finding]:
+    for one, other in (*pairs, *(pair[::-1] for pair in pairs)):
+        if one in given and other not in given:
+            yield document.finding((*at, one), f"belongs to {other}: set both or none", key=True)
+
+
 def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
     """What is wrong with the fields of a table beside each other."""
-    found = list(types.walked(table.schema_.fields, (*at, "schema")))
+    found = list(types.walked(table.fields, (*at, "schema")))
     yield from _ids(document, found)
     names: dict[Path, set[str]] = {}
     for place, one, depth in found:
@@ -66,24 +92,54 @@ def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Find
         names[place[:-1]].add(one.name)
         if depth and types.only_of_columns(one.type):
             yield document.finding((*place, "type"), "is allowed for columns only, not inside them")
-        if not depth and one.name in (*SYSTEM_COLUMNS, types.RECORD_TIME):
+        if not depth and one.name in (*SYSTEM_COLUMNS, RECORD_TIME):
             yield document.finding((*place, "name"), "is the name of a column of our own")
         if table.source_format == "avro" and not _AVRO_NAME.fullmatch(one.name):
             message = "is no name in Avro: letters a-z, digits and `_`, no digit first"
             yield document.finding((*place, "name"), message)
 
 
+def of_mode(
+    document: Document, at: Path, table: model.Table, registries: Container[str]
+) -> Iterator[Finding]:
+    """Whether the columns of a table are where `schema_mode` says.
+
+    Args:
+        document: the file.
+        at: the place of the table.
+        table: the table.
+        registries: the names of the clusters that have a schema registry.
+    """
+    if table.schema_mode == "inline":
+        if table.schema_ is None:
+            yield document.finding((*at, "schema"), "is required with schema_mode: inline")
+        if table.schema_subject is not None:
+            message = "is for schema_mode: registry"
+            yield document.finding((*at, "schema_subject"), message, key=True)
+        return
+    if table.schema_ is not None:
+        message = "is for schema_mode: inline; with registry the columns are those of the subject"
+        yield document.finding((*at, "schema"), message, key=True)
+    if table.source_format != "avro":
+        message = "must be avro with schema_mode: registry: JSON messages name no schema here"
+        yield document.finding((*at, "source_format"), message)
+    if table.source_cluster_name not in registries:
+        message = f"registry needs a schema_registry in the cluster {table.source_cluster_name}"
+        yield document.finding((*at, "schema_mode"), message)
+
+
 def of_layout(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
     """What is wrong with partitions, retention and key, held against the columns."""
-    columns = {one.name: one for one in table.schema_.fields}
+    columns = {one.name: one for one in table.fields}
+    inline = table.schema_mode == "inline"
     if table.partition_by and table.partitioning_scheme != "unpartitioned":
         message = "replaces partitioning_scheme: leave one of them out"
         yield document.finding((*at, "partition_by"), message, key=True)
-    for text in table.partition_by:
+    for text in table.partition_by if inline else ():
         term = parse_term(text)
         known = columns.get(term.column)
-        kind = known.type if known else "timestamptz" if term.column == types.RECORD_TIME else ""
-        names = (*columns, types.RECORD_TIME)
+        kind = known.type if known else "timestamptz" if term.column == RECORD_TIME else ""
+        names = (*columns, RECORD_TIME)
         wrong = (
             types.partition_problem(term.transform, kind)
             if kind
@@ -94,10 +150,10 @@ def of_layout(document: Document, at: Path, table: model.Table) -> Iterator[Find
     if table.retention and not table.keeps_time:
         message = (
             "needs a table that is partitioned by the time of its records: partitioning_scheme: "
-            f"hour, or partition_by: day({types.RECORD_TIME})"
+            f"hour, or partition_by: day({RECORD_TIME})"
         )
         yield document.finding((*at, "retention"), message, key=True)
-    for name in table.upsert_key:
+    for name in table.upsert_key if inline else ():
         if wrong := _no_key(columns.get(name), tuple(columns)):
             yield document.finding((*at, "upsert_key"), f"{name} {wrong}")
 

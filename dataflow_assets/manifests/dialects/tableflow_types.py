@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-RECORD_TIME = "_record_timestamp"
-RECORD_TIME_ID = 2_000_000_000
+from dataflow_assets.connectors.iceberg.options import OWN_IDS, RECORD_TIME
+
 INSIDE = {"struct": None, "list": ("element",), "map": ("key", "value")}
 """By type: the names of the fields inside; None for any."""
 _AVRO: dict[str, Any] = {
@@ -40,6 +40,25 @@ _FITS = {
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
 _FIXED = re.compile(r"fixed\[([1-9]\d{0,5})\]")
 _MOST_DIGITS = 38
+_ELSEWHERE = {
+    "text": "string",
+    "varchar": "string",
+    "json": "string",
+    "bool": "boolean",
+    "integer": "int",
+    "int32": "int",
+    "int64": "long",
+    "bigint": "long",
+    "float64": "double",
+    "number": "double, or decimal(p, s)",
+    "numeric": "decimal(p, s)",
+    "bytes": "binary",
+    "datetime": "timestamp",
+    "array": "list",
+    "record": "struct",
+    "object": "struct",
+}
+"""Types of other systems, and what is written here."""
 
 
 class DeclaredField(Protocol):
@@ -84,6 +103,11 @@ def problem(kind: str) -> str:
     return "" if known else "unknown type"
 
 
+def usual(kind: str) -> str:
+    """What another system's name of a type is called here; empty where nothing is known."""
+    return _ELSEWHERE.get(kind.lower(), "")
+
+
 def only_of_columns(kind: str) -> bool:
     """Whether a type cannot be inside a struct, list or map."""
     return kind == "uuid" or bool(_FIXED.fullmatch(kind))
@@ -106,7 +130,7 @@ def iceberg(fields: Declared, key: Sequence[str] = (), *, record_time: bool) -> 
     """
     columns = [_iceberg_field(one) for one in fields]
     if record_time:
-        columns.append(_iceberg(RECORD_TIME_ID, RECORD_TIME, "timestamptz", required=False))
+        columns.append(_iceberg(OWN_IDS, RECORD_TIME, "timestamptz", required=False))
     found: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": columns}
     if key:
         found["identifier-field-ids"] = [one.id for one in fields if one.name in key]

@@ -32,6 +32,14 @@ _ELSEWHERE = {
     "in": "`in` is written in lower case, with a list: in [a, b]",
     "like": "`like` is written =~, with a regular expression",
     "is": "for `is null` write !$.path",
+    "between": "`between 1 and 5` is written $.path >= 1 && $.path <= 5",
+    "contains": "`contains` is written =~, with a regular expression",
+    "matches": "`matches` is written =~, with a regular expression",
+    "startswith": "`startsWith x` is written =~ '^x'",
+    "endswith": "`endsWith x` is written =~ 'x$'",
+    "eq": "`eq` is written ==",
+    "ne": "`ne` is written !=",
+    "exists": "`exists` is written as the path alone",
 }
 """Words of other languages, and how they are written here."""
 _LETTERS = re.compile(r"[A-Za-z]+(?!\w)")
@@ -204,6 +212,8 @@ class _Reader:
 
     def _no_sign(self, sign: str, at: int | None = None) -> NoReturn:
         where = "in a key it is written \\" + sign[0]
+        if sign == "(":
+            where = f"conditions have no functions; {where}"
         nearly = _NEARLY.match(self.text, self.at if at is None else at)
         if nearly:
             equal = "equality is written ==" if nearly[0] == "=" else ""

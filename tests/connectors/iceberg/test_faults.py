@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ServerError
 
 from dataflow_assets.connectors.iceberg import client
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.table.commit import LOST_ANSWERS
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
@@ -300,6 +302,33 @@ def test_a_catalog_that_is_down_is_transient(
             call()
     with pytest.raises(TransientError):
         session.begin(span)
+
+
+def test_the_sentence_of_a_catalog_that_is_down(namespace: str, seaweedfs: SeaweedFS) -> None:
+    """What was asked for, who was asked, why there is no answer, and what to check."""
+    sink = make_sink(seaweedfs, namespace, catalogURI="http://127.0.0.1:1")
+    with pytest.raises(TransientError) as caught:
+        sink.open(TARGET, Run())
+    assert str(caught.value) == (
+        f"cannot reach the catalog of {namespace}.orders at 127-0-0-1-1-s3-lake: no answer from "
+        "127.0.0.1:1: Connection refused; check that a server runs there, and that the manifest "
+        "has the address of the catalog"
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("in bucket 'raw': AWS Error NO_SUCH_BUCKET during PutObject operation: gone"),
+        ServerError("NoSuchBucketException: The specified bucket does not exist"),
+    ],
+)
+def test_a_bucket_that_is_not_there(seaweedfs: SeaweedFS, error: Exception) -> None:
+    with (
+        pytest.raises(PermanentError, match=r"create the bucket, or check s3Endpoint and catalogU"),
+        translated(make_sink(seaweedfs, "n"), "commit to"),
+    ):
+        raise error
 
 
 def test_a_catalog_that_hangs_is_transient(

@@ -31,7 +31,14 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import conform
 from devservers import SeaweedFS
 from tests.connectors.iceberg.driver import SOURCE, make_sink, opened, write
-from tests.connectors.iceberg.source_driver import MakeSource, make_source, make_table, read, spans
+from tests.connectors.iceberg.source_driver import (
+    MakeSource,
+    make_source,
+    make_table,
+    parts,
+    read,
+    spans,
+)
 
 ID = uuid.UUID("12345678-9abc-def0-1234-56789abcdef0")
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)
@@ -190,6 +197,48 @@ def test_what_the_partition_tells_of_a_file_without_the_column(
     rows = pa.Table.from_pylist([{"id": 5}], file_schema(table.schema(), ["id"]))
     _import(table, rows, Record(20_484, "de"))
     assert read(make())[0] == [{"id": 5, "day": date(2026, 1, 31), "land": "de"}]
+
+
+def test_a_partition_whose_column_was_widened_while_it_was_read(
+    make: MakeSource, catalog: Catalog, namespace: str
+) -> None:
+    schema = Schema(
+        ice.NestedField(1, "id", ice.LongType()),
+        ice.NestedField(2, "shop", ice.IntegerType()),
+        ice.NestedField(3, "rate", ice.FloatType()),
+    )
+    fields = [PartitionField(n, 998 + n, IdentityTransform(), f"p{n}") for n in (2, 3)]
+    table = catalog.create_table(
+        (namespace, "events"), schema, partition_spec=PartitionSpec(*fields)
+    )
+    rows = pa.Table.from_pylist([{"id": 5}], file_schema(table.schema(), ["id"]))
+    _import(table, rows, Record(7, 0.5))
+    source = make()
+    ((span, _),) = spans(source)
+    with table.update_schema() as change:
+        change.update_column("shop", ice.LongType())
+        change.update_column("rate", ice.DoubleType())
+    assert parts(source, span) == [[{"id": 5, "shop": 7, "rate": 0.5}]]
+
+
+def test_a_partition_whose_column_was_dropped(
+    make: MakeSource, catalog: Catalog, namespace: str
+) -> None:
+    """Older files still have its value in their partitions."""
+    schema = Schema(
+        ice.NestedField(1, "id", ice.LongType()), ice.NestedField(2, "land", ice.StringType())
+    )
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "land_1"))
+    table = catalog.create_table((namespace, "events"), schema, partition_spec=spec)
+    table.append(
+        pa.Table.from_pylist([{"id": 1, "land": "de"}], file_schema(table.schema(), ["id", "land"]))
+    )
+    with table.update_spec() as change:
+        change.remove_field("land_1")
+    with table.update_schema() as update:
+        update.delete_column("land")
+    table.append(pa.Table.from_pylist([{"id": 2}], file_schema(table.schema(), ["id"])))
+    assert read(make())[0] == [{"id": 1}, {"id": 2}]
 
 
 def _import(table: Table, rows: pa.Table, partition: Record | None = None) -> None:

@@ -50,9 +50,11 @@ class Trees:
         query = {"name": name, "type": kind}
         requests.post(self._uri, params=query, json=self.head(of), timeout=10).raise_for_status()
 
-    def merge(self, source: str, into: str = "main") -> None:
+    def merge(self, source: str, into: str = "main", mode: str = "NORMAL") -> None:
+        """`mode`: FORCE takes the source's state of a table that both have changed."""
         into_ = self.head(into)
         body = {"fromRefName": source, "fromHash": self.head(source)["hash"]}
+        body["defaultKeyMergeMode"] = mode
         place = quote(f"{into}@{into_['hash']}", safe="")
         answer = requests.post(f"{self._uri}/{place}/history/merge", json=body, timeout=10)
         answer.raise_for_status()
@@ -62,3 +64,15 @@ class Trees:
         """Moves a branch to a commit."""
         place = quote(f"{name}@{self.head(name)['hash']}", safe="")
         requests.put(f"{self._uri}/{place}", json=to, timeout=10).raise_for_status()
+
+    def put_back(self, branch: str, key: tuple[str, ...], to: dict[str, str]) -> None:
+        """Commits the state that a table had at another commit of the branch."""
+        there = f"{branch}@{to['hash']}"
+        then = f"{self._uri}/{quote(there, safe='')}/contents/{'.'.join(key)}"
+        found = requests.get(then, timeout=10)
+        found.raise_for_status()
+        change = {"type": "PUT", "key": {"elements": key}, "content": found.json()["content"]}
+        body: dict[str, Any] = {"commitMeta": {"message": "back"}, "operations": [change]}
+        place = quote(f"{branch}@{self.head(branch)['hash']}", safe="")
+        answer = requests.post(f"{self._uri}/{place}/history/commit", json=body, timeout=10)
+        answer.raise_for_status()

@@ -251,6 +251,72 @@ def test_a_branch_that_was_moved_back(events: Events) -> None:
         read(events.source(), after)
 
 
+@pytest.mark.full
+def test_a_branch_that_is_moved_back_under_an_open_session(events: Events) -> None:
+    events.append(1)
+    head = events.trees.head(events.branch)
+    events.append(1)
+    events.append(1)
+    with closing(events.source().open("default/f")) as session:
+        assert session.lag(session.start()).records == 3
+        after = session.ends()
+        events.trees.assign(events.branch, head)
+        with pytest.raises(PermanentError, match="its branch was moved or created again"):
+            session.plan(after, Limit())
+
+
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_a_forced_merge_of_a_table_that_both_branches_changed(events: Events, ahead: int) -> None:
+    """Its snapshots have the numbers of those that they replace, and the ones after these."""
+    events.append(1)
+    work = events.fork(events.branch)
+    events.append(1)
+    after = read(events.source())[1]
+    for _ in range(ahead):
+        events.append(1, work)
+    events.trees.merge(work, events.branch, "FORCE")
+    with pytest.raises(PermanentError, match="took away or replaced 1 rows in 1 files and added"):
+        read(events.source(), after)
+    found, _ = read(events.source(onSourceRewrite="rescan"), after)
+    assert sorted(ids(found)) == [0, *range(2, 2 + ahead)]
+
+
+def test_a_table_that_was_put_back(events: Events) -> None:
+    """From what is undone the rule leads on; who was not there yet reads what is left."""
+    events.append(1)
+    first = read(events.source())[1]
+    events.append(1)
+    then = events.trees.head(events.branch)
+    events.append(1)
+    undone = read(events.source())[1]
+    events.trees.put_back(events.branch, (events.namespace, "events"), then)
+    events.append(1)
+    assert ids(read(events.source(), first)[0]) == [1, 3]
+    with pytest.raises(PermanentError, match="took away or replaced 1 rows in 1 files and added 0"):
+        read(events.source(), undone)
+    assert ids(read(events.source(onSourceRewrite="ignore"), undone)[0]) == [3]
+    with closing(events.source().open("default/f")) as session:
+        assert stands(session.seek("2020-01-01T00:00:00Z")).snapshot is None
+
+
+def test_a_snapshot_that_was_put_back_while_it_was_read(events: Events) -> None:
+    """Which files it added is told by where it came first."""
+    events.append(1)
+    source = events.source(maxRowsPerPoll=2)
+    with closing(source.open("default/f")) as session:
+        after = session.ends()
+        events.append(6)
+        then = events.trees.head(events.branch)
+        span = session.plan(after, Limit())
+        inside = session.fold({piece.partition: piece.upto for piece in span.slices})
+    assert [number for part in parts(source, span) for number in ids(part)] == [1, 2]
+    events.append(1)
+    events.trees.put_back(events.branch, (events.namespace, "events"), then)
+    nessie_history._snapshots.clear()
+    events.append(1)
+    assert ids(read(source, inside)[0]) == [3, 4, 5, 6, 8]
+
+
 def test_a_tag_is_read_once(events: Events) -> None:
     events.append(3)
     tag = f"t_{uuid.uuid4().hex[:8]}"
@@ -263,8 +329,14 @@ def test_a_tag_is_read_once(events: Events) -> None:
 
 
 def test_a_branch_that_is_not_there(events: Events) -> None:
-    with pytest.raises(PermanentError, match=r"nowhere.*check branch, warehouse and namespace"):
+    with pytest.raises(PermanentError, match=r"nowhere.*check baseURL, branch, warehouse and n"):
         events.source(branch="nowhere").open("default/f")
+
+
+def test_a_warehouse_that_is_not_there(events: Events) -> None:
+    """Nessie answers with a failure of its own, which would be tried again and again."""
+    with pytest.raises(PermanentError, match=r"'nowhere' is not known; check baseURL, branch, war"):
+        events.source(warehouse="nowhere").open("default/f")
 
 
 @pytest.mark.full

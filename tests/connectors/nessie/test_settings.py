@@ -40,6 +40,8 @@ def sink(**changes: Any) -> NessieSink:
         ({"baseURL": "nessie:19120"}, "scheme and a host, like https://nessie:19120"),
         ({"namespace": ""}, "namespace is required"),
         ({"table": ""}, "table is required"),
+        ({"table": "orders@dev"}, "must not have `@`: Nessie would take what follows for a branch"),
+        ({"table": "orders#2026"}, "must not have `#`"),
         ({"branch": ""}, "must be the name of a branch or tag"),
         ({"branch": "main@abc"}, "must be the name of a branch or tag"),
         ({"branch": "../x"}, "must be the name of a branch or tag"),

@@ -63,9 +63,22 @@ class CheckpointProperty:
     def _declared(self) -> Table | None:
         """Made, or changed as far as that is allowed, where the columns are declared."""
         wanted = self._sink.declared
+        self._versions = declared.versions(wanted)
         if wanted is None:
             return None
+        if self.catalog.table(self._sink.identifier) is None:
+            create_table.ensure_namespace(self.catalog, self._sink)
         return declared.opened(self.catalog, self._sink.identifier, wanted)
+
+    def follow(self) -> None:
+        """Changes the table where its columns are a registry's, which has got other versions.
+
+        Called before each micro-batch, when it is known up to where messages are read: the schemas
+        of these were registered before.
+        """
+        with translated(self._sink, "add columns to"):
+            if declared.versions(self._sink.declared) != self._versions:
+                self._declared()
 
     def read(self) -> BranchState | None:
         """The state as it is now."""

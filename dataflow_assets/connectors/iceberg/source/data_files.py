@@ -147,12 +147,14 @@ def _source_file(metadata: TableMetadata, task: FileScanTask) -> SourceFile:
 
 
 def _partition_values(metadata: TableMetadata, file: DataFile) -> dict[str, str]:
+    """Of the columns that the table still has."""
     found: dict[str, str] = {}
-    spec = metadata.specs()[file.spec_id or 0]
+    schema, spec = metadata.schema(), metadata.specs()[file.spec_id or 0]
     for index, part in enumerate(spec.fields):
         value = file.partition[index]
-        if isinstance(part.transform, IdentityTransform) and value is not None:
-            kind = spec.partition_type(metadata.schema()).fields[index].field_type
+        told = isinstance(part.transform, IdentityTransform) and value is not None
+        if told and part.source_id in schema.field_ids:
+            kind = spec.partition_type(schema).fields[index].field_type
             assert isinstance(kind, PrimitiveType)  # noqa: S101 - others cannot partition
             found[str(part.source_id)] = to_bytes(kind, value).hex()
     return found

@@ -3,9 +3,11 @@
 Nessie's Iceberg REST catalog shows the current snapshot only, but each commit of the branch is kept
 and can be asked for the table as it was then. So the snapshots between a position and the current
 one are put together from these, as if the catalog had shown them, and each follows the one before
-it on the branch: Nessie shows no parents either. A merge into the branch is one commit. Where the
-numbers of two snapshots tell that others lie between them, on the branch that was merged, what the
-merge did is found by comparing the files.
+it on the branch. A merge into the branch is one commit, and may put a snapshot on the branch that
+was written behind another one: behind others of the branch that was merged, or, where the merge was
+forced, behind none of this branch. Nessie does not show what a snapshot was written behind, its
+manifest list does. Where that is another snapshot, what the merge did is found by comparing the
+files.
 
 A position that is up to date costs no request.
 """
@@ -20,6 +22,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.typedef import Identifier
@@ -32,6 +35,8 @@ from dataflow_assets.errors import TransientError
 KEPT = 20_000
 """Snapshots that a process keeps: sensors and runs ask for the same ones again and again."""
 THREADS = 8
+
+_PARENT = "parent-snapshot-id"
 
 _Key = tuple[str, int, int]  # table, snapshot, the one before it on the branch or 0
 _snapshots: OrderedDict[_Key, Snapshot] = OrderedDict()
@@ -60,8 +65,13 @@ class BranchHistory:
         missing = {one.snapshot for one in wanted if one.snapshot and one.snapshot != head}
         if head is None or not (missing or inside or whole):
             return table
-        line = self._back_to(head, missing | inside, inside, whole=whole)
-        return _with_snapshots(table, self._loaded(table, line))
+        places = missing | inside
+        snapshots = self._loaded(table, self._back_to(head, places, inside, whole=whole))
+        if any(one.snapshot_id in inside and _is_merged(one) for one in snapshots):
+            # It may have been put back: only where it first came tells which files it added.
+            self._walk(head, places, inside, whole=True)
+            snapshots = self._loaded(table, self._back_to(head, places, inside, whole=whole))
+        return _with_snapshots(table, snapshots)
 
     def arrivals(self) -> Mapping[int, int]:
         """When each snapshot came to the branch, of those that were asked for last.
@@ -73,20 +83,25 @@ class BranchHistory:
     def _back_to(
         self, head: int, missing: set[int], inside: set[int], *, whole: bool
     ) -> list[TableCommit]:
-        for known in ([*self._line], []):
-            if not self._covers(head, missing, inside, whole=whole):
-                self._line = self._walked(missing, inside, known, whole=whole)
+        self._walk(head, missing, inside, whole=whole)
         snapshots = [commit.snapshot for commit in self._line]
         if head not in snapshots:
             raise TransientError(f"the branch of {'.'.join(self._identifier)} moved meanwhile")
-        found = [snapshots.index(one) + (one in inside) for one in missing if one in snapshots]
+        first = {one: at + (one in inside) for at, one in enumerate(snapshots)}
+        found = [first[one] for one in missing if one in first]
         complete = whole or len(found) < len(missing)
         return self._line[snapshots.index(head) : None if complete else max(found) + 1]
 
+    def _walk(self, head: int, missing: set[int], inside: set[int], *, whole: bool) -> None:
+        for known in ([*self._line], []):
+            if not self._covers(head, missing, inside, whole=whole):
+                self._line = self._walked(missing, inside, known, whole=whole)
+
     def _covers(self, head: int, missing: set[int], inside: set[int], *, whole: bool) -> bool:
+        """Whether the line answers the question; where its newest is not the head, none may do."""
         snapshots = [commit.snapshot for commit in self._line]
-        if head not in snapshots or self._whole or whole:
-            return head in snapshots and self._whole
+        if not snapshots or snapshots[0] != head or self._whole or whole:
+            return bool(snapshots) and snapshots[0] == head and self._whole
         return missing <= {*snapshots} and inside <= {*snapshots[:-1]}
 
     def _walked(
@@ -113,14 +128,27 @@ class BranchHistory:
         return found
 
     def _loaded(self, table: Table, line: Sequence[TableCommit]) -> list[Snapshot]:
-        """The snapshots of the line, each with the next one as its parent."""
+        """The snapshots of the line, the oldest first, each with the one before as its parent.
+
+        One that comes again was put back: what came between is no longer in the table.
+        """
         with ThreadPoolExecutor(THREADS) as pool:
-            found = list(pool.map(lambda commit: self._shown(table, commit), line))
-        return [*(_following(table, *pair) for pair in pairwise(found)), *found[-1:]]
+            shown = [*pool.map(lambda commit: self._shown(table, commit), line)][::-1]
+            following = pool.map(lambda pair: _following(table, *pair), _successive(shown))
+            return [*shown[:1], *following]
 
     def _shown(self, table: Table, commit: TableCommit) -> Snapshot:
         key = (str(table.metadata.table_uuid), commit.snapshot, 0)
         return _kept(key) or _keep(key, self._catalog.snapshot(commit, self._identifier))
+
+
+def _successive(line: Sequence[Snapshot]) -> list[tuple[Snapshot, Snapshot]]:
+    """Each snapshot that comes for the first time, with the one that was current before it."""
+    found: dict[int, tuple[Snapshot, Snapshot]] = {}
+    for before, one in pairwise(line):
+        if one.snapshot_id != line[0].snapshot_id:
+            found.setdefault(one.snapshot_id, (one, before))
+    return [*found.values()]
 
 
 def _following(table: Table, snapshot: Snapshot, before: Snapshot) -> Snapshot:
@@ -128,9 +156,15 @@ def _following(table: Table, snapshot: Snapshot, before: Snapshot) -> Snapshot:
     if known := _kept(key):
         return known
     update: dict[str, Any] = {"parent_snapshot_id": before.snapshot_id}
-    if snapshot.sequence_number != (before.sequence_number or 0) + 1:
+    if _written_behind(table, snapshot) != str(before.snapshot_id):
         update["summary"] = _compared(snapshot, changed(table.io, before, snapshot))
     return _keep(key, snapshot.model_copy(update=update))
+
+
+def _written_behind(table: Table, snapshot: Snapshot) -> str | None:
+    """The snapshot's own parent, as whoever wrote it has noted in the manifest list."""
+    with AvroFile[Any](table.io.new_input(snapshot.manifest_list)) as written:
+        return written.header.meta.get(_PARENT)
 
 
 def _kept(key: _Key) -> Snapshot | None:
@@ -146,6 +180,10 @@ def _keep(key: _Key, snapshot: Snapshot) -> Snapshot:
         while len(_snapshots) > KEPT:
             _snapshots.popitem(last=False)
     return snapshot
+
+
+def _is_merged(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and snapshot.summary[MERGED] is not None
 
 
 def _compared(snapshot: Snapshot, change: Changed) -> Summary:
@@ -166,7 +204,7 @@ def _compared(snapshot: Snapshot, change: Changed) -> Summary:
 
 
 def _with_snapshots(table: Table, snapshots: Sequence[Snapshot]) -> Table:
-    metadata = table.metadata.model_copy(update={"snapshots": [*snapshots][::-1]})
+    metadata = table.metadata.model_copy(update={"snapshots": [*snapshots]})
     return Table(
         table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config
     )

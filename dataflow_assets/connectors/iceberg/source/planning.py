@@ -120,8 +120,9 @@ def _refused(what: str) -> str:
 def _lost(position: SnapshotPosition, head: Snapshot) -> str:
     what = "the rest of" if position.scan else "what came after"
     return (
-        f"{what} {position} has expired: the snapshots between it and the current one, "
-        f"{head.snapshot_id}, are no longer known, nor which rows they added. To go on, start from "
-        "earliest with table: truncate, or from latest without what lies between; keep snapshots "
-        "longer than this flow may be stopped (history.expire.max-snapshot-age-ms)"
+        f"{what} {position} has expired, or its branch was moved or created again: the snapshots "
+        f"between it and the current one, {head.snapshot_id}, are no longer known, nor which rows "
+        "they added. To go on, start from earliest with table: truncate, or from latest without "
+        "what lies between; keep snapshots longer than this flow may be stopped "
+        "(history.expire.max-snapshot-age-ms)"
     )

@@ -62,7 +62,7 @@ class IcebergSourceSession(SourceSession):
             name = ".".join(self._source.identifier)
             raise PermanentError(
                 f"table {name} does not exist at {self._source.address().connection}: nothing can "
-                "be read before somebody makes it; check namespace and table"
+                f"be read before somebody creates it; check {self._source.place}, and table"
             )
         return table
 

@@ -9,11 +9,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, Literal
 
 from pyiceberg import exceptions as ice
-from pyiceberg import types as ice_types
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -27,43 +24,51 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.layout import parse_term
-from dataflow_assets.connectors.iceberg.options import OWN_IDS, Declared
+from dataflow_assets.connectors.iceberg.options import OWN_IDS, Declared, Registered
+from dataflow_assets.connectors.iceberg.table import registered
+from dataflow_assets.connectors.iceberg.table.difference import (
+    ALLOWED,
+    KEY,
+    PARTITIONING,
+    WIDER,
+    Difference,
+    shown,
+)
 from dataflow_assets.connectors.iceberg.table.partitioning import partition_spec
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.errors import PermanentError, TransientError
 
-ALLOWED = "allowed: add an optional field, make a field optional, int to long, float to double"
-PARTITIONING: Final = "partitioning"
-KEY: Final = "key"
 TRIES = 10  # of several drivers that change the table at the same time
-_WIDER = {
-    (ice_types.IntegerType(), ice_types.LongType()),
-    (ice_types.FloatType(), ice_types.DoubleType()),
-}
 
 
-@dataclass(frozen=True)
-class Difference:
-    """What is declared otherwise than it is stored, and cannot be changed.
+def compared(declared: Declared, table: Table | None) -> tuple[Schema, list[Difference]]:
+    """The columns that the table is to have, and what cannot be done to it.
 
-    `field`: the id of the declared field that it is about; None for the columns as a whole.
+    Called on the driver by whoever opens the table, and by `dataflow check`.
+
+    Args:
+        declared: the declaration; a registry is asked for its columns.
+        table: as it is stored; None where there is none yet.
+
+    Raises:
+        TransientError, PermanentError: of the registry.
     """
-
-    message: str
-    field: int | Literal["partitioning", "key"] | None = None
-
-    @property
-    def sentence(self) -> str:
-        """With what is allowed."""
-        own = self.field in (PARTITIONING, KEY)
-        return self.message if own else f"{self.message}; {ALLOWED}"
+    stored = table.schema() if table else None
+    schema, found = _wanted(declared, stored)
+    return schema, [*found, *(_differences(table, declared, schema) if table else ())]
 
 
-def declared_schema(declared: Declared) -> Schema:
-    """The columns with their ids."""
-    return Schema.model_validate_json(declared.columns)
+def _wanted(declared: Declared, stored: Schema | None) -> tuple[Schema, list[Difference]]:
+    if isinstance(declared.columns, Registered):
+        return registered.merged(declared.columns, stored)
+    return Schema.model_validate_json(declared.columns), []
+
+
+def versions(declared: Declared | None) -> tuple[int, ...]:
+    """Those of a registry's subject; none where the columns are in the declaration itself."""
+    columns = declared.columns if declared is not None else ""
+    return registered.versions(columns) if isinstance(columns, Registered) else ()
 
 
 def opened(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared) -> Table:
@@ -73,13 +78,14 @@ def opened(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declare
     """
     for _ in range(TRIES):
         table = catalog.table(identifier)
+        schema, found = compared(declared, table)
+        if found:
+            raise PermanentError(_refusal(identifier, found))
         if table is None:
             with suppress(ice.TableAlreadyExistsError):
-                return _made(catalog, identifier, declared)
+                return _made(catalog, identifier, declared, schema)
             continue
-        if found := list(differences(table, declared)):
-            raise PermanentError(_refusal(identifier, found))
-        wanted = _with_our_own(declared_schema(declared), table.schema())
+        wanted = _with_our_own(schema, table.schema())
         if same(table.schema(), wanted):
             return table
         with suppress(ice.CommitFailedException):
@@ -94,10 +100,10 @@ def _with_our_own(wanted: Schema, stored: Schema) -> Schema:
     return Schema(*wanted.fields, *ours, identifier_field_ids=wanted.identifier_field_ids)
 
 
-def _made(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared) -> Table:
-    if not isinstance(catalog, BucketCatalog):
-        raise TypeError("tables with field ids of their own are made without a catalog only")
-    schema, spec = declared_schema(declared), _spec(declared)
+def _made(
+    catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared, schema: Schema
+) -> Table:
+    spec = _spec(declared, schema)
     metadata = TableMetadataV2.model_validate(
         {
             "location": declared.location,
@@ -115,8 +121,8 @@ def _made(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared
     return catalog.first(identifier, metadata)
 
 
-def _spec(declared: Declared) -> PartitionSpec:
-    return partition_spec(declared_schema(declared), map(parse_term, declared.partitions))
+def _spec(declared: Declared, schema: Schema) -> PartitionSpec:
+    return partition_spec(schema, map(parse_term, declared.partitions))
 
 
 def _change(catalog: TableCatalog, table: Table, wanted: Schema) -> None:
@@ -149,10 +155,9 @@ def _refusal(identifier: Sequence[str], found: Sequence[Difference]) -> str:
     )
 
 
-def differences(table: Table, declared: Declared) -> Iterator[Difference]:
+def _differences(table: Table, declared: Declared, wanted: Schema) -> Iterator[Difference]:
     """Everything that the declaration asks for and that cannot be done to the table."""
-    wanted = declared_schema(declared)
-    if _terms(table.spec()) != _terms(_spec(declared)):
+    if _terms(table.spec()) != _terms(_spec(declared, wanted)):
         scheme = _scheme(table.spec(), table.schema())
         message = f"partitioning_scheme is {scheme} in the table, and cannot be changed"
         yield Difference(message, PARTITIONING)
@@ -233,11 +238,6 @@ def _of_types(
         inside = [stored.key_field, stored.value_field]
         wanted = [declared.key_field, declared.value_field]
         yield from _of_fields(inside, wanted, f"{name}.", identity)
-    elif stored != declared and (stored, declared) not in _WIDER:
-        message = f"{name} is {_shown(stored)} in the table and cannot become {_shown(declared)}"
+    elif stored != declared and (stored, declared) not in WIDER:
+        message = f"{name} is {shown(stored)} in the table and cannot become {shown(declared)}"
         yield Difference(message, identity)
-
-
-def _shown(kind: IcebergType) -> str:
-    nested = {StructType: "struct", ListType: "list", MapType: "map"}
-    return nested.get(type(kind), str(kind))

@@ -43,21 +43,28 @@ SELECT {of}, (
         SELECT max(b.batch_id) FROM {s}.dataflow_pipeline_batch b
         WHERE b.flow = d.flow AND b.branch = d.branch AND b.batch_state = 'Succeeded'
     ) AS batch_id,
-    row_number() OVER (PARTITION BY d.flow, d.branch ORDER BY o.key) - 1 AS task_id,
-    json_build_object('shardId', o.key) AS key,
-    json_build_object('sequenceNumber', o.value ->> 'sequenceNumber') AS value
+    o.task_id, o.key, o.value
 FROM {s}.dataflow_pipeline d
-JOIN {s}.dataflow_checkpoint_partition p
-    ON p.flow = d.flow AND p.branch = d.branch AND p.partition = 'stream'
-CROSS JOIN LATERAL jsonb_each(p.part::jsonb -> 'shards') AS o (key, value)
-WHERE o.value ? 'sequenceNumber'""",
+JOIN {s}.dataflow_checkpoint_partition p ON p.flow = d.flow AND p.branch = d.branch
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN p.partition IN ('stream', 'connect') THEN p.part::jsonb END
+) AS position (found)
+CROSS JOIN LATERAL (
+    SELECT row_number() OVER (ORDER BY key) - 1 AS task_id,
+        json_build_object('shardId', key) AS key,
+        json_build_object('sequenceNumber', value ->> 'sequenceNumber') AS value
+    FROM jsonb_each(position.found -> 'shards') WHERE value ? 'sequenceNumber'
+    UNION ALL
+    SELECT (value ->> 'task')::bigint, key::json, (value -> 'value')::json
+    FROM jsonb_each(position.found -> 'offsets')
+) AS o""",
     "pipelines_batches": """
 SELECT {of}, b.batch_id, b.batch_state, b.rows_written AS batch_rows_written,
     extract(epoch FROM coalesce(b.ended_at, clock_timestamp()) - b.begun_at)::float8 AS batch_time,
     extract(epoch FROM b.begun_at)::float8 AS batch_start_unix_timestamp,
     b.batch_state AS batch_partition_state,
     b.rows_written + b.rejected AS batch_partition_parsed_rows,
-    'stream' AS batch_source_partition_id
+    NULL::text AS batch_source_partition_id
 FROM {s}.dataflow_pipeline d JOIN {s}.dataflow_pipeline_batch b USING (flow, branch)""",
     "pipelines_errors": """
 SELECT {of}, extract(epoch FROM e.happened_at)::float8 AS error_unix_timestamp,

@@ -108,6 +108,9 @@ def _sink(values: Values) -> JustOneSink | None:
     columns = values.listed("db.columns", "the columns that are written")
     if len(set(columns)) < len(columns):
         notes.wrong((document, "db.columns"), "names a column twice")
+    if any(" " in column for column in columns):
+        message = "has a name with a space in it: names are separated by commas"
+        notes.note((document, "db.columns"), message)
     parts = {
         key: values.required(key, what)
         for key, what in (
@@ -117,6 +120,9 @@ def _sink(values: Values) -> JustOneSink | None:
             ("db.table", "the table that gets the rows"),
         )
     }
+    if parts["db.table"].startswith(f"{parts['db.schema']}."):
+        message = "is a table whose name begins with the schema: write the schema in db.schema only"
+        notes.note((document, "db.table"), message)
     host = values.text("db.host") or "localhost"
     if is_placeholder(host):
         notes.wrong((document, "db.host"), f"still has {PLACEHOLDER}: write host or host:port")

@@ -57,6 +57,9 @@ class Values:
         if not self.required(key, what):
             return ()
         found = self.document.value[key].rstrip(",").split(",")
+        if found[0].startswith("$."):
+            self.notes.wrong(where, "JSONPath is not read: $.a.b[0] is written /@a/@b/#0")
+            return ()
         for number, text in enumerate(found, 1):
             try:
                 ParsePath.parse(text)

@@ -38,7 +38,8 @@ def bound(node: Node, scope: Scope) -> Expression:
         found = scope.get(node.text.lower())
         if found is None:
             names = [one.name for one in scope.values()]
-            _fail(node, f"no column {node.text}; {meant(node.text, names)}")
+            known = meant(node.text, names)
+            _fail(node, f"no column {node.text}; {known}; a key inside of one is column::key")
         return found
     if isinstance(node, Path):
         return Extract(node.form, bound(node.given, scope), node.keys)

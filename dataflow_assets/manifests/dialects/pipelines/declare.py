@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,11 +50,18 @@ class Declarations(StatementNotes):
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
     target: str | None = None
     most_rows: int | None = None
+    broken: Collection[str] = ()
+    """Names of what cannot be read, in lower case."""
 
 
-def declarations(statements: Sequence[syntax.Statement], file: str) -> Declarations:
-    """What the statements leave behind, with what is wrong and noted."""
-    found = Declarations(file)
+def declarations(
+    statements: Sequence[syntax.Statement], file: str, broken: Collection[str] = ()
+) -> Declarations:
+    """What the statements leave behind, with what is wrong and noted.
+
+    `broken`: names of what the file creates and cannot be read; statements about them are left out.
+    """
+    found = Declarations(file, broken=broken)
     for one in statements:
         _HANDLERS[type(one)](one, found)
     return found
@@ -134,10 +141,15 @@ def _index(one: syntax.CreateIndex, found: Declarations) -> None:
 
 def _known_table(name: syntax.Name, found: Declarations) -> DeclaredTable | None:
     table = found.tables.get(name.text.lower())
-    if table is None:
-        known = meant(name.text, [one.name for one in found.tables.values()])
-        found.wrong(f"table {name.text}", name.place, f"no table {name.text} above; {known}")
+    if table is None and name.text.lower() not in found.broken:
+        found.wrong(f"table {name.text}", name.place, _no_table(name.text, found))
     return table
+
+
+def _no_table(name: str, found: Declarations) -> str:
+    if name.lower() in found.pipelines:
+        return "this pipeline has no table of its own, as CREATE INFERRED PIPELINE has"
+    return f"no table {name} above; {meant(name, [one.name for one in found.tables.values()])}"
 
 
 def _procedure(one: syntax.CreateProcedure, found: Declarations) -> None:
@@ -185,7 +197,7 @@ def _alter(one: syntax.AlterPipeline, found: Declarations) -> None:
 
 def _known(name: syntax.Name, found: Declarations) -> Pipeline | None:
     pipeline = found.pipelines.get(name.text.lower())
-    if pipeline is None:
+    if pipeline is None and name.text.lower() not in found.broken:
         known = meant(name.text, [one.statement.name.text for one in found.pipelines.values()])
         what = f"pipeline {name.text}"
         found.wrong(what, name.place, f"no pipeline {name.text} above; {known}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from dataflow_assets.manifests.dialects.key_tables import Key
@@ -51,14 +50,24 @@ KEYS: Sequence[Key] = (
     Key("predicates*", "refused", "transforms of Kafka Connect are not run for Kinesis"),
     Key("errors.*", "note", "has no effect: STOP_ON_ERROR says what a record that fails does"),
 )
-_SECRET = re.compile(
-    r"secret|password|passphrase|passwd|token|credential|api[._-]?key|access\.key|private"
-    r"|sasl\.jaas",
-    re.IGNORECASE,
+PLUGINS, SPOOL = "plugin.path", "dataflow.spool"
+CONNECT_KEYS: Sequence[Key] = (
+    Key("connector.class", "used", "Class of the connector.", "required"),
+    Key(
+        PLUGINS,
+        "used",
+        "Folders with the connector's jars, separated by commas, below DATAFLOW_FILES.",
+        "required",
+    ),
+    Key(
+        SPOOL,
+        "used",
+        "A folder of its own, below DATAFLOW_FILES, in which records wait until they are stored.",
+        "required",
+    ),
+    Key("tasks.max", "used", "The most tasks.", "4"),
+    Key("name", "ignored", "The name is the pipeline's."),
+    Key("*", "used", "The connector's own settings."),
 )
+"""Of every other class: it is run by the source `kafkaConnect`."""
 MASK = "***"
-
-
-def is_secret(key: str) -> bool:
-    """Whether the value of a key must not be shown."""
-    return _SECRET.search(key) is not None

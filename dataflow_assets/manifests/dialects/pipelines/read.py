@@ -52,6 +52,8 @@ class PipelineFile:
     file: str
     statements: tuple[syntax.Statement, ...] = field(repr=False)
     problems: tuple[tuple[Place, str], ...] = ()
+    broken: frozenset[str] = frozenset()
+    """Names of what is created and cannot be read."""
 
 
 def read(text: str, file: str) -> PipelineFile:
@@ -60,12 +62,13 @@ def read(text: str, file: str) -> PipelineFile:
         script = read_script(text)
     except RecursionError:
         return PipelineFile(file, (), ((Place(1, 1), _DEEP),))
-    return PipelineFile(file, tuple(script.statements), tuple(script.problems))
+    broken = frozenset(script.broken)
+    return PipelineFile(file, tuple(script.statements), tuple(script.problems), broken)
 
 
 def flows(found: PipelineFile, targets: Targets) -> list[Reading]:
     """A reading for each flow, and one of findings and notes."""
-    state = declarations(found.statements, found.file)
+    state = declarations(found.statements, found.file, found.broken)
     for place, message in found.problems:
         state.wrong("SQL", place, message)
     made = list(_flows(state, targets))

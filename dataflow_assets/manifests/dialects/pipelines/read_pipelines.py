@@ -107,7 +107,7 @@ def read_option(cursor: Cursor, found: Options, notes: list[Noted]) -> Options:
     if cursor.takes("CREDENTIALS"):
         return replace(found, credentials=_json(cursor, "CREDENTIALS"))
     if cursor.takes("BATCH_INTERVAL"):
-        return replace(found, batch_interval=_positive(cursor, "milliseconds", least=0))
+        return replace(found, batch_interval=_milliseconds(cursor))
     if cursor.takes("MAX_OFFSETS_PER_BATCH_PARTITION"):
         return replace(found, most_rows=_positive(cursor, "a number of records"))
     if cursor.takes("STOP_ON_ERROR"):
@@ -128,6 +128,13 @@ def read_option(cursor: Cursor, found: Options, notes: list[Noted]) -> Options:
     return cursor.fail(f"expected a clause of the pipeline, or ;, found {token}")
 
 
+def _milliseconds(cursor: Cursor) -> int:
+    found = _positive(cursor, "milliseconds", least=0)
+    if cursor.next.kind == "word" and cursor.next.text.lower() in ("ms", "s", "sec", "seconds"):
+        cursor.fail("BATCH_INTERVAL is in milliseconds, without a unit: 1000 is a second")
+    return found
+
+
 def _positive(cursor: Cursor, what: str, *, least: int = 1) -> int:
     place, number = cursor.place, cursor.number(what)
     if number < least:
@@ -144,8 +151,7 @@ def _json(cursor: Cursor, what: str) -> Json:
     try:
         found = json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, what))
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno} of the text in quotes"
-        raise Unreadable(place, f"{what} is not JSON: {error.msg}, at {where}") from None
+        raise Unreadable(_within(text, error.pos, place), _not_json(what, text, error)) from None
     except (_Twice, RecursionError) as error:
         raise Unreadable(place, str(error) or f"{what} is nested too deeply") from None
     if not isinstance(found, dict):
@@ -160,11 +166,26 @@ def _json(cursor: Cursor, what: str) -> Json:
 def _place_of(key: str, text: str, begin: Place) -> Place:
     """Where a key is written inside the quotes; where the text begins if that cannot be told."""
     at = text.find(json.dumps(key, ensure_ascii=False))
-    if at < 0:
-        return begin
+    return begin if at < 0 else _within(text, at, begin)
+
+
+def _within(text: str, at: int, begin: Place) -> Place:
+    """The place of a character of a text that begins with its quote."""
     lines = text[:at].split("\n")
     first = begin.column + 1 if len(lines) == 1 else 1
     return Place(begin.line + len(lines) - 1, first + len(lines[-1]))
+
+
+def _not_json(what: str, text: str, error: json.JSONDecodeError) -> str:
+    """What is wrong, without a value: it may be a secret."""
+    before, after = text[: error.pos].rstrip(), text[error.pos :].lstrip()
+    if not after:
+        return f"{what} is not JSON: the text ends here; inside of it quotes are double ones"
+    if before.endswith(",") and after.startswith("}"):
+        return f"{what} is not JSON: remove the comma before this brace"
+    if "delimiter" in error.msg:
+        return f"{what} is not JSON: a comma or a quote is missing before this"
+    return f"{what} is not JSON: {error.msg}"
 
 
 class _Twice(ValueError):

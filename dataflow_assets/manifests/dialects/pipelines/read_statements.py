@@ -60,14 +60,30 @@ def read_script(text: str) -> Script[Statement]:
     while cursor.next.kind != "end":
         if cursor.takes(";"):
             continue
-        procedure = _is_procedure(cursor)
+        procedure, begin = _is_procedure(cursor), cursor.copy()
         try:
-            script.statements += _statement(cursor)
+            found = [*_statement(cursor)]
             cursor.expect_end()
+            script.statements += found
         except Unreadable as error:
             script.problems.append((error.place, error.message))
+            script.broken |= _created(begin)
             _skip(cursor, procedure=procedure)
     return script
+
+
+def _created(cursor: Cursor) -> set[str]:
+    """The name of the table, procedure or pipeline that a statement begins to create."""
+    if not cursor.takes("CREATE"):
+        return set()
+    cursor.takes("OR", "REPLACE")
+    for word in ("INFERRED", "ROWSTORE"):
+        cursor.takes(word)
+    if not cursor.next.says("TABLE", "PIPELINE", "PROCEDURE"):
+        return set()
+    cursor.take()
+    cursor.takes("IF", "NOT", "EXISTS")
+    return {cursor.next.text.lower()} if cursor.next.kind in ("word", "quoted") else set()
 
 
 def _is_procedure(cursor: Cursor) -> bool:
@@ -137,7 +153,9 @@ def _create(cursor: Cursor) -> Iterator[Statement]:
 
 def _create_table(cursor: Cursor) -> Iterator[Statement]:
     token = cursor.next
-    if cursor.next.says("TEMPORARY", "GLOBAL", "REFERENCE", "UNIQUE"):
+    if cursor.next.says("UNIQUE"):
+        cursor.fail("CREATE UNIQUE INDEX is not supported: rows are appended; write CREATE INDEX")
+    if cursor.next.says("TEMPORARY", "GLOBAL", "REFERENCE"):
         cursor.fail(f"CREATE {token.text.upper()} is not supported")
     if cursor.takes("ROWSTORE"):
         yield Noted(token.place, "ROWSTORE", "has no effect: the target stores the table")

@@ -18,12 +18,14 @@ from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.key_tables import entry
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.notes import Notes, Where
-from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, KEYS, MASK, is_secret
+from dataflow_assets.manifests.dialects.pipelines.connect_source import connect_source
+from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, KEYS, MASK
 from dataflow_assets.manifests.dialects.pipelines.syntax import Json, Options
 from dataflow_assets.manifests.dialects.references import mentions
 from dataflow_assets.manifests.dialects.sql.statements import lines
 from dataflow_assets.manifests.dialects.sql.tokens import Place
 from dataflow_assets.pipelines.rows import Envelope
+from dataflow_assets.secrets import is_secret
 
 _FIELDS = {
     "kinesis.stream": "stream",
@@ -44,7 +46,7 @@ class Connected:
     """What a pipeline reads."""
 
     source: Source
-    envelope: Envelope
+    envelope: Envelope | None
     config_json: str
     """CONFIG and CREDENTIALS as people may see them."""
 
@@ -54,8 +56,12 @@ def connected(file: str, begin: Place, options: Options, notes: Notes) -> Connec
     document = _document(file, begin, options)
     values: Mapping[str, str] = document.value
     _check_secrets(file, options.config, notes)
-    if not _supported(document, notes):
+    where, found = (document, "connector.class"), values.get("connector.class")
+    if not notes.required(where, found, "the class of the connector"):
         return None
+    if found not in CLASSES:
+        source = connect_source(document, notes)
+        return Connected(source, None, masked(values)) if source else None
     before = len(notes.findings)
     for key in values:
         _check_key(key, document, notes)
@@ -102,16 +108,6 @@ def _check_secrets(file: str, config: Json | None, notes: Notes) -> None:
         if is_secret(key) and value and not mentions(value):
             message = "is a secret in CONFIG: move it to CREDENTIALS, best as ${env:VARIABLE}"
             notes.note((document, key), message)
-
-
-def _supported(document: Document, notes: Notes) -> bool:
-    where, found = (document, "connector.class"), document.value.get("connector.class")
-    if not notes.required(where, found, "the class of the connector"):
-        return False
-    if found in CLASSES:
-        return True
-    notes.wrong(where, f"the connector {found} is not supported in SQL; {meant(found, CLASSES)}")
-    return False
 
 
 def _check_key(key: str, document: Document, notes: Notes) -> None:

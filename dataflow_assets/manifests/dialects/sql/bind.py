@@ -13,6 +13,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
     Literal,
     Name,
     Node,
+    Numbered,
     Star,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
@@ -47,6 +48,33 @@ PARTS: Mapping[str, str] = {
     "SECOND": "SECOND",
 }
 """Functions that are EXTRACT with a unit."""
+_ELSEWHERE: Mapping[str, str] = {
+    "NVL": "COALESCE(a, b)",
+    "ISNULL": "COALESCE(a, b), or a IS NULL",
+    "LEN": "CHAR_LENGTH(a)",
+    "UCASE": "UPPER(a)",
+    "LCASE": "LOWER(a)",
+    "GETDATE": "CURRENT_TIMESTAMP",
+    "SYSDATE": "CURRENT_TIMESTAMP",
+    "DATEADD": "TIMESTAMPADD(DAY, 1, a)",
+    "DATE_ADD": "TIMESTAMPADD(DAY, 1, a)",
+    "DATEDIFF": "TIMESTAMPDIFF(DAY, a, b)",
+    "DATE_DIFF": "TIMESTAMPDIFF(DAY, a, b)",
+    "DATE_TRUNC": "FLOOR(a TO DAY)",
+    "DATE_PART": "EXTRACT(DAY FROM a)",
+    "TO_CHAR": "DATE_FORMAT(a, 'yyyy-MM-dd')",
+    "TO_NUMBER": "CAST(a AS DECIMAL(12, 2))",
+    "TO_VARCHAR": "CAST(a AS STRING)",
+    "STR": "CAST(a AS STRING)",
+    "CONVERT": "CAST(a AS type)",
+    "SAFE_CAST": "TRY_CAST(a AS type)",
+    "IIF": "IF(condition, a, b)",
+    "DECODE": "CASE a WHEN 1 THEN 'x' ELSE 'y' END",
+    "JSON_EXTRACT": "JSON_VALUE(a, '$.key')",
+    "GET_JSON_OBJECT": "JSON_VALUE(a, '$.key')",
+    "JSON_EXTRACT_STRING": "JSON_VALUE(a, '$.key')",
+}
+"""Functions of other databases, and what is written here."""
 _CHECKS: Mapping[str, tuple[int, Callable[[str], Any]]] = {
     "DATE_FORMAT": (1, patterns.check),
     "TO_TIMESTAMP": (1, patterns.check),
@@ -97,6 +125,8 @@ def bound(node: Node, scope: Scope) -> Expression:
         return _named(node, scope)
     if isinstance(node, Star):
         _fail(node, "* is not a value: it stands alone in a SELECT, or in COUNT(*)")
+    if isinstance(node, Numbered):
+        _fail(node, "ROW_NUMBER() is a column of its own: compute with it in a SELECT around it")
     if isinstance(node, Casting):
         return _cast(node, scope)
     return _invoked(node, scope)
@@ -145,12 +175,12 @@ def _invoked(node: Invoked, scope: Scope) -> Expression:
     if node.name in AGGREGATES:
         _unknown(node)
     name = ALIASES.get(node.name, node.name)
+    if name not in FUNCTIONS and name not in PARTS:
+        _unknown(node)
     arguments = [bound(one, scope) for one in node.arguments]
     if name in PARTS:
         arguments = [Constant(STRING, PARTS[name]), *arguments]
         name = "EXTRACT"
-    if name not in FUNCTIONS:
-        _unknown(node)
     if node.distinct or node.condition is not None:
         _fail(node, f"{node.name} is not an aggregate: it takes neither DISTINCT nor FILTER")
     try:
@@ -195,6 +225,8 @@ def _unknown(node: Invoked) -> NoReturn:
     known = [one for one in (*FUNCTIONS, *ALIASES, *PARTS) if one.replace("_", "").isalnum()]
     nearest = suggest(node.name, known)
     advice = f"did you mean {nearest}?" if nearest else "docs/reference/sql.md lists all functions"
+    if node.name in _ELSEWHERE and node.name not in known:
+        advice = f"write {_ELSEWHERE[node.name]}"
     _fail(node, f"the function {node.name} is not supported; {advice}")
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Token, Unreadable
 
 Item = TypeVar("Item")
 _LONGEST = 10  # digits of a length
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 _RESERVED = """
 ALL AND ANY ARRAY AS BETWEEN BY CASE CAST CREATE CROSS DISTINCT ELSE END ESCAPE EXCEPT EXISTS FALSE
@@ -18,13 +20,24 @@ THEN TO TRUE UNION UNNEST USING VALUES WHEN WHERE WINDOW WITH
 """
 RESERVED = frozenset(_RESERVED.split())
 """Words that are no names unless they are in backticks."""
+ELSEWHERE: Mapping[str, str] = {
+    "=>": "at least is written >=, and arguments of a function are given without their names",
+    "==": "equality is written =",
+    "::": "a type is changed by CAST(value AS type)",
+    "ILIKE": "write LOWER(value) LIKE 'pattern'",
+    "RLIKE": "write REGEXP(value, 'pattern')",
+    "REGEXP": "write REGEXP(value, 'pattern')",
+    "QUALIFY": "write a query around this one, with a WHERE",
+}
+"""Signs and words of other databases, and how they are written in Flink's SQL."""
 
 
 class Cursor:
     """Reads tokens one after the other. Words are compared in any case."""
 
-    def __init__(self, read: Sequence[Token]) -> None:
-        self._read, self._at = read, 0
+    def __init__(self, read: Sequence[Token], elsewhere: Mapping[str, str] = NOTHING) -> None:
+        """At the first of these tokens. `elsewhere`: signs and words that another one is for."""
+        self._read, self._at, self._elsewhere = read, 0, elsewhere
 
     @property
     def next(self) -> Token:
@@ -97,12 +110,15 @@ class Cursor:
         return tuple(found)
 
     def fail(self, message: str) -> NoReturn:
-        """Raises Unreadable at the next token."""
-        raise Unreadable(self.place, message)
+        """Raises Unreadable at the next token, with what other databases mean by it."""
+        token = self.next
+        written = token.text.upper() if token.kind in ("word", "symbol") else ""
+        known = self._elsewhere.get(written)
+        raise Unreadable(self.place, f"{message}; {known}" if known else message)
 
     def copy(self) -> Cursor:
         """Another one at the same place, to look further ahead."""
-        found = Cursor(self._read)
+        found = Cursor(self._read, self._elsewhere)
         found._at = self._at
         return found
 

@@ -12,6 +12,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
     Literal,
     Name,
     Node,
+    Numbered,
     Select,
     Star,
 )
@@ -36,7 +37,7 @@ class Grouping(Scope):
         """An aggregate, or what is grouped by. Raises Unreadable for any other column."""
         if isinstance(node, Invoked) and node.name in AGGREGATES:
             return self._called(node)
-        if isinstance(node, Literal):
+        if isinstance(node, Literal | Numbered):
             return None
         if isinstance(node, Star):
             raise Unreadable(node.place, "* stands for columns that are not in GROUP BY")

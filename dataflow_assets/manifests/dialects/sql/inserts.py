@@ -11,6 +11,7 @@ from dataflow_assets.manifests.dialects.sql.relations import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.manifests.dialects.sql.windows import check_grouped
 from dataflow_assets.sql.bytes.layout import Layouts, Times
 from dataflow_assets.sql.expressions import Column as Reference
 from dataflow_assets.sql.expressions import (
@@ -42,6 +43,7 @@ def plan(
     """
     table = relation.table
     layouts = readable(insert, relation)
+    check_grouped(relation.windows, relation.stages, insert.query.place)
     outputs = outputs_of(insert, relation, target, settings)
     changelog = table.connector == UPSERT
     cells = tuple(cells_of(table))

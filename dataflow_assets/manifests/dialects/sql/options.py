@@ -21,7 +21,6 @@ TABLES = ("postgresql", "clickhouse", "iceberg", JDBC)
 """Sinks of the catalogue that are tables here, too."""
 CONNECTORS = (KAFKA, UPSERT, *TABLES)
 
-_WATERMARKS = "watermarks are used by windows alone, which are not supported yet"
 COMMON: Sequence[Key] = (
     Key("connector", "used", "`kafka` or `upsert-kafka`.", "required"),
     Key(
@@ -64,7 +63,12 @@ COMMON: Sequence[Key] = (
     ),
     Key("scan.topic-partition-discovery.interval", "ignored", "New partitions are always found."),
     Key("scan.parallelism", "note", "has no effect: each partition is read by a task of Spark"),
-    Key("scan.watermark.*", "note", f"has no effect: {_WATERMARKS}"),
+    Key(
+        "scan.watermark.*",
+        "note",
+        "has no effect: watermarks move with micro-batches, and a partition is idle by "
+        "table.exec.source.idle-timeout",
+    ),
     Key(
         "sink.parallelism",
         "note",
@@ -286,11 +290,19 @@ SETTINGS: Sequence[Key] = (
         "refused.",
         "IGNORE",
     ),
-    Key("table.exec.source.idle-timeout", "note", f"has no effect: {_WATERMARKS}"),
+    Key(
+        "table.exec.source.idle-timeout",
+        "used",
+        "Of queries with windows. A partition that has had no record for as long, like `1 min`, is "
+        "not waited for; `0`: each partition is.",
+        "0",
+    ),
     Key(
         "table.exec.state.ttl",
-        "note",
-        "has no effect yet: what is kept does not expire",
+        "used",
+        "Of queries with GROUP BY, DISTINCT or an upsert-kafka table. What was not touched for as "
+        "long, like `7 d`, is forgotten; `0`: nothing is. Windows end by their watermark instead.",
+        "0",
     ),
     Key("table.exec.sink.*", "note", _BY_SPARK),
     Key("table.exec.mini-batch.*", "note", _BY_SPARK),

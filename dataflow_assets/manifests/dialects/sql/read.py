@@ -12,17 +12,20 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dataflow_assets.contracts import Rejects, Source
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.manifests.dialects.dataflow import Reading, same
+from dataflow_assets.manifests.dialects.dataflow import Reading
+from dataflow_assets.manifests.dialects.dataflow_rules import same
 from dataflow_assets.manifests.dialects.documents import Path
 from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.key_tables import entry, names
 from dataflow_assets.manifests.dialects.keys import meant, suggest
 from dataflow_assets.manifests.dialects.sql import ends, views
+from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.inserts import plan
 from dataflow_assets.manifests.dialects.sql.like import merged
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
 from dataflow_assets.manifests.dialects.sql.read_statements import read_script
 from dataflow_assets.manifests.dialects.sql.relations import Catalog, Refusals, Relation, related
+from dataflow_assets.manifests.dialects.sql.several_inserts import Made, check_apart
 from dataflow_assets.manifests.dialects.sql.statements import (
     StatementDocument,
     StatementNotes,
@@ -76,6 +79,8 @@ class _File(StatementNotes):
     broken: set[str] = field(default_factory=set)
     beside: Mapping[str, Sequence[tuple[str, Declared | None]]] = field(default_factory=dict)
     """By the name of a table the files of the folder that declare it; None: with findings there."""
+    made: dict[str, list[Made]] = field(default_factory=dict)
+    """By their targets the INSERTs that were read."""
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""
 
@@ -103,7 +108,9 @@ def tables_of(text: str, file: str) -> Mapping[str, Declared | None]:
     """The tables of a file, for the others of its folder; None: what has findings of its own."""
     state = _File(file, text)
     try:
-        for one in read_script(text).statements:
+        script = read_script(text)
+        state.broken |= script.broken
+        for one in script.statements:
             if isinstance(one, Table):
                 _declare(one, state)
     except RecursionError:
@@ -125,6 +132,7 @@ def read(
     flows: list[Reading] = []
     try:
         script = read_script(text)
+        state.broken |= script.broken
         for place, message in script.problems:
             state.wrong("SQL", place, message)
         inserts = [one for one in script.statements if isinstance(one, Insert)]
@@ -181,6 +189,8 @@ def _setting_problem(option: Option) -> str:
             ZoneInfo(option.value)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             return "is not a time zone: write its name, like UTC or Europe/Berlin"
+    if option.key in (views.IDLE, views.TTL) and milliseconds(option.value) is None:
+        return "must be a duration, like 500ms, 1s or 5 min"
     if option.key == "dataflow.freshness":
         number = option.value
         if not re.fullmatch("[0-9]{1,4}", number) or not 1 <= int(number) <= 3600:
@@ -258,16 +268,19 @@ def _flow(
     if relation is None or target is None:
         return
     try:
-        made = (views.view if relation.stages else plan)(
-            insert, relation, target, state.settings, alone=alone
-        )
+        if relation.stages:
+            made: Plan | ViewPlan = views.view(insert, relation, target, state.settings)
+        else:
+            made = plan(insert, relation, target, state.settings, alone=alone)
+        check_apart(insert, made, state.made.setdefault(target.name, []))
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
     name = f"{target.name}.{relation.table.name}"
     if name in seen:
         message = f"a second query of {relation.table.name} into it: line {seen[name].line} has one"
-        state.wrong(what, insert.query.place, f"{message}; a flow has the name {name}")
+        advice = f"declare the table again, CREATE TABLE another LIKE {relation.table.name}"
+        state.wrong(what, insert.query.place, f"{message}; a flow has the name {name}: {advice}")
         return
     seen[name] = insert.query.place
     _check_group(insert, relation.table, state)

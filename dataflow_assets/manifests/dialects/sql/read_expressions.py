@@ -9,6 +9,7 @@ from decimal import Decimal
 from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
 from dataflow_assets.manifests.dialects.sql.read_json import NAMES as JSON
 from dataflow_assets.manifests.dialects.sql.read_json import read_json
+from dataflow_assets.manifests.dialects.sql.read_over import read_over
 from dataflow_assets.manifests.dialects.sql.read_types import read_type
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Casting,
@@ -293,9 +294,8 @@ def _plain(cursor: Cursor, place: Place, name: str) -> Node:
         cursor.expect("WHERE")
         condition = read_expression(cursor)
         cursor.expect(")")
-    if cursor.sees("OVER"):
-        cursor.fail("OVER needs state, and is not supported yet")
-    return Invoked(place, name, tuple(arguments), distinct, condition)
+    found = Invoked(place, name, tuple(arguments), distinct, condition)
+    return read_over(cursor, found, read_expression) if cursor.sees("OVER") else found
 
 
 def _with_words(cursor: Cursor, place: Place, name: str) -> Node:

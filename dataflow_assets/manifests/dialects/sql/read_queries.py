@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
 from dataflow_assets.manifests.dialects.sql.read_expressions import read_expression
 from dataflow_assets.manifests.dialects.sql.read_tables import qualified, read_options
+from dataflow_assets.manifests.dialects.sql.read_windows import read_window, sees_window
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Invoked,
     Node,
@@ -14,6 +15,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
     Reference,
     Select,
     Selected,
+    Windowed,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable, tokens
 from dataflow_assets.sql.aggregates import AGGREGATES
@@ -116,15 +118,15 @@ def _selected(cursor: Cursor) -> Selected:
     return Selected(node)
 
 
-def _source(cursor: Cursor) -> tuple[Reference | Select, str | None]:
+def _source(cursor: Cursor) -> tuple[Reference | Select | Windowed, str | None]:
     token = cursor.next
-    source: Reference | Select
+    source: Reference | Select | Windowed
     if token.says("(") and cursor.ahead(1).says("SELECT"):
         cursor.take()
         source = _select(cursor)
         cursor.expect(")")
-    elif token.says("TABLE", "TUMBLE", "HOP", "CUMULATE", "SESSION") and cursor.ahead(1).says("("):
-        cursor.fail(f"a window {_NOT_YET}")
+    elif sees_window(cursor):
+        source = read_window(cursor)
     elif token.says("UNNEST", "LATERAL"):
         cursor.fail(f"{token.text.upper()} is not supported yet")
     else:

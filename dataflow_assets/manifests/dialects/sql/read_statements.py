@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.sql.cursor import Cursor
+from dataflow_assets.manifests.dialects.sql.cursor import ELSEWHERE, Cursor
 from dataflow_assets.manifests.dialects.sql.read_queries import read_query, read_united
 from dataflow_assets.manifests.dialects.sql.read_tables import (
     qualified,
@@ -42,7 +42,7 @@ def read_script(text: str) -> Script[Statement]:
     """All statements that can be read, and what is wrong with each of the others."""
     script = Script[Statement]()
     try:
-        cursor = Cursor(list(tokens(text)))
+        cursor = Cursor(list(tokens(text)), ELSEWHERE)
     except Unreadable as error:
         script.problems.append((error.place, error.message))
         return script
@@ -50,13 +50,30 @@ def read_script(text: str) -> Script[Statement]:
     while cursor.next.kind != "end":
         if cursor.takes(";") or _of_set(cursor):
             continue
+        begin = cursor.copy()
         try:
-            script.statements += _statement(cursor, lines)
+            found = [*_statement(cursor, lines)]
             cursor.expect_end()
+            script.statements += found
         except Unreadable as error:
             script.problems.append((error.place, error.message))
+            script.broken |= _created(begin)
             cursor.skip_statement()
     return script
+
+
+def _created(cursor: Cursor) -> set[str]:
+    """The name of the table or view that a statement begins to create, as far as it has one."""
+    if not cursor.takes("CREATE"):
+        return set()
+    cursor.takes("TEMPORARY")
+    if not cursor.takes("TABLE") and not cursor.takes("VIEW"):
+        return set()
+    cursor.takes("IF", "NOT", "EXISTS")
+    try:
+        return {qualified(cursor)}
+    except Unreadable:
+        return set()
 
 
 def _of_set(cursor: Cursor) -> bool:
@@ -83,6 +100,8 @@ def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
         yield Remark(token.place, f"{word} has no effect here")
     elif word in _REFUSED:
         raise Unreadable(token.place, f"{word} is not supported: {_REFUSED[word]}")
+    elif word == "BEGIN":
+        raise Unreadable(token.place, "INSERTs are put together by BEGIN STATEMENT SET; ... END;")
     else:
         known = f"; {meant(word, _BEGINS)}" if word else ""
         raise Unreadable(token.place, f"expected a statement, found {token}{known}")
@@ -147,12 +166,15 @@ def _setting(cursor: Cursor) -> Option:
     cursor.take()
     if cursor.next.kind == "text":
         return read_option(cursor)
-    place, key = cursor.place, cursor.name("an option")
+    token = cursor.take()
+    if token.kind != "word":
+        raise Unreadable(token.place, f"expected an option in quotes, found {token}")
+    place, key = token.place, token.text
     while cursor.next.says(".", "-"):
         key += cursor.take().text + cursor.take().text
     cursor.expect("=")
     at, value = cursor.place, ""
-    while cursor.next.kind != "end" and not cursor.sees(";"):
+    while not cursor.at_end:
         value += cursor.take().text
     return Option(place, at, key, value)
 

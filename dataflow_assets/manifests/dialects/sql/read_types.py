@@ -24,6 +24,32 @@ _OTHERS = [
     "ROW",
 ]
 NAMES = (*_PLAIN, *_ALIASES, *_OTHERS)
+_ELSEWHERE = {
+    "TEXT": "STRING",
+    "NVARCHAR": "STRING",
+    "VARCHAR2": "STRING",
+    "UUID": "STRING",
+    "JSON": "STRING",
+    "JSONB": "STRING",
+    "BOOL": "BOOLEAN",
+    "INT2": "SMALLINT",
+    "INT4": "INT",
+    "INT8": "BIGINT",
+    "INT32": "INT",
+    "INT64": "BIGINT",
+    "LONG": "BIGINT",
+    "SERIAL": "BIGINT",
+    "REAL": "FLOAT",
+    "FLOAT32": "FLOAT",
+    "FLOAT64": "DOUBLE",
+    "NUMBER": "DECIMAL(38, 10)",
+    "MONEY": "DECIMAL(19, 4)",
+    "DATETIME": "TIMESTAMP(6)",
+    "TIMESTAMPTZ": "TIMESTAMP_LTZ(6)",
+    "BLOB": "BYTES",
+    "BYTEA": "BYTES",
+}
+"""Types of other databases, and what is written here."""
 _MICROS = 6
 
 
@@ -63,7 +89,8 @@ def _type(cursor: Cursor) -> Type:
     if kind in ("ARRAY", "MAP", "ROW"):
         return _nested(cursor, kind)
     said = "is not supported" if word in ("MULTISET", "RAW", "VARIANT") else "is not a type"
-    raise Unreadable(token.place, f"{word} {said}; {meant(word, NAMES)}")
+    advice = f"write {_ELSEWHERE[word]}" if word in _ELSEWHERE else meant(word, NAMES)
+    raise Unreadable(token.place, f"{word} {said}; {advice}")
 
 
 def _length(cursor: Cursor) -> int:

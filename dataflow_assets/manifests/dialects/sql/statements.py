@@ -23,6 +23,8 @@ class Script(Generic[Statement]):
 
     statements: list[Statement] = field(default_factory=list)
     problems: list[tuple[Place, str]] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    """Names of what cannot be read: that they are missing is not said once more."""
 
 
 @dataclass

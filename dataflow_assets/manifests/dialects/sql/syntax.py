@@ -57,7 +57,25 @@ class Casting:
     tries: bool = False
 
 
-Node = Literal | Name | Star | Invoked | Casting
+@dataclass(frozen=True)
+class Ordered:
+    """One expression of ORDER BY."""
+
+    node: Node
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...)."""
+
+    place: Place
+    partition: tuple[Node, ...]
+    order: tuple[Ordered, ...]
+
+
+Node = Literal | Name | Star | Invoked | Casting | Numbered
 
 
 @dataclass(frozen=True)
@@ -145,12 +163,26 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class Windowed:
+    """A table of FROM with the windows of its rows: TUMBLE, HOP or CUMULATE."""
+
+    place: Place
+    kind: str
+    table: Reference
+    column: Name
+    """Of DESCRIPTOR."""
+    intervals: Mapping[str, Literal]
+    """By their names: SIZE, SLIDE, STEP, OFFSET."""
+    alias: str | None = None
+
+
+@dataclass(frozen=True)
 class Select:
     """A query."""
 
     place: Place
     items: tuple[Selected, ...]
-    source: Reference | Select
+    source: Reference | Select | Windowed
     alias: str | None = None
     """Of a subquery in FROM."""
     where: Node | None = None

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from dataflow_assets.contracts import Source
+from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.inserts import (
     cells_of,
     check_upserts,
@@ -18,20 +19,25 @@ from dataflow_assets.manifests.dialects.sql.inserts import (
     times_of,
 )
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
+from dataflow_assets.manifests.dialects.sql.pruning import pruned
+from dataflow_assets.manifests.dialects.sql.ranked_keys import by_key
+from dataflow_assets.manifests.dialects.sql.ranking import arrival_cells
 from dataflow_assets.manifests.dialects.sql.relations import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
+from dataflow_assets.manifests.dialects.sql.windows import check_grouped, implied
 from dataflow_assets.sdk.local_folders import ROOT
-from dataflow_assets.sql.aggregates import Aggregate
 from dataflow_assets.sql.expressions import CastTo, Column, Constant, Expression
 from dataflow_assets.sql.plan import Cell, Output
+from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import STRING, Type, assignable
 from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.views.options import StateLocation
 from dataflow_assets.views.source import ViewSource
 
+IDLE, TTL = "table.exec.source.idle-timeout", "table.exec.state.ttl"
 LOCATION = "dataflow.stateLocation"
 ACCEPTED = "dataflow.acceptState"
 VARIABLE = "DATAFLOW_STATE"
@@ -42,26 +48,22 @@ def view(
     relation: Relation,
     target: Declared,
     settings: Mapping[str, str],
-    *,
-    alone: bool,
 ) -> ViewPlan:
-    """What the flow does. Raises Unreadable.
-
-    `alone`: no other INSERT of the file writes into the table.
-    """
+    """What the flow does. Raises Unreadable."""
     layouts = readable(insert, relation)
+    relation = relation.limited()
     outputs = outputs_of(insert, relation, target, settings)
-    _check_key(insert, relation, target, outputs)
-    if not alone:
-        message = (
-            "another INSERT writes into the same table: its rows and these groups would replace "
-            "and delete each other; give each INSERT a table of its own"
-        )
-        raise Unreadable(insert.query.place, message)
-    cells = tuple(cells_of(relation.table))
+    check_grouped(relation.windows, relation.stages, insert.query.place)
+    appends = not relation.changes and not target.table.key
+    if isinstance(relation.stages[-1], Ranking) and not appends:
+        relation, outputs = by_key(insert, relation, target, outputs)
+    elif not appends:
+        _check_key(insert, relation, target, outputs)
+    cells = (*cells_of(relation.table), *arrival_cells(relation.stages[0]))
     given = [] if relation.where is None else [relation.where]
-    stages = tuple(_sharing(insert, one) for one in relation.stages)
-    parts, found = sharing(insert, [*given, *(one.expression for one in outputs)])
+    kept, over = pruned(relation.stages, [*given, *(one.expression for one in outputs)])
+    stages = tuple(_sharing(insert, one) for one in kept)
+    parts, found = sharing(insert, over)
     computed = iter(found)
     return ViewPlan(
         value=layouts.value,
@@ -75,6 +77,9 @@ def view(
         times=times_of(target, insert),
         drops_nulls=settings.get("table.exec.sink.not-null-enforcer") == "DROP",
         zone=settings.get("table.local-time-zone", "UTC"),
+        windows=relation.windows,
+        idle=milliseconds(settings.get(IDLE, "0")) or 0,
+        expires=milliseconds(settings.get(TTL, "0")) or 0,
     )
 
 
@@ -89,21 +94,8 @@ def _primary(table: Declared, cells: tuple[Cell, ...]) -> Iterator[tuple[int, Ty
 
 def _sharing(insert: Insert, stage: Stage) -> Stage:
     """The same, with what its expressions have in common computed once."""
-    given = [*stage.keys]
-    given += [one for call in stage.calls for one in (call.argument, call.condition) if one]
-    given += [stage.where] if stage.where is not None else []
-    parts, found = sharing(insert, given)
-    computed = iter(found)
-    keys = tuple(next(computed) for _ in stage.keys)
-    calls = tuple(_computed(call, computed) for call in stage.calls)
-    where = next(computed) if stage.where is not None else None
-    return replace(stage, keys=keys, calls=calls, where=where, shared=parts)
-
-
-def _computed(call: Aggregate, computed: Iterator[Expression]) -> Aggregate:
-    argument = next(computed) if call.argument is not None else None
-    condition = next(computed) if call.condition is not None else None
-    return replace(call, argument=argument, condition=condition)
+    parts, found = sharing(insert, stage.expressions)
+    return replace(stage.over(found), shared=parts)
 
 
 def _check_key(
@@ -114,7 +106,10 @@ def _check_key(
     keys = relation.stages[-1].keys
     places = [_place(one.expression) for one in outputs if one.key]
     plain = all(at is None or 0 <= at < len(keys) for at in places)
-    if not plain or {at for at in places if at is not None} != set(range(len(keys))):
+    given = {at for at in places if at is not None}
+    if not plain or given | implied(relation.windows, relation.bounds, given) != set(
+        range(len(keys))
+    ):
         message = (
             f"the PRIMARY KEY of {target.name} ({', '.join(target.table.key)}) must be the columns "
             "of GROUP BY, or DISTINCT, as they are: with another key several groups could be one "

@@ -1,0 +1,171 @@
+"""The columns of a table whose schema is a subject of a schema registry.
+
+The table has the fields of all versions of the subject. A field gets the next free id when it first
+appears, version after version, and keeps that id in the table: a version that lacks a field makes
+it optional, as does one in which it may be null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestamptzType,
+)
+
+from dataflow_assets.connectors.iceberg import avro_types
+from dataflow_assets.connectors.iceberg.options import OWN_IDS, RECORD_TIME, Registered
+from dataflow_assets.connectors.iceberg.table.difference import WIDER, Difference, shown
+from dataflow_assets.connectors.iceberg.table.partitioning import keyed
+from dataflow_assets.contracts import SYSTEM_COLUMNS, StoredSchema
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.avro_schema import AvroSchema
+
+
+def versions(registered: Registered) -> tuple[int, ...]:
+    """The versions that the subject has now. One request.
+
+    Raises:
+        PermanentError where there is no such subject, or a person must act; TransientError where
+        the registry does not answer.
+    """
+    return registered.registry.client().versions(registered.subject)
+
+
+def merged(registered: Registered, stored: Schema | None) -> tuple[Schema, list[Difference]]:
+    """The columns that the table is to have, and the changes that it cannot take.
+
+    Called on the driver, when a table is opened or looked at, and when the subject has got other
+    versions.
+
+    Args:
+        registered: the subject.
+        stored: the columns that the table has; None where there is no table yet.
+
+    Raises:
+        As `versions`; PermanentError too where a version is not the schema of an Avro record.
+    """
+    known = [one for one in stored.fields if one.field_id < OWN_IDS] if stored else None
+    ids = count(1 + max(_below_own(stored), default=0) if stored else 1)
+    differences: list[Difference] = []
+    client = registered.registry.client()
+    for number in versions(registered):
+        where = f"version {number} of subject {registered.subject}"
+        found = _columns(client.version(registered.subject, number), f"{client}: {where}")
+        merge = Merge(ids, where)
+        known = merge.fields(known, found, "")
+        differences += merge.differences
+    return _with_own(known or [], registered), differences
+
+
+def _below_own(schema: Schema) -> Iterator[int]:
+    return (identity for identity in schema.field_ids if identity < OWN_IDS)
+
+
+def _columns(found: StoredSchema, where: str) -> list[NestedField]:
+    if found.kind != "AVRO":
+        raise PermanentError(f"{where} is of type {found.kind}, and not Avro")
+    try:
+        schema = AvroSchema(found.text, [text for _, text in found.references])
+        columns = avro_types.columns(schema)
+    except (ValueError, RecursionError) as error:
+        raise PermanentError(f"{where} cannot be the columns of a table: {error}") from None
+    if ours := sorted({one.name for one in columns} & {*SYSTEM_COLUMNS, RECORD_TIME}):
+        raise PermanentError(
+            f"{where} has the field {ours[0]}, which is the name of a column of our own: rename "
+            "the field"
+        )
+    return columns
+
+
+def _with_own(fields: Sequence[NestedField], registered: Registered) -> Schema:
+    own = []
+    if registered.record_time:
+        own = [NestedField(OWN_IDS, registered.record_time, TimestamptzType(), required=False)]
+    return keyed(Schema(*fields, *own), registered.key)
+
+
+@dataclass
+class Merge:
+    """One version's fields, taken into those that are known."""
+
+    ids: Iterator[int]
+    where: str
+    differences: list[Difference] = field(default_factory=list)
+
+    def fields(
+        self, known: Sequence[NestedField] | None, found: Sequence[NestedField], path: str
+    ) -> list[NestedField]:
+        """`known`: None where nothing is stored yet, so that fields may be required."""
+        if known is None:
+            return [self._new(one, required=one.required) for one in found]
+        given = {one.name: one for one in found}
+        names = {one.name for one in known}
+        kept = [self._kept(one, given.get(one.name), path) for one in known]
+        return [*kept, *(self._new(o, required=False) for o in found if o.name not in names)]
+
+    def _new(self, one: NestedField, *, required: bool) -> NestedField:
+        identity, kind = next(self.ids), self._numbered(one.field_type)
+        return NestedField(identity, one.name, kind, doc=one.doc, required=required)
+
+    def _numbered(self, kind: IcebergType) -> IcebergType:
+        if isinstance(kind, StructType):
+            return StructType(*(self._new(one, required=one.required) for one in kind.fields))
+        if isinstance(kind, ListType):
+            element = next(self.ids)
+            inner = self._numbered(kind.element_type)
+            return ListType(element, inner, element_required=kind.element_required)
+        if isinstance(kind, MapType):
+            key, value = next(self.ids), next(self.ids)
+            inner = self._numbered(kind.value_type)
+            return MapType(key, kind.key_type, value, inner, value_required=kind.value_required)
+        return kind
+
+    def _kept(self, one: NestedField, other: NestedField | None, path: str) -> NestedField:
+        if other is None:
+            return one.model_copy(update={"required": False})
+        kind = self._widened(one, other, f"{path}{one.name}")
+        required = one.required and other.required
+        return NestedField(one.field_id, one.name, kind, doc=one.doc, required=required)
+
+    def _widened(self, one: NestedField, other: NestedField, name: str) -> IcebergType:
+        known, given = one.field_type, other.field_type
+        if isinstance(known, StructType) and isinstance(given, StructType):
+            return StructType(*self.fields(known.fields, given.fields, f"{name}."))
+        if isinstance(known, ListType) and isinstance(given, ListType):
+            inner = self._kept(known.element_field, given.element_field, f"{name}.")
+            return ListType(known.element_id, inner.field_type, element_required=inner.required)
+        if isinstance(known, MapType) and isinstance(given, MapType):
+            value = self._kept(known.value_field, given.value_field, f"{name}.")
+            key = (known.key_id, known.key_type)
+            return MapType(*key, known.value_id, value.field_type, value_required=value.required)
+        if one.doc == other.doc and (known, given) in WIDER:
+            return given
+        if one.doc != other.doc or not _takes(known, given):
+            self.differences.append(
+                Difference(
+                    f"{name} is {_named(one)} in the table, and {_named(other)} in {self.where}: "
+                    "delete that version in the registry, or give the field another name"
+                )
+            )
+        return known
+
+
+def _takes(known: IcebergType, given: IcebergType) -> bool:
+    """Whether a column takes every value of a type as it is."""
+    if isinstance(known, DecimalType) and isinstance(given, DecimalType):
+        return known.scale == given.scale and known.precision >= given.precision
+    return known == given or (given, known) in WIDER
+
+
+def _named(one: NestedField) -> str:
+    return f"{shown(one.field_type)} ({one.doc})" if one.doc else shown(one.field_type)

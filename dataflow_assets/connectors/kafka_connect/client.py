@@ -1,0 +1,176 @@
+"""The process that runs the connector, as the driver has it: started, listened to, ended."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import IO
+
+from dataflow_assets.connectors.kafka_connect.errors import HostFailure
+from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
+from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
+from dataflow_assets.contracts import Limit
+
+log = logging.getLogger(__name__)
+_OPENING = 90.0  # seconds; the host of an older run may hold the spool for 60
+_ENDING = 5.0
+_SILENT = 120.0  # seconds: a connector may take long to start
+_NO_MEMORY = 3  # the code with which a JVM without memory ends
+_LEAST_ROWS, _MOST_ROWS = 1_000, 10_000
+_MOST_BYTES = 16 * 1024 * 1024
+_MODULE = "dataflow_assets.connectors.kafka_connect.host"
+MASK = "***"
+
+
+class HostProcess:
+    """One run of a connector. It ends with this process, however that ends."""
+
+    def __init__(self, order: Order, hidden: Iterable[str]) -> None:
+        self._order = order
+        self._hidden = {value for value in hidden if value}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._opened, self._told, self._declared = (threading.Event() for _ in range(3))
+        self._spool, self._failed = "", Event("failed", message="")
+        self._quiet, self._heard, self._spoken = 0.0, 0.0, time.monotonic()
+        self._listeners = [
+            threading.Thread(target=listen, daemon=True, name="connector")
+            for listen in (self._events, self._lines)
+        ]
+        for one in self._listeners:
+            one.start()
+        with suppress(BrokenPipeError):  # `check` says why it has ended
+            self._pipe.write(encode(order))
+            self._pipe.flush()
+
+    @property
+    def _pipe(self) -> IO[bytes]:
+        assert self._process.stdin is not None  # noqa: S101 - as it was started
+        return self._process.stdin
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def spool(self) -> str:
+        """The id of the spool, once the process has it. Raises HostFailure where it ends first."""
+        until = time.monotonic() + _OPENING
+        while not self._opened.wait(0.05):
+            self.check()
+            if time.monotonic() > until:
+                raise HostFailure(f"the spool was not opened within {_OPENING:g} seconds")
+        return self._spool
+
+    def check(self) -> None:
+        """Raises HostFailure where the process has ended, or says nothing any more."""
+        if self._process.poll() is None:
+            if time.monotonic() - self._spoken > _SILENT:
+                raise HostFailure(
+                    f"it has neither started, failed nor answered for {_SILENT:g} seconds, and is "
+                    "ended: see what it has logged, and which call to its source may hang"
+                )
+            return
+        self._told.wait(_ENDING)
+        message = self._failed.message or self._died(self._process.returncode)
+        raise HostFailure(self._masked(message), lasting=self._failed.lasting)
+
+    def _died(self, code: int) -> str:
+        if code == _NO_MEMORY:
+            return (
+                f"its JVM is out of memory (heap: {self._order.heap}): raise heap, or lower how "
+                "many records the connector holds at once (batch.size, max.batch.size or alike)"
+            )
+        return f"its process has ended with code {code}"
+
+    def quiet_since(self, moment: float) -> float:
+        """For how many seconds, of those since a moment, no task has delivered anything.
+
+        Args:
+            moment: by `time.monotonic`. Nothing is quiet before all tasks have started.
+        """
+        return min(self._quiet, self._heard - moment) if self._heard else 0.0
+
+    def end(self) -> None:
+        """Ends it, after the connector was stopped if that takes no 4 seconds; safe twice."""
+        with suppress(BrokenPipeError):
+            self._pipe.close()
+        try:
+            self._process.wait(_ENDING)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._process.wait()
+        for one in self._listeners:
+            one.join(_ENDING)
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _events(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101 - as it was started
+        for line in self._process.stdout:
+            self._take(decode(line, Event))
+        self._told.set()
+
+    def _take(self, event: Event) -> None:
+        self._spoken = time.monotonic()
+        match event.event:
+            case "opened":
+                self._spool = event.spool
+                self._opened.set()
+            case "secrets":
+                config = self._order.config
+                self._hidden |= {config[key] for key in event.keys if config.get(key)}
+                self._declared.set()
+            case "started":
+                log.info("%s runs with %s tasks", self._order.connector, event.tasks)
+            case "alive":
+                self._quiet, self._heard = event.quiet, time.monotonic()
+            case "failed":
+                self._failed = event
+                self._declared.set()
+
+    def _lines(self) -> None:
+        """What the connector logs, in the log of the run, once its secrets are known."""
+        assert self._process.stderr is not None  # noqa: S101 - as it was started
+        self._declared.wait(_ENDING)
+        for line in self._process.stderr:
+            text = line.decode(errors="replace").rstrip()
+            log.info("%s: %s", self._order.connector, self._masked(text))
+
+    def _masked(self, text: str) -> str:
+        for value in sorted(self._hidden, key=len, reverse=True):
+            text = text.replace(value, MASK)
+        return text
+
+
+def order_of(
+    source: KafkaConnectSourceOptions, jars: list[str], spool_id: str, limit: Limit
+) -> Order:
+    """What the host learns of a source with its secrets in place.
+
+    `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.
+    """
+    return Order(
+        connector=source.connector_class,
+        config=source.properties,
+        plugins=list(source.plugins),
+        jars=jars,
+        spool=source.spool,
+        spool_id=spool_id,
+        tasks=source.tasks_max,
+        heap=source.heap,
+        plain=not source.envelope,
+        part_rows=min(max(_LEAST_ROWS, limit.records), _MOST_ROWS),
+        part_bytes=min(limit.bytes, _MOST_BYTES),
+    )

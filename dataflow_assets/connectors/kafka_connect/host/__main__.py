@@ -1,0 +1,118 @@
+"""The host's own loop: opens the spool, starts the connector, watches its tasks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import IO
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
+from dataflow_assets.connectors.kafka_connect.spool import Spool, State, other_spool
+from dataflow_assets.errors import DataflowError, PermanentError
+
+_LOCKED = 60.0  # seconds in which the host of an older run has ended
+_STOPPING = 4.0  # seconds; the driver waits one more before it kills
+_TICK = 1.0
+
+
+class Host:
+    """One connector; `say` tells the driver."""
+
+    def __init__(self, order: Order, say: Callable[[Event], None]) -> None:
+        self._order, self._say = order, say
+        self._spool = Spool(order.spool)
+
+    def run(self, ending: threading.Event) -> None:
+        """Until an error, or until `ending` is set; then the connector was stopped."""
+        with self._spool.locked(_LOCKED):
+            state = self._opened()
+            self._say(Event("opened", spool=state.id))
+            from dataflow_assets.connectors.kafka_connect.host.running import Running
+
+            running = Running(self._order, self._spool, self._say, ending)
+            while not ending.is_set():
+                running.start()
+                running.watch()
+                running.stop()
+            running.end()
+
+    def _opened(self) -> State:
+        """The spool as the flow knows it; a new one where the flow begins."""
+        self._spool.clear()
+        state, wanted = self._spool.state(), self._order.spool_id
+        if wanted:
+            if state is None or state.id != wanted:
+                raise PermanentError(other_spool(self._order.spool))
+            return state
+        if state is None:
+            return self._spool.begin(self._order.connector, {})
+        if state.first > 1 or state.connector != self._order.connector:
+            raise PermanentError(
+                f"the flow begins, and the spool {self._order.spool} has records of "
+                f"{state.connector} that others have read: remove the folder, so that the "
+                "connector begins, too; a branch that is added to a flow cannot read what other "
+                "branches have read"
+            )
+        return state  # nothing of it was read to its end
+
+
+def main() -> None:
+    """The program."""
+    events = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # connectors may print
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
+    failpoints.arm(failpoints.from_environment())
+    order = decode(sys.stdin.buffer.readline(), Order)
+    ending = threading.Event()
+    for watch in (partial(_end_with, sys.stdin.buffer, ending), partial(_end_after, os.getppid())):
+        threading.Thread(target=watch, daemon=True).start()
+    lock = threading.Lock()
+
+    def say(event: Event) -> None:
+        with lock:
+            events.write(encode(event))
+
+    try:
+        Host(order, say).run(ending)
+    except BaseException as error:  # noqa: BLE001 - whatever Java throws
+        known = _known(order, error)
+        say(Event("failed", message=str(known), lasting=isinstance(known, PermanentError)))
+        os._exit(1)
+    os._exit(0)
+
+
+def _known(order: Order, error: BaseException) -> DataflowError:
+    if isinstance(error, DataflowError):  # also where JPype is not there
+        return error
+    from dataflow_assets.connectors.kafka_connect.host.java_errors import connector_error
+
+    return connector_error(order.connector, error)
+
+
+def _end_with(source: IO[bytes], ending: threading.Event) -> None:
+    """The driver reads no more: the connector is stopped, if it stops in time.
+
+    What is not sealed then was never delivered.
+    """
+    while source.read(1):
+        pass
+    ending.set()
+    time.sleep(_STOPPING)
+    os._exit(0)
+
+
+def _end_after(parent: int) -> None:
+    """The driver is gone, and what it has forked may hold the other end of the input."""
+    while os.getppid() == parent:
+        time.sleep(_TICK)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What a connector and its tasks may ask of the worker that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jpype
+import msgspec
+
+from dataflow_assets.connectors.kafka_connect.spool import Offsets, canonical
+
+
+def offset_reader(helper: Any, known: Offsets) -> Any:
+    """Answers where each source partition was left; the values have the types that a worker gives.
+
+    Called once, after the JVM has started.
+    """
+
+    @jpype.JImplements("org.apache.kafka.connect.storage.OffsetStorageReader")
+    class Reader:
+        @jpype.JOverride
+        def offset(self, partition: Any) -> Any:
+            found = known.get(canonical(msgspec.json.decode(bytes(helper.text(partition)))))
+            return None if found is None else helper.map(msgspec.json.encode(found.value))
+
+        @jpype.JOverride
+        def offsets(self, partitions: Any) -> Any:
+            answer = jpype.JClass("java.util.HashMap")()
+            for each in partitions:
+                answer.put(each, self.offset(each))
+            return answer
+
+    return Reader()
+
+
+def connector_context(
+    reader: Any, reconfigure: Callable[[], None], fail: Callable[[str], None]
+) -> Any:
+    """Of the connector."""
+
+    @jpype.JImplements("org.apache.kafka.connect.source.SourceConnectorContext")
+    class Context:
+        @jpype.JOverride
+        def requestTaskReconfiguration(self) -> None:  # noqa: N802 - Connect's name
+            reconfigure()
+
+        @jpype.JOverride
+        def raiseError(self, error: Any) -> None:  # noqa: N802 - Connect's name
+            fail(str(error.toString()))
+
+        @jpype.JOverride
+        def offsetStorageReader(self) -> Any:  # noqa: N802 - Connect's name
+            return reader
+
+        @jpype.JOverride
+        def pluginMetrics(self) -> Any:  # noqa: N802 - Connect's name
+            return None
+
+    return Context()
+
+
+def task_context(reader: Any, config: Any) -> Any:
+    """Of a task."""
+
+    @jpype.JImplements("org.apache.kafka.connect.source.SourceTaskContext")
+    class Context:
+        @jpype.JOverride
+        def configs(self) -> Any:
+            return config
+
+        @jpype.JOverride
+        def offsetStorageReader(self) -> Any:  # noqa: N802 - Connect's name
+            return reader
+
+        @jpype.JOverride
+        def transactionContext(self) -> Any:  # noqa: N802 - Connect's name
+            return None
+
+        @jpype.JOverride
+        def pluginMetrics(self) -> Any:  # noqa: N802 - Connect's name
+            return None
+
+    return Context()

@@ -1,0 +1,57 @@
+"""Where a connector's class is: in which folder of jars, and under which full name."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dataflow_assets.errors import PermanentError
+
+
+def jars_of(connector: str, folders: Sequence[str]) -> tuple[str, list[Path]]:
+    """The plugin that has a class.
+
+    Called by the host, once.
+
+    Args:
+        connector: the class, with its package or without.
+        folders: as `plugin.path` of a Connect worker: each a folder of jars, or of such folders.
+
+    Returns:
+        The full name of the class, and the jars of its plugin.
+
+    Raises:
+        PermanentError: no plugin has the class, or several classes of this short name are there.
+    """
+    found = {(name, tuple(jars)) for jars in _plugins(folders) for name in _named(connector, jars)}
+    if len({name for name, _ in found}) > 1:
+        names = ", ".join(sorted(name for name, _ in found))
+        raise PermanentError(f"several connectors are called {connector}: name one of {names}")
+    if not found:
+        where = ", ".join(folders)
+        raise PermanentError(
+            f"no jar in plugins ({where}) has the class {connector}: put the folder of the "
+            "connector's jars there, or correct class"
+        )
+    return next((name, list(jars)) for name, jars in sorted(found))
+
+
+def _plugins(folders: Sequence[str]) -> Iterator[list[Path]]:
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            raise PermanentError(f"the folder {folder} of plugins does not exist")
+        if jars := sorted(folder.glob("*.jar")):
+            yield jars
+        for inner in sorted(path for path in folder.iterdir() if path.is_dir()):
+            if jars := sorted(inner.rglob("*.jar")):
+                yield jars
+
+
+def _named(connector: str, jars: Sequence[Path]) -> Iterator[str]:
+    file = connector.replace(".", "/") + ".class"
+    for jar in jars:
+        with zipfile.ZipFile(jar) as archive:
+            for name in archive.namelist():
+                if name == file or ("." not in connector and name.endswith(f"/{file}")):
+                    yield name.removesuffix(".class").replace("/", ".")

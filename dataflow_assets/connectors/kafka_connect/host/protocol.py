@@ -1,0 +1,61 @@
+"""What the driver and the host of a connector say to each other, one line of JSON each."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What to run. Comes by the input of the process: arguments can be read by everybody."""
+
+    connector: str
+    """Java class of the connector; without a package where it is the only one of its name."""
+    config: dict[str, str]
+    """As the connector gets it, credentials included."""
+    plugins: list[str]
+    """Folders of plugins: of jars, or of folders of jars."""
+    jars: list[str]
+    """Of Connect itself."""
+    spool: str
+    spool_id: str
+    """Of the spool that the flow has read so far; empty for a flow that begins."""
+    tasks: int
+    heap: str
+    plain: bool
+    """Values that are text or bytes are stored as they are."""
+    part_rows: int
+    """A part has no more records than that, but for those of its last poll."""
+    part_bytes: int
+    part_seconds: float = 0.5
+    spool_bytes: int = 1024 * 1024 * 1024
+    """Of records that wait, before compression: while there are more, no task is polled."""
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What has happened.
+
+    `opened`: the spool is, whose id is `spool`. `started`: all tasks are. `alive`, every half
+    second: `quiet` are the seconds in which no task has delivered anything. `secrets`: `keys` of
+    the configuration that the connector declares as passwords. `failed`: the process ends,
+    `message` says why, `lasting` that trying again is useless.
+    """
+
+    event: Literal["opened", "started", "alive", "secrets", "failed"]
+    quiet: float = 0.0
+    tasks: int = 0
+    spool: str = ""
+    keys: list[str] = []
+    message: str = ""
+    lasting: bool = False
+
+
+def encode(message: Order | Event) -> bytes:
+    """One line."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def decode(line: bytes, kind: Any) -> Any:
+    """What `encode` wrote."""
+    return msgspec.json.decode(line, type=kind)

@@ -1,0 +1,151 @@
+"""A connector that runs: its tasks, and what they have come to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jpype
+
+from dataflow_assets.connectors.kafka_connect.host.contexts import (
+    connector_context,
+    offset_reader,
+    task_context,
+)
+from dataflow_assets.connectors.kafka_connect.host.java_errors import connector_error
+from dataflow_assets.connectors.kafka_connect.host.plugins import jars_of
+from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order
+from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
+from dataflow_assets.connectors.kafka_connect.host.task import Task
+from dataflow_assets.connectors.kafka_connect.host.transforms import helper_of
+from dataflow_assets.connectors.kafka_connect.host.virtual_machine import (
+    VirtualMachine,
+    java_map,
+)
+from dataflow_assets.connectors.kafka_connect.spool import Spool
+from dataflow_assets.errors import PermanentError, TransientError
+
+_TICK = 0.1
+_ALIVE = 0.5
+_STOPPING = 30.0
+
+
+class Running:
+    """One connector in one JVM, started once, or again with other tasks."""
+
+    def __init__(
+        self,
+        order: Order,
+        spool: Spool,
+        say: Callable[[Event], None],
+        ending: threading.Event,
+    ) -> None:
+        self._order, self._spool, self._say = order, spool, say
+        self._ending = ending
+        name, jars = jars_of(order.connector, order.plugins)
+        self._machine = VirtualMachine(order.heap, order.jars, plain=order.plain)
+        self._connector = self._machine.connector(name, jars)
+        self._check_kind(name)
+        self._config = {
+            **_defaults(name, order.heap),
+            **order.config,
+            "connector.class": name,
+            "tasks.max": str(order.tasks),
+        }
+        self._tasks: list[Task] = []
+        self._changed, self._raised = threading.Event(), ""
+        self._started = False
+
+    def _check_kind(self, name: str) -> None:
+        if not isinstance(
+            self._connector, jpype.JClass("org.apache.kafka.connect.source.SourceConnector")
+        ):
+            raise PermanentError(f"{name} is not a source connector")
+
+    def start(self) -> None:
+        """The connector where it does not run yet, then its tasks behind what is sealed."""
+        self._spool.clear()
+        last, known = self._spool.end()
+        reader = offset_reader(self._machine.new_helper(), known)
+        if not self._started:
+            self._start_connector(reader)
+        sealer = Sealer(self._spool, last, known, self._order)
+        kind = jpype.JClass(self._connector.taskClass())
+        for number, config in enumerate(self._connector.taskConfigs(self._order.tasks)):
+            task = kind()
+            task.initialize(task_context(reader, config))
+            task.start(config)
+            helper = helper_of(self._machine, self._config)
+            self._tasks.append(Task(number, task, self._machine, helper, sealer))
+        for one in self._tasks:
+            one.start()
+        self._say(Event("started", tasks=len(self._tasks)))
+
+    def _start_connector(self, reader: Any) -> None:
+        self._connector.initialize(connector_context(reader, self._changed.set, self._raise))
+        declared = self._connector.config().configKeys()
+        secret = [str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD"]
+        self._say(Event("secrets", keys=secret))
+        config = java_map(self._config)
+        self._check(self._connector.validate(config))
+        self._connector.start(config)
+        self._started = True
+
+    def _check(self, checked: Any) -> None:
+        """As a worker does before it starts a connector."""
+        found = [
+            f"{one.name()}: {message}"
+            for one in checked.configValues()
+            for message in one.errorMessages()
+        ]
+        if found:
+            raise PermanentError(f"config of {self._order.connector}: {'; '.join(map(str, found))}")
+
+    def _raise(self, message: str) -> None:
+        self._raised = message
+
+    def watch(self) -> None:
+        """Seals what is due, until the connector needs other tasks, or all is to end.
+
+        Raises:
+            DataflowError: what a task has met.
+        """
+        told = 0.0
+        while not (self._changed.wait(_TICK) or self._ending.is_set()):
+            for task in self._tasks:
+                task.seal_when_due()
+                if task.error is not None:
+                    task.seal_when_due(now=True)
+                    what = f"task {task.number} of {self._order.connector}"
+                    raise connector_error(what, task.error)
+            if self._raised:
+                raise TransientError(f"{self._order.connector}: {self._raised}")
+            if time.monotonic() - told >= _ALIVE:
+                told = time.monotonic()
+                quiet = told - max((one.delivered for one in self._tasks), default=told - 1e9)
+                self._say(Event("alive", quiet=quiet))
+
+    def end(self) -> None:
+        """The connector itself, after its tasks."""
+        self._connector.stop()
+
+    def stop(self) -> None:
+        """All tasks; they begin again behind what is sealed."""
+        self._changed.clear()
+        for task in self._tasks:
+            if not task.stop(_STOPPING):
+                raise TransientError(
+                    f"task {task.number} does not stop: it is ended with its process, which is "
+                    "started again"
+                )
+        self._tasks = []
+
+
+def _defaults(name: str, heap: str) -> dict[str, str]:
+    """Debezium bounds what waits inside of it by a number of records alone."""
+    if not name.startswith("io.debezium."):
+        return {}
+    size = int(heap[:-1]) * (1024**2 if heap.endswith("m") else 1024**3)
+    return {"max.queue.size.in.bytes": str(size // 8)}

@@ -1,0 +1,123 @@
+"""Records become parts of the spool, in one sequence for all tasks."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from dataflow_assets.connectors.kafka_connect.host import resuming
+from dataflow_assets.connectors.kafka_connect.host.protocol import Order
+from dataflow_assets.connectors.kafka_connect.spool import (
+    SCHEMA,
+    Offset,
+    Offsets,
+    Part,
+    Spool,
+    canonical,
+)
+from dataflow_assets.errors import TransientError
+from dataflow_assets.failpoints import reach
+
+
+class Sealer:
+    """Gives parts their numbers. Used by the threads of all tasks.
+
+    `last`: number of the last part that is there. `known`: the offsets behind all parts.
+    """
+
+    def __init__(self, spool: Spool, last: int, known: Offsets, order: Order) -> None:
+        self.seconds = order.part_seconds
+        self._spool, self._last, self._order = spool, last, order
+        self.known = dict(known)
+        self._lock, self._token = threading.Lock(), uuid.uuid4().hex[:8]
+        self._sealed = spool.size
+        """Bytes of parts, some of which may be forgotten by now."""
+        self._open = set[int]()
+        """Tasks whose last part is open: their records are not read before they go on."""
+
+    def has_room(self) -> bool:
+        """Whether more records may wait."""
+        if self._sealed > self._order.spool_bytes:
+            self._sealed = self._spool.size
+        return bool(self._open) or self._sealed <= self._order.spool_bytes
+
+    def full(self, batches: Sequence[pa.RecordBatch]) -> bool:
+        """Whether these records are a part, however young they are."""
+        rows: int = sum(batch.num_rows for batch in batches)
+        size: int = sum(batch.nbytes for batch in batches)
+        return rows >= self._order.part_rows or size >= self._order.part_bytes
+
+    def seal(self, task: int, delivered: pa.Table) -> None:
+        """Stores what a task has delivered, with all columns; it is durable when this returns.
+
+        Raises:
+            TransientError: the spool cannot be written; nothing of the part is there.
+        """
+        rows = rows_of(delivered)
+        with self._lock:
+            offsets = offsets_of(delivered, task, self.known)
+            is_open = not all(resuming.resumable(one.last) for one in offsets.values())
+            part = Part(self._last + 1, task, rows.num_rows, rows.nbytes, is_open, self._token)
+            reach("connect.sealing")
+            self._store(part, rows, offsets)
+            reach("connect.sealed")
+            self._last, self._sealed = part.number, self._sealed + part.bytes
+            self.known |= offsets
+            self._open = (self._open - {task}) | ({task} if is_open else set())
+
+    def _store(self, part: Part, rows: pa.Table, offsets: Offsets) -> None:
+        try:
+            self._spool.seal(part, rows, offsets, plain=self._order.plain)
+        except OSError as error:
+            raise TransientError(
+                f"the spool {self._spool.folder} cannot be written ({error.strerror or error}): "
+                "check the disk's space and rights; nothing is lost, the connector delivers again "
+                "what was not stored"
+            ) from None
+
+
+def rows_of(table: pa.Table) -> pa.Table:
+    """The columns of a part; a record without a key has its place in the source as id.
+
+    What a transformation has dropped is left out.
+    """
+    table = table.filter(table["dropped"].is_null())
+    ids = table["key"]
+    if ids.null_count:
+        columns = (table[name].to_pylist() for name in ("key", "partition", "offset"))
+        ids = pa.chunked_array([pa.array(list(_ids(zip(*columns, strict=True))), pa.string())])
+    return pa.Table.from_arrays([table["topic"], ids, table["value"]], schema=SCHEMA)
+
+
+def offsets_of(table: pa.Table, task: int, known: Offsets) -> dict[str, Offset]:
+    """By the source partition the last offset; records without one leave it as it was.
+
+    `known`: the offsets before the records.
+    """
+    texts = defaultdict[str, list[str]](list)
+    columns = (table[name].to_pylist() for name in ("partition", "offset"))
+    for partition, offset in zip(*columns, strict=True):
+        if partition is not None and offset is not None:
+            texts[partition].append(offset)
+    keys = {partition: canonical(msgspec.json.decode(partition)) for partition in texts}
+    return {
+        key: resuming.behind(texts[partition], task, known.get(key))
+        for partition, key in keys.items()
+    }
+
+
+def _ids(rows: Any) -> Iterator[str]:
+    for key, partition, offset in rows:
+        yield key if key is not None else _merged(partition, offset)
+
+
+def _merged(*objects: str | None) -> str:
+    """Objects as one, as text: they have no names in common."""
+    inner = [one[1:-1] for one in objects if one is not None and one != "{}"]
+    return "{" + ",".join(inner) + "}"

@@ -1,0 +1,114 @@
+"""One task of a connector, in a thread of its own: records are sealed, then the task is told."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+import jpype
+import pyarrow as pa
+
+from dataflow_assets.connectors.kafka_connect.host.helper import unpacked
+from dataflow_assets.connectors.kafka_connect.host.resuming import Repeats
+from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
+from dataflow_assets.connectors.kafka_connect.host.virtual_machine import VirtualMachine
+from dataflow_assets.failpoints import reach
+
+log = logging.getLogger(__name__)
+_CROWDED = 0.2  # seconds until somebody looks again whether there is room
+_RETRY = 1.0  # seconds after an error that the task calls temporary
+_WITHOUT_ROWS = 10.0  # seconds until a part is sealed whose records were all dropped
+_FIRST = 30.0  # seconds that the first poll may take before a task counts as one that has nothing
+
+
+class Task:
+    """Polls until it is stopped. Records that are not sealed yet are kept as the task gave them."""
+
+    def __init__(
+        self, number: int, task: Any, machine: VirtualMachine, helper: Any, sealer: Sealer
+    ) -> None:
+        self.number, self.delivered = number, time.monotonic() + _FIRST
+        self.error: BaseException | None = None
+        self._task, self._machine, self._helper, self._sealer = task, machine, helper, sealer
+        self._repeats = Repeats(sealer.known)
+        self._lock = threading.Lock()
+        self._batches: list[pa.RecordBatch] = []
+        self._lists: list[Any] = []
+        self._since, self._patience = 0.0, 0.0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"task-{number}", daemon=True)
+
+    def start(self) -> None:
+        """After the task itself was started."""
+        self._thread.start()
+
+    def stop(self, patience: float) -> bool:
+        """Ends the polling; False where the task does not return in time.
+
+        What it has delivered and nobody has sealed was never delivered: it is polled again.
+        """
+        self.seal_when_due(now=True)
+        self._stopped.set()
+        self._task.stop()
+        self._thread.join(patience)
+        return not self._thread.is_alive()
+
+    def seal_when_due(self, *, now: bool = False) -> None:
+        """Stores what has waited long enough, then tells the task: called by another thread."""
+        with self._lock:
+            due = now or time.monotonic() - self._since >= self._patience
+            if self._batches and due:
+                self._seal()
+
+    def _run(self) -> None:
+        try:
+            self._machine.enter()
+            while not self._stopped.is_set():
+                if not self._sealer.has_room():
+                    self._stopped.wait(_CROWDED)
+                else:
+                    self._take(self._poll())
+        except BaseException as error:  # noqa: BLE001 - Java's errors, for the thread that reports
+            self.error = error
+
+    def _poll(self) -> Any:
+        try:
+            return self._task.poll()
+        except jpype.JException as error:
+            if not isinstance(
+                error, jpype.JClass("org.apache.kafka.connect.errors.RetriableException")
+            ):
+                raise
+            log.warning("task %s: %s; trying again", self.number, error)
+            self._stopped.wait(_RETRY)
+            return None
+
+    def _take(self, records: Any) -> None:
+        self.delivered = min(self.delivered, time.monotonic())
+        if records is None or records.isEmpty():
+            return
+        batch = self._repeats.dropped(unpacked(bytes(self._helper.pack(records))))
+        with self._lock:
+            if not self._batches:
+                self._since, self._patience = time.monotonic(), _WITHOUT_ROWS
+            if batch.column("dropped").null_count:
+                self._patience = self._sealer.seconds
+            self._batches.append(batch)
+            self._lists.append(records)
+            self.delivered = time.monotonic()
+            if self._sealer.full(self._batches):
+                self._seal()
+
+    def _seal(self) -> None:
+        """Durable first, told second.
+
+        What is durable is never sealed again, also where the task fails when it is told.
+        """
+        self._sealer.seal(self.number, pa.Table.from_batches(self._batches))
+        lists, self._batches, self._lists = self._lists, [], []
+        for records in lists:
+            self._helper.done(self._task, records)
+        reach("connect.told")
+        self.delivered = time.monotonic()

@@ -1,0 +1,171 @@
+"""What a manifest may say about a connector of Kafka Connect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Annotated, Any
+
+from pydantic import Field, SecretStr, WithJsonSchema, field_validator
+from typing_extensions import override
+
+from dataflow_assets.contracts import Address, MessageSource
+from dataflow_assets.contracts.source import NullMessages
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.local_folders import outside, within_root
+from dataflow_assets.secrets import Fills, SecretRef, is_secret
+from dataflow_assets.spec import Needs
+
+Ref = SecretRef | None
+_Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+_CLASS = r"^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$"
+_OURS = {"connector.class": "set class", "tasks.max": "set tasksMax"}
+_REFUSED = {
+    "config.providers": "config providers do not work yet: use credentialsSecretRef",
+    "key.converter": "keys become JSON: leave it out",
+    "value.converter": "values become JSON: leave it out",
+    "header.converter": "headers are not read: leave it out",
+    "topic.creation": "there is no topic: leave it out",
+    "offsets.storage.topic": "offsets are stored with the rows: leave it out",
+    "exactly.once.support": "offsets are stored with the rows: leave it out",
+    "transaction.boundary": "offsets are stored with the rows: leave it out",
+    "errors.": "rejected records are a matter of the flow: leave it out",
+}
+
+
+class KafkaConnectSourceOptions(MessageSource):
+    """The keys of a source."""
+
+    tombstones: Annotated[NullMessages, Needs("envelope", value=False)] = "reject"
+    """With `envelope: false`, what a record without value means: an error, nothing, or the deletion
+    of its key."""
+    envelope: bool = True
+    """True: a message is an object with `topic`, `id` and `record`. False: it is the record's value
+    alone: text and bytes as they are, everything else as JSON."""
+
+    connector_class: str = Field(alias="class", pattern=_CLASS)
+    """Java class of the source connector, with its package or without."""
+    config: Mapping[str, _Text] = {}
+    """The connector's own configuration, as it is, with its transforms and predicates. Secrets
+    belong in `credentialsSecretRef`."""
+    credentials: SecretStr | None = None
+    """More of the configuration, as a JSON object; it wins over `config`, and is shown nowhere."""
+    credentials_secret_ref: Annotated[Ref, Fills("credentials")] = None
+    """Secret with that JSON object."""
+    plugins: tuple[str, ...] = Field(min_length=1)
+    """Folders of the disk with the connector's jars, as in `plugin.path`: each is a folder of jars,
+    or of one folder for each plugin. They must be below the folder DATAFLOW_FILES."""
+    spool: str
+    """A folder of the disk, below the folder DATAFLOW_FILES, in which records wait until they are
+    stored. Each flow needs one of its own, every Spark worker must see it under the same name, and
+    it must not get lost: the connector learns that records were delivered once they are there."""
+    tasks_max: int = Field(4, ge=1, le=64)
+    """How many tasks the connector may have."""
+    heap: str = Field("512m", pattern=r"^[1-9]\d*[mg]$")
+    """Memory of the connector's JVM, such as 512m or 2g."""
+
+    @field_validator("plugins")
+    @classmethod
+    def _folders(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(_below_root, value))
+
+    @field_validator("spool")
+    @classmethod
+    def _folder(cls, value: str) -> str:
+        return _below_root(value)
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        """Connect's configuration is text; numbers and booleans are written as in JSON."""
+        if not isinstance(value, Mapping):
+            return value
+        return {
+            key: json.dumps(one) if isinstance(one, bool | int | float) else one
+            for key, one in value.items()
+        }
+
+    @field_validator("config")
+    @classmethod
+    def _possible(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        if found := problem(value):
+            raise ValueError(found)
+        return value
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All of the configuration, with the credentials in place.
+
+        Raises:
+            PermanentError: the credentials are not a JSON object of texts, or name what is refused.
+        """
+        given = json_texts(self.credentials.get_secret_value()) if self.credentials else {}
+        if found := problem(given):
+            raise PermanentError(f"credentials: {found}")
+        return {"name": self.spool_name, **self.config, **given}
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Values that must be shown nowhere."""
+        given = json_texts(self.credentials.get_secret_value()) if self.credentials else {}
+        return frozenset(given.values()) | {
+            value for key, value in self.config.items() if is_secret(key)
+        }
+
+    @property
+    def spool_name(self) -> str:
+        """The last part of the spool's path."""
+        return PurePath(self.spool).name
+
+    @property
+    def title(self) -> str:
+        """The connector, as messages name it."""
+        return f"the connector {self.connector_class}"
+
+    @property
+    @override
+    def reserved(self) -> str:
+        return f"the spool {self.spool}"
+
+    @override
+    def address(self) -> Address:
+        return Address(
+            "kafkaConnect", self.connector_class.rpartition(".")[2], None, self.spool_name
+        )
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if found := sorted(key for key in self.config if is_secret(key)):
+            yield "config", f"{', '.join(found)}: put secrets into credentialsSecretRef"
+
+
+def problem(config: Mapping[str, str]) -> str:
+    """What of a connector's configuration cannot be; empty where all of it can."""
+    for key, value in config.items():
+        for name, why in {**_OURS, **_REFUSED}.items():
+            if key == name or key.startswith(name if name.endswith(".") else f"{name}."):
+                return f"{key}: {why}"
+        if "${" in value:
+            return f"{key}: config providers do not work yet: use credentialsSecretRef"
+    return ""
+
+
+def json_texts(text: str) -> dict[str, str]:
+    """A JSON object of texts. PermanentError, which shows nothing of it, for anything else."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise PermanentError("the secret of credentialsSecretRef must hold a JSON object of texts")
+    return found
+
+
+def _below_root(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError(f"{path}: must be an absolute path")
+    if not within_root(path):
+        raise ValueError(outside(path))
+    return path.rstrip("/")

@@ -1,0 +1,27 @@
+"""The source of SingleStore's pipelines that run a class of Kafka Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from typing_extensions import override
+
+from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition
+from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectSource
+from dataflow_assets.contracts import Offset, Positions
+
+
+class PipelineConnectSource(KafkaConnectSource):
+    """Tells its offsets as Kafka Connect does: one for each source partition.
+
+    Made by the manifest language `pipelines`; DataFlow manifests do not name it.
+    """
+
+    @override
+    def offsets(self, positions: Positions) -> Sequence[Offset]:
+        return [
+            Offset(one.task, msgspec.json.decode(key), one.last)
+            for text in positions.values()
+            for key, one in sorted(ConnectPosition.parse(text).offsets.items())
+        ]

@@ -1,0 +1,67 @@
+"""Where a flow is in what a connector has delivered: a part of the spool, and the source offsets.
+
+What a span adds is such an object too, with the offsets of its own parts.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dataflow_assets.connectors.kafka_connect.spool import Offset, Part
+from dataflow_assets.errors import PermanentError
+
+
+class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The default is before everything."""
+
+    spool: str = ""
+    """Id of the spool."""
+    part: int = 0
+    """Number of the last part that is done."""
+    offsets: dict[str, Offset] = {}
+    """By the source partition, as JSON: what the connector is told to go on behind."""
+    visible: int = 0
+    """Of an end alone: behind all that the connector delivers until it has been quiet, in ms since
+    1970 by the clock of the driver."""
+
+    @classmethod
+    def parse(cls, text: object) -> ConnectPosition:
+        """What `text` wrote; None for the beginning. PermanentError for anything else."""
+        try:
+            return msgspec.json.decode(str(text or "{}"), type=cls)
+        except msgspec.MsgspecError:
+            raise PermanentError(f"{text} is not a position of a connector") from None
+
+    @property
+    def text(self) -> str:
+        """As it is stored."""
+        return msgspec.json.encode(self, order="sorted").decode()
+
+    def then(self, added: ConnectPosition) -> ConnectPosition:
+        """Behind what a span adds to this position."""
+        return ConnectPosition(added.spool, added.part, {**self.offsets, **added.offsets})
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """The rows `begin <= row < end` of a part of the spool: what a task reads at once."""
+
+    part: Part
+    begin: int
+    end: int
+
+    @classmethod
+    def parse(cls, part: str) -> Piece:
+        """What `text` wrote."""
+        return msgspec.json.decode(part, type=cls)
+
+    @property
+    def text(self) -> str:
+        """As a part of a span is recorded."""
+        return msgspec.json.encode(self).decode()
+
+    def smaller(self, rows: int) -> list[Piece]:
+        """The same rows in pieces of at most so many."""
+        return [
+            msgspec.structs.replace(self, begin=at, end=min(at + rows, self.end))
+            for at in range(self.begin, self.end, rows)
+        ]

@@ -1,0 +1,102 @@
+"""What a task reads: rows of a part of the spool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
+from dataflow_assets.connectors.kafka_connect.source.position import Piece
+from dataflow_assets.connectors.kafka_connect.spool import Part, Spool, is_plain
+from dataflow_assets.contracts import METADATA, PartSlice, Slice
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.place import constant, named
+
+_ROWS = 10_000  # of one batch
+_NULL = msgspec.Raw(b"null")
+
+
+def read(
+    source: KafkaConnectSourceOptions, piece: Slice, metadata: frozenset[str]
+) -> Iterator[pa.RecordBatch]:
+    """The records of a piece, each an object with `topic`, `id` and `record`."""
+    assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
+    if not piece.part:
+        return  # parts whose records were all dropped, or thrown away
+    one = Piece.parse(piece.part)
+    try:
+        file = Spool(source.spool).read(one.part)
+    except FileNotFoundError:
+        raise PermanentError(missing(source, one.part.number)) from None
+    with file:
+        _check_form(source, file, one.part.number)
+        at = 0
+        for batch in file.iter_batches(_ROWS):
+            begin, end = max(one.begin - at, 0), min(one.end - at, batch.num_rows)
+            if begin < end:
+                reach("connect.read")
+                rows = batch.slice(begin, end - begin)
+                yield _batch(_bodies(source, rows), rows, one.part, at + begin, metadata)
+            at += batch.num_rows
+
+
+def _check_form(source: KafkaConnectSourceOptions, file: pq.ParquetFile, number: int) -> None:
+    if is_plain(file) == source.envelope:
+        before = "false" if source.envelope else "true"
+        raise PermanentError(
+            f"part {number} of the spool {source.spool} was made with envelope: {before}: set it "
+            "back until the flow has read what waits there"
+        )
+
+
+def missing(source: KafkaConnectSourceOptions, number: int) -> str:
+    """A part that a flow still needs is not there."""
+    return (
+        f"part {number} of the spool {source.spool} is gone, and {source.title} may count its "
+        "records as delivered: put the folder back, or start from earliest with "
+        "table: truncate; every Spark worker must see the folder under this name"
+    )
+
+
+def _bodies(source: KafkaConnectSourceOptions, rows: pa.RecordBatch) -> pa.Array:
+    if not source.envelope:
+        return rows.column("record")
+    columns = [rows.column(name).to_pylist() for name in ("topic", "id", "record")]
+    return pa.array([_body(*row) for row in zip(*columns, strict=True)], pa.binary())
+
+
+def _batch(
+    bodies: pa.Array, rows: pa.RecordBatch, part: Part, begin: int, metadata: frozenset[str]
+) -> pa.RecordBatch:
+    known: dict[str, tuple[pa.Field, Any]] = {
+        "key": (pa.field("key", pa.binary()), rows.column("id").cast(pa.binary())),
+        "topic": (
+            pa.field("#topic", pa.string(), metadata={METADATA: b"topic"}),
+            rows.column("topic"),
+        ),
+        "task": (
+            pa.field("#task", pa.int64(), metadata={METADATA: b"task"}),
+            pa.array([part.task] * rows.num_rows, pa.int64()),
+        ),
+    }
+    wanted = [known[name] for name in sorted(metadata & known.keys())]
+    schema = pa.schema([pa.field("body", pa.binary()), *(field for field, _ in wanted)])
+    arrays = [bodies, *(array for _, array in wanted)]
+    numbers = pa.array([str(begin + n) for n in range(rows.num_rows)])
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return named(batch, {"part": constant(str(part.number), rows.num_rows), "row": numbers})
+
+
+def _body(topic: str | None, key: str | None, value: bytes | None) -> bytes:
+    return msgspec.json.encode(
+        {
+            "topic": topic,
+            "id": _NULL if key is None else msgspec.Raw(key.encode()),
+            "record": _NULL if value is None else msgspec.Raw(value),
+        }
+    )

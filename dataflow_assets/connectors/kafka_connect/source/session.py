@@ -1,0 +1,210 @@
+"""The driver's side of the source: which sealed parts come next, and the process that seals them.
+
+The process is started by the first plan, so that whoever only looks starts none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.connectors.kafka_connect.client import HostProcess, order_of
+from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
+from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
+from dataflow_assets.connectors.kafka_connect.source.read import missing
+from dataflow_assets.connectors.kafka_connect.spool import Part, Spool, other_spool
+from dataflow_assets.contracts import (
+    Lag,
+    Limit,
+    PartSlice,
+    Position,
+    Positions,
+    SourceSession,
+    Span,
+    folded,
+)
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.spark import jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CONNECT = "connect"  # the one partition
+QUIET = 5.0  # seconds without a record after which a run that has an end is at its end
+_MOST_PIECES = 64  # of one span: each carries the offsets that the span adds
+_TICK = 0.05
+_FULL = 256 * 1024 * 1024
+
+
+class KafkaConnectSession(SourceSession):
+    """One connector, whose process lives as long as the session."""
+
+    def __init__(self, source: KafkaConnectSourceOptions) -> None:
+        self._source, self._spool = source, Spool(source.spool)
+        self._host: HostProcess | None = None
+
+    @property
+    @override
+    def identity(self) -> str:
+        return self._source.connector_class
+
+    @override
+    def start(self) -> Positions:
+        return _positions(ConnectPosition())
+
+    @override
+    def seek(self, where: str) -> Positions:
+        if where != "earliest":
+            raise PermanentError(
+                f"{self._source.title} cannot be read from {where}: only the connector knows its "
+                "source. Choose earliest, or set the connector's own options"
+            )
+        return self.start()
+
+    @override
+    def ends(self) -> Positions:
+        return _positions(ConnectPosition(visible=round(time.time() * 1_000)))
+
+    @override
+    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+        """Without a process of its own nobody knows what the connector would deliver."""
+        start, stop = ConnectPosition.parse(position), ConnectPosition.parse(end)
+        if not stop.visible:
+            return start.part < stop.part or start.spool != stop.spool
+        if start.visible:
+            return start.visible < stop.visible
+        return bool(self._waiting(start)) or not self._is_quiet(stop.visible)
+
+    def _waiting(self, start: ConnectPosition) -> list[Part]:
+        return self._spool.published(start.part)
+
+    def _is_quiet(self, visible: int) -> bool:
+        if self._host is None:
+            return False
+        ago = max(0.0, time.time() - visible / 1_000)
+        return self._host.quiet_since(time.monotonic() - ago) >= QUIET
+
+    @override
+    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
+        start = ConnectPosition.parse(after.get(CONNECT))
+        stop = ConnectPosition.parse(until[CONNECT]) if until else None
+        with translated(f"running {self._source.title}"):
+            spool = self._started(start, limit).spool()
+            if start.spool not in ("", spool):
+                raise PermanentError(other_spool(self._source.spool))
+            parts = self._next(start, stop)
+        self._check_there(start, parts)
+        pieces, taken, full = _pieces(parts, limit)
+        offsets = self._spool.offsets(taken, {})
+        added = ConnectPosition(spool, taken[-1].number if taken else start.part, offsets)
+        return Span.of_parts(added.text, pieces, full=full)
+
+    def _started(self, start: ConnectPosition, limit: Limit) -> HostProcess:
+        """The process, which goes on behind what is sealed."""
+        if self._host is None:
+            framework = [str(path) for path in jars.fetch("connect")]
+            order = order_of(self._source, framework, start.spool, limit)
+            self._host = HostProcess(order, self._source.hidden)
+        return self._host
+
+    def _next(self, start: ConnectPosition, stop: ConnectPosition | None) -> list[Part]:
+        """Sealed parts; of a run that has an end the next one, or none once it is quiet.
+
+        What is sealed is read also where the process has ended meanwhile.
+        """
+        if stop is not None and not stop.visible:
+            return [part for part in self._waiting(start) if part.number <= stop.part]
+        while not (parts := self._waiting(start)):
+            assert self._host is not None  # noqa: S101 - plan has started it
+            self._host.check()
+            if stop is None or self._is_quiet(stop.visible):
+                return []
+            time.sleep(_TICK)
+        return parts
+
+    def _check_there(self, start: ConnectPosition, parts: Sequence[Part]) -> None:
+        """Parts have numbers without gaps: one that is missing was lost."""
+        for number, part in enumerate(parts, start.part + 1):
+            if part.number != number:
+                raise PermanentError(missing(self._source, number))
+        state = self._spool.state()
+        if state is not None and start.part + 1 < state.first:
+            raise PermanentError(missing(self._source, start.part + 1))
+
+    @override
+    def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        if not piece.part:
+            return ("",)
+        one = Piece.parse(piece.part)
+        return tuple(smaller.text for smaller in one.smaller(_rows(one.part, limit)))
+
+    @override
+    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
+        raise NotImplementedError("tasks read the spool by themselves")
+
+    @override
+    def fold(self, positions: Positions) -> Positions:
+        known = ConnectPosition.parse(positions.get(CONNECT))
+        return _positions(known.then(ConnectPosition.parse(folded(positions, CONNECT))))
+
+    @property
+    @override
+    def holds(self) -> bool:
+        """A spool that is full keeps the connector from going on."""
+        return self._spool.size > _FULL
+
+    @override
+    def release(self, upto: Positions) -> None:
+        """Every branch has these parts."""
+        position = ConnectPosition.parse(upto.get(CONNECT))
+        state = self._spool.state()
+        if state is not None and state.id == position.spool:
+            self._spool.forget(position.part)
+
+    @override
+    def lag(self, after: Positions) -> Lag:
+        """Of what the connector has delivered; what it has not, nobody knows."""
+        start = ConnectPosition.parse(after.get(CONNECT))
+        parts = [] if start.visible else self._waiting(start)
+        oldest = self._spool.sealed_at(parts[0]) if parts else None
+        seconds = max(0.0, time.time() - oldest) if oldest else 0.0
+        return Lag(sum(part.rows for part in parts), seconds, self.ends())
+
+    @override
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        raise PermanentError(
+            f"{self._source.title} cannot be looked into without moving on; give records with "
+            "--input FILE"
+        )
+
+    @override
+    def close(self) -> None:
+        if self._host is not None:
+            self._host.end()
+            self._host = None
+
+
+def _pieces(parts: Sequence[Part], limit: Limit) -> tuple[list[str], list[Part], bool]:
+    """The borders of a span, the parts that it has, and whether more parts wait."""
+    pieces, taken = list[str](), list[Part]()
+    for part in parts:
+        found = Piece(part, 0, part.rows).smaller(_rows(part, limit))
+        if pieces and len(pieces) + len(found) > _MOST_PIECES:
+            return pieces, taken, True
+        pieces += [one.text for one in found]
+        taken.append(part)
+    return pieces or [""] * bool(taken), taken, False
+
+
+def _rows(part: Part, limit: Limit) -> int:
+    """How many rows of a part are within the limit."""
+    return max(1, min(limit.records, limit.bytes * part.rows // max(1, part.bytes)))
+
+
+def _positions(position: ConnectPosition) -> Positions:
+    return {CONNECT: position.text}

@@ -1,0 +1,56 @@
+"""The `kafkaConnect` source as a manifest declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
+from dataflow_assets.contracts import Slice, SourceSession
+
+
+class KafkaConnectSource(KafkaConnectSourceOptions):
+    """Runs a source connector of Kafka Connect, without Kafka: a process with a JVM for each flow.
+
+    Every record becomes an object with `topic`, `id` (its key as JSON; without a key the source
+    partition and offset) and `record` (its value as JSON: bytes are base64, decimals numbers), or
+    with `envelope: false` the value alone.
+    Records are stored in the spool before the connector learns that they were delivered. A
+    connector that fails is started again.
+    """
+
+    type: ClassVar[str] = "kafkaConnect"
+    delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
+    reads_back: ClassVar[bool] = False
+    parts_in_order: ClassVar[bool] = True
+    guarantee: ClassVar[str] = (
+        "Each record that the connector delivers exactly once, as far as the connector goes on "
+        "exactly behind the offset that it is given: FileStreamSourceConnector, "
+        "MirrorSourceConnector and Debezium's PostgresConnector do. The spool must not be lost."
+    )
+    metadata_columns: ClassVar[frozenset[str]] = frozenset({"key", "topic", "task"})
+    metadata_keys: ClassVar[Mapping[str, str]] = {
+        "key": "the record's id as text",
+        "topic": "the topic that the connector names",
+        "task": "number of the task that has delivered the record",
+    }
+
+    @property
+    @override
+    def poll_seconds(self) -> float:
+        return 1.0
+
+    @override
+    def open(self, flow: str) -> SourceSession:
+        from dataflow_assets.connectors.kafka_connect.source.session import KafkaConnectSession
+
+        return KafkaConnectSession(self)
+
+    @override
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        from dataflow_assets.connectors.kafka_connect.source.read import read
+
+        return read(self, piece, metadata)

@@ -1,0 +1,293 @@
+"""The folder in which what a connector has delivered waits until every branch of the flow has it.
+
+A part is one Parquet file. It is there once it is whole and survives a loss of power. Its footer
+has the source offsets behind its records: what is not in a part was never delivered. Parts have
+numbers without gaps. `state.json` has the offsets before the first part that is still there.
+
+Behind an open part the connector cannot go on: it would deliver the part's records again. A part is
+published once its task has sealed a part that is not open, and nobody reads it before. What is
+still open when the next process begins becomes a part without records.
+
+One process at a time writes to a folder: it holds `lock`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataflow_assets.errors import PermanentError, TransientError
+
+SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.binary())])
+"""Of a part: the topic that the connector names, the record's key as JSON, its value."""
+_OFFSETS, _PLAIN = b"dataflow.offsets", b"dataflow.plain"
+_NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-(\d+)-([01])-([0-9a-f]{8})\.parquet")
+_EMPTIED = "0" * 8
+_PATIENCE = 0.1  # seconds between two tries to get the lock
+
+
+class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A source offset, and the task that has delivered it last."""
+
+    task: int
+    value: Any
+    """What the connector is given to go on behind."""
+    seen: Any = None
+    """Where that is before the last record: that record's offset; it is dropped when it comes
+    again."""
+
+    @property
+    def last(self) -> Any:
+        """The offset of the last record."""
+        return self.value if self.seen is None else self.seen
+
+
+Offsets = Mapping[str, Offset]
+"""By the source partition, as JSON whose keys are sorted."""
+
+
+class Part(msgspec.Struct, frozen=True, order=True):
+    """A part, as its name says."""
+
+    number: int
+    task: int
+    rows: int
+    bytes: int
+    open: bool
+    """Behind it the connector cannot go on."""
+    token: str
+    """Of the process that has sealed it: a part that got lost is never taken for another one.
+    Zeros: its records were thrown away."""
+
+    @classmethod
+    def parse(cls, name: str) -> Part | None:
+        """What the name of a file says; None for other files."""
+        found = _NAME.fullmatch(name)
+        if found is None:
+            return None
+        number, task, rows, size, still_open = map(int, found.groups()[:5])
+        return cls(number, task, rows, size, bool(still_open), found[6])
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        sizes = f"{self.task}-{self.rows}-{self.bytes}-{self.open:d}"
+        return f"{self.number:012}-{sizes}-{self.token}.parquet"
+
+
+class State(msgspec.Struct, frozen=True):
+    """What the folder holds. `id`: another one for each beginning from an empty folder."""
+
+    id: str
+    connector: str
+    """The class that has delivered it."""
+    first: int = 1
+    """Number of the first part that is not forgotten."""
+    offsets: dict[str, Offset] = {}
+    """Before that part."""
+
+
+class Spool:
+    """One folder. Every process that reads parts sees it under the same name."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the records that wait, before compression."""
+        return sum(part.bytes for part in self.parts())
+
+    @contextmanager
+    def locked(self, patience: float) -> Iterator[None]:
+        """For the process that writes. TransientError where another one does for too long."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        until = time.monotonic() + patience
+        with (self.folder / "lock").open("w") as lock:
+            while not _taken(lock.fileno()):
+                if time.monotonic() > until:
+                    raise TransientError(
+                        f"another process writes to the spool {self.folder}: a run that was taken "
+                        "over ends within a minute; two flows cannot share a spool"
+                    )
+                time.sleep(_PATIENCE)
+            yield
+
+    def state(self) -> State | None:
+        """None where nothing was ever begun here."""
+        try:
+            text = (self.folder / "state.json").read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return msgspec.json.decode(text, type=State)
+        except msgspec.MsgspecError as error:
+            raise PermanentError(f"{self.folder}/state.json cannot be read: {error}") from None
+
+    def begin(self, connector: str, offsets: Offsets) -> State:
+        """In a folder without state; the connector goes on behind the offsets. Needs the lock."""
+        state = State(uuid.uuid4().hex, connector, 1, dict(offsets))
+        self._write("state.json", msgspec.json.encode(state))
+        return state
+
+    def parts(self, after: int = 0) -> list[Part]:
+        """The sealed parts with higher numbers, in their order."""
+        try:
+            names = [path.name for path in self.folder.iterdir()]
+        except FileNotFoundError:
+            return []
+        return sorted(part for part in map(Part.parse, names) if part and part.number > after)
+
+    def published(self, after: int = 0) -> list[Part]:
+        """Those that may be read."""
+        return published(self.parts(after))
+
+    def seal(self, part: Part, rows: pa.Table, offsets: Offsets, *, plain: bool = False) -> None:
+        """Stores a part for good; it is there whole, or not at all. Needs the lock.
+
+        Args:
+            part: its name; no other part has its number.
+            rows: of SCHEMA.
+            offsets: behind the rows.
+            plain: values that are text or bytes are as they are; else everything is JSON.
+        """
+        footer = {_OFFSETS: msgspec.json.encode(offsets), _PLAIN: b"1" if plain else b""}
+        kept = rows.replace_schema_metadata(footer)
+        unfinished = self.folder / f".{part.name}"
+        try:
+            with unfinished.open("wb") as file:
+                pq.write_table(kept, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            unfinished.unlink()  # the disk may be full
+            raise
+        unfinished.rename(self.folder / part.name)
+        _sync(self.folder)
+
+    def read(self, part: Part) -> pq.ParquetFile:
+        """Raises FileNotFoundError where it was forgotten."""
+        return pq.ParquetFile(self.folder / part.name)
+
+    def sealed_at(self, part: Part) -> float | None:
+        """In seconds since 1970; None where it was forgotten."""
+        try:
+            return (self.folder / part.name).stat().st_mtime
+        except FileNotFoundError:
+            return None
+
+    def offsets(self, parts: Iterable[Part], before: Offsets) -> dict[str, Offset]:
+        """Behind these parts, in their order."""
+        found = dict(before)
+        for part in parts:
+            footer = pq.read_schema(self.folder / part.name).metadata
+            found |= msgspec.json.decode(footer[_OFFSETS], type=dict[str, Offset])
+        return found
+
+    def end(self) -> tuple[int, dict[str, Offset]]:
+        """Number of the last sealed part, and the offsets behind all of them. Needs the lock.
+
+        The driver may forget parts meanwhile: it notes that before it deletes them.
+        """
+        while (state := self.state()) is not None:
+            with suppress(FileNotFoundError):
+                parts = self.parts(state.first - 1)
+                offsets = self.offsets(parts, state.offsets)
+                if self.state() == state:
+                    return (parts[-1].number if parts else state.first - 1), offsets
+        raise PermanentError(f"{self.folder}/state.json is gone: {other_spool(str(self.folder))}")
+
+    def forget(self, upto: int) -> None:
+        """Every branch has the parts up to this number: they are deleted, once that is noted."""
+        state = self.state()
+        if state is None or upto < state.first:
+            return
+        done = [part for part in self.parts(state.first - 1) if part.number <= upto]
+        noted = State(state.id, state.connector, upto + 1, self.offsets(done, state.offsets))
+        self._write("state.json", msgspec.json.encode(noted))
+        for part in done:
+            (self.folder / part.name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Takes away what an older process has left. Needs the lock.
+
+        Parts that are not whole, parts that are forgotten, and the records of open ones.
+        """
+        state = self.state()
+        for path in self.folder.glob(".*.parquet"):
+            path.unlink(missing_ok=True)
+        for part in self.parts():
+            if state is None or part.number < state.first:
+                (self.folder / part.name).unlink(missing_ok=True)
+        for part in still_open(self.parts()):
+            empty = Part(part.number, part.task, 0, 0, open=False, token=_EMPTIED)
+            self.seal(empty, SCHEMA.empty_table(), {})
+            (self.folder / part.name).unlink()
+
+    def _write(self, name: str, content: bytes) -> None:
+        unfinished = self.folder / f".{name}"
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(self.folder / name)
+        _sync(self.folder)
+
+
+def still_open(parts: Sequence[Part]) -> list[Part]:
+    """Behind which their tasks have sealed nothing that a connector can go on behind."""
+    goes_on = [part for part in parts if not part.open and part.token != _EMPTIED]
+    closed = {part.task: part.number for part in goes_on}
+    return [part for part in parts if part.open and part.number > closed.get(part.task, 0)]
+
+
+def published(parts: Sequence[Part]) -> list[Part]:
+    """Those in front of the first that is still open."""
+    waiting = still_open(parts)
+    return [part for part in parts if not waiting or part.number < waiting[0].number]
+
+
+def is_plain(file: pq.ParquetFile) -> bool:
+    """Whether values that are text or bytes are as they are."""
+    return bool((file.schema_arrow.metadata or {}).get(_PLAIN))
+
+
+def other_spool(folder: str) -> str:
+    """What is wrong where a flow has read another spool so far."""
+    return (
+        f"the spool {folder} is not the one that the flow has read so far: records that the "
+        "connector knows to be delivered may be gone with it. Put the folder back; or remove "
+        "it, and start from earliest with table: truncate"
+    )
+
+
+def canonical(partition: Any) -> str:
+    """A source partition as the key of `Offsets`: equal maps are equal texts."""
+    return msgspec.json.encode(partition, order="sorted").decode()
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,64 @@
+"""CONFIG and CREDENTIALS of any class of Kafka Connect as the source `kafkaConnect`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
+
+from dataflow_assets.connectors.kafka_connect.pipelines.source import PipelineConnectSource
+from dataflow_assets.contracts import Source
+from dataflow_assets.manifests.dialects.documents import Document
+from dataflow_assets.manifests.dialects.notes import Notes, Where
+from dataflow_assets.manifests.dialects.pipelines.options import PLUGINS, SPOOL
+from dataflow_assets.manifests.dialects.references import mentions
+from dataflow_assets.secrets import is_secret
+
+_OURS = ("connector.class", "tasks.max", "name", PLUGINS, SPOOL)
+_MOST_TASKS = 64
+
+
+def connect_source(document: Document, notes: Notes) -> Source | None:
+    """The source; None where `notes` has got the reason.
+
+    `document`: all settings by their keys, CREDENTIALS over CONFIG.
+    """
+    before = len(notes.findings)
+    values: dict[str, str] = document.value
+    notes.required((document, PLUGINS), values.get(PLUGINS), "folders with the connector's jars")
+    notes.required((document, SPOOL), values.get(SPOOL), "a folder of its own for what waits")
+    tasks = values.get("tasks.max", "4")
+    if not tasks.isdecimal() or not 1 <= int(tasks) <= _MOST_TASKS:
+        notes.wrong((document, "tasks.max"), f"must be a number of tasks, 1 to {_MOST_TASKS}")
+    own = {key: value for key, value in values.items() if key not in _OURS}
+    for key, value in own.items():
+        if mentions(value):
+            message = "a reference is not supported here: write the value into CREDENTIALS"
+            notes.wrong((document, key), message)
+    if len(notes.findings) > before:
+        return None
+    secret = {key: value for key, value in own.items() if is_secret(key)}
+    given: dict[str, Any] = {
+        "class": values["connector.class"],
+        "config": {key: value for key, value in own.items() if key not in secret},
+        "plugins": [one.strip() for one in values[PLUGINS].split(",") if one.strip()],
+        "spool": values[SPOOL],
+        "tasksMax": int(tasks),
+    }
+    if secret:
+        given["credentials"] = SecretStr(json.dumps(secret))
+    return _made(given, document, notes)
+
+
+def _made(given: dict[str, Any], document: Document, notes: Notes) -> Source | None:
+    places: dict[str, Where] = {
+        "plugins": (document, PLUGINS),
+        "spool": (document, SPOOL),
+        "class": (document, "connector.class"),
+    }
+    try:
+        return PipelineConnectSource(**given)
+    except ValidationError as error:
+        notes.refused(error, places, (document, "connector.class"))
+        return None

@@ -1,0 +1,119 @@
+"""Windows over the rows of a table that has a WATERMARK."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import cast
+
+from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.syntax import Literal, Windowed
+from dataflow_assets.manifests.dialects.sql.tables import Declared
+from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.sql.expressions import Column, Expression
+from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.stages import Stage
+from dataflow_assets.sql.types import TIMESTAMP, Type
+from dataflow_assets.sql.windows import Closing, Kind, Windows
+
+MOST = 1_440
+"""Windows of a row: each is counted by itself."""
+START, END, TIME = "window_start", "window_end", "window_time"
+_GROUPED = f"rows of windows are grouped by {START} and {END}: add both to GROUP BY"
+
+
+def windows(node: Windowed, scope: Scope, table: Declared, environment: Environment) -> Windows:
+    """The windows of rows. Raises Unreadable.
+
+    Args:
+        node: as it is written.
+        scope: of the rows.
+        table: whose records they are.
+        environment: the session's.
+    """
+    declared, rows = table.table.watermark, table.scope(environment)
+    time = bound(node.column, scope)
+    if declared is None or time != rows.find(declared.column):
+        name = node.column.parts[-1]
+        message = f"{name} is no column with a WATERMARK: declare WATERMARK FOR {name} AS {name}"
+        known = "" if declared is None else f"; {table.name} has one for {declared.column}"
+        raise Unreadable(node.column.place, message + known)
+    size, step, offset = _lengths(node)
+    watermark = bound(declared.delay, rows)
+    if not time.type.moment or watermark.type.kind != time.type.kind:
+        message = (
+            f"the WATERMARK of {table.name} must be of the type of {declared.column}, TIMESTAMP(3) "
+            f"or TIMESTAMP_LTZ(3); {declared.column} is {time.type}, and the WATERMARK "
+            f"{watermark.type}"
+        )
+        raise Unreadable(node.column.place, message)
+    return Windows(cast("Kind", node.kind), time, size, step, watermark, offset)
+
+
+def _lengths(node: Windowed) -> tuple[int, int, int]:
+    """Size, step and offset in milliseconds."""
+    found = {name: _millis(node, name, one) for name, one in node.intervals.items()}
+    size = found["SIZE"]
+    other = next((name for name in ("SLIDE", "STEP") if name in found), "SIZE")
+    step = found[other]
+    if size < 1 or step < 1:
+        raise Unreadable(node.place, f"{node.kind}: a length must be above zero")
+    if size % step:
+        message = f"{node.kind}: SIZE must be a multiple of {other}"
+        raise Unreadable(node.intervals["SIZE"].place, message)
+    if size // step > MOST:
+        message = f"{node.kind}: a row would be in {size // step} windows; allowed: {MOST}"
+        raise Unreadable(node.intervals[other].place, message)
+    return size, step, found.get("OFFSET", 0)
+
+
+def _millis(node: Windowed, name: str, found: Literal) -> int:
+    if found.type.kind != "MILLIS":
+        raise Unreadable(found.place, f"{node.kind}: {name} must be of days or less, not of months")
+    return int(found.value)
+
+
+def columns(found: Windows, width: int) -> Sequence[tuple[str, Expression]]:
+    """The columns of windows, behind those of a row that has so many."""
+    kinds: Sequence[tuple[str, Type]] = (
+        (START, TIMESTAMP),
+        (END, TIMESTAMP),
+        (TIME, Type(found.time.type.kind, 3)),
+    )
+    return [(name, Column(kind, width + at, name)) for at, (name, kind) in enumerate(kinds)]
+
+
+def closing(
+    keys: Sequence[Expression], bounds: Sequence[Expression], found: Windows, place: Place
+) -> Closing:
+    """When groups of these keys are final. Raises Unreadable where they are not those of windows.
+
+    Args:
+        keys: of GROUP BY, or DISTINCT.
+        bounds: what `window_start`, `window_end` and `window_time` are there.
+        found: the windows.
+        place: of the query.
+    """
+    if any(one not in keys for one in bounds[:2]):
+        raise Unreadable(place, _GROUPED)
+    return Closing(keys.index(bounds[1]), found.local)
+
+
+def check_grouped(found: Windows | None, stages: Sequence[Stage], place: Place) -> None:
+    """Raises Unreadable where rows of windows are not grouped by them."""
+    if found is not None and (not stages or stages[0].window is None):
+        raise Unreadable(place, _GROUPED)
+
+
+def implied(
+    found: Windows | None, bounds: Sequence[Expression], given: Collection[int]
+) -> frozenset[int]:
+    """The columns of a window that others of its columns say already.
+
+    Args:
+        found: the windows of the groups, if they are in windows.
+        bounds: `window_start`, `window_end` and, where it is there, `window_time`.
+        given: places of columns.
+    """
+    places = [one.at for one in bounds if isinstance(one, Column)]
+    telling = places[1:] if found is not None and found.kind == "CUMULATE" else places
+    return frozenset(places) if set(telling) & set(given) else frozenset()

@@ -1,0 +1,108 @@
+"""Rows of a table that has a watermark, on their way into windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.record import Record
+from dataflow_assets.sql.expressions import Expression, compiled
+from dataflow_assets.sql.function import Environment, Row
+from dataflow_assets.sql.input import Input, Source
+from dataflow_assets.sql.query_rows import NO_VALUE
+from dataflow_assets.sql.stages import Intake
+from dataflow_assets.sql.values import pack
+from dataflow_assets.sql.view import PrimaryKey, ViewPlan
+from dataflow_assets.sql.windows import FRONT, Windows, bounds, clock, front, millis
+
+_MOST_KNOWN = 10_000
+
+
+class Seen(NamedTuple):
+    """What came of a record."""
+
+    key: bytes | None
+    """Of an upsert table."""
+    rows: Sequence[bytes]
+    """What the first stage sees of it, in each window that is not final yet."""
+    watermark: int | None
+    """In milliseconds."""
+    late: bool
+    """Whether it would be in windows, and all of them are final."""
+
+
+class WindowArrivals:
+    """Messages as what the first stage sees of them; compiled once for each task."""
+
+    def __init__(self, view: ViewPlan, environment: Environment, reached: int | None) -> None:
+        """`reached`: the watermark before the micro-batch, in milliseconds."""
+        windows = view.windows
+        assert windows is not None  # noqa: S101 - that is what this is made for
+        source = Source(view.value, view.key, view.cells, view.changelog)
+        self._input = Input(source, environment.local)
+        self._watermark = _Moment(windows.watermark, environment)
+        self._windows = _Assigned(windows, environment)
+        self._intake = Intake(view.stages[0], environment)
+        self._key = PrimaryKey(view) if view.changelog else None
+        self._final = b"" if reached is None else front(reached + 1)
+
+    def __call__(self, record: Record) -> Seen | None:
+        """None for what is skipped. Raises RejectedRecord."""
+        taken = self._input(record)
+        if taken is None:
+            return None
+        row, gone = taken
+        key = None if self._key is None else self._key(row)
+        if gone:
+            return Seen(key, (), None, late=False)
+        watermark = self._watermark(row)
+        found = [seen for one in self._windows(row) if (seen := self._intake(one)) is not None]
+        kept = [pack(seen) for seen in found if seen[0][:FRONT] > self._final]
+        return Seen(key, kept, watermark, late=bool(found) and not kept)
+
+
+class _Moment:
+    """The watermark of a row."""
+
+    def __init__(self, expression: Expression, environment: Environment) -> None:
+        self._value = compiled(expression, environment)
+
+    def __call__(self, row: Row) -> int | None:
+        """None where the row has none. Raises RejectedRecord."""
+        try:
+            value = self._value(row)
+            return None if value is None else millis(value)
+        except NO_VALUE as error:
+            raise RejectedRecord("step", f"WATERMARK: {error}") from None
+
+
+class _Assigned:
+    """A row once for each window that it is in, with the columns of that window."""
+
+    def __init__(self, windows: Windows, environment: Environment) -> None:
+        self._windows, self._zone = windows, environment.local
+        self._time = compiled(windows.time, environment)
+        self._known: dict[tuple[int, int], list[Any]] = {}
+
+    def __call__(self, row: Row) -> Iterator[list[Any]]:
+        """Without a time: once, without a window. Raises RejectedRecord."""
+        try:
+            value = self._time(row)
+            if value is None:
+                yield [*row, None, None, None]
+                return
+            at = clock(value, self._zone, local=self._windows.local)
+            for one in self._windows.of(at):
+                yield [*row, *self._bounds(one)]
+        except NO_VALUE as error:
+            raise RejectedRecord("step", f"{self._windows.kind}: {error}") from None
+
+    def _bounds(self, one: tuple[int, int]) -> list[Any]:
+        found = self._known.get(one)
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = bounds(*one, self._zone, local=self._windows.local)
+            self._known[one] = found
+        return found

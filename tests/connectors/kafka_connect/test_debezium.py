@@ -1,0 +1,46 @@
+"""Debezium for PostgreSQL: snapshot, COPY and single rows, each once, whatever is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import devservers
+from tests.connectors.kafka_connect.debezium import Followed, followed
+from tests.connectors.kafka_connect.driver import Flow
+from tests.drained import drain_apart
+
+pytestmark = [pytest.mark.heavy, pytest.mark.crash]
+
+
+@pytest.fixture
+def table(postgresql: devservers.PostgreSQL) -> Iterator[Followed]:
+    with followed(postgresql) as table:
+        yield table
+
+
+def expect(flow: Flow, table: Followed) -> None:
+    found = [(row["record"]["op"], row["record"]["after"]["id"]) for row in flow.rows]
+    assert [number for _, number in found] == list(range(table.count))
+    assert {op for op, _ in found} == {"r", "c"}
+
+
+def test_each_row_once(table: Followed, tmp_path: Path) -> None:
+    """The process is killed inside of the snapshot, then behind each part of the stream.
+
+    Half of the parts end with the first of two rows that share an entry of the log.
+    """
+    flow = Flow(tmp_path, table.source(tmp_path), maxRecordsPerBatch=1_000)
+    table.insert(2_500)
+    assert drain_apart(flow.manifest, failpoint="connect.sealed:kill") == 1
+    assert flow.rows == []
+    assert drain_apart(flow.manifest) == 0
+    expect_snapshot = [row["record"]["op"] for row in flow.rows]
+    assert expect_snapshot == ["r"] * 2_500
+    table.copy(3_003)
+    table.insert(100)
+    drain_apart(flow.manifest, failpoint="connect.told:kill:1+")
+    assert drain_apart(flow.manifest) == 0
+    expect(flow, table)

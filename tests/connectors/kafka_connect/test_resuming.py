@@ -1,0 +1,87 @@
+"""Where a connector goes on whose offsets do not say so by themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dataflow_assets.connectors.kafka_connect.host.resuming import Repeats, behind, resumable
+from dataflow_assets.connectors.kafka_connect.spool import Offset
+
+PARTITION = '{"server":"s"}'
+
+
+def at(entry: int, count: int) -> dict[str, Any]:
+    return {"lsn_proc": entry, "lsn_events_processed": count, "txId": 7}
+
+
+def texts(*offsets: Any) -> list[str]:
+    return [json.dumps(one) for one in offsets]
+
+
+@pytest.mark.parametrize(
+    ("offset", "found"),
+    [
+        ({"position": 1}, True),
+        ({"lsn": 1, "snapshot": "INITIAL", "snapshot_completed": False}, False),
+        ({"lsn": 1, "snapshot": "INITIAL", "snapshot_completed": True}, True),
+        (at(1, 1), True),
+        (None, True),
+    ],
+)
+def test_inside_of_a_snapshot_nothing_goes_on(offset: Any, found: bool) -> None:
+    assert resumable(offset) is found
+
+
+def test_most_offsets_are_those_of_the_last_record() -> None:
+    assert behind(texts({"position": 1}, {"position": 2}), 3, None) == Offset(3, {"position": 2})
+    assert behind(texts(at(1, 1), at(1, 2)), 0, None) == Offset(0, at(1, 2))
+
+
+def test_the_first_record_of_an_entry_is_read_again() -> None:
+    found = behind(texts(at(1, 1), at(2, 1), at(2, 2), at(3, 1)), 0, None)
+    assert found == Offset(0, at(2, 2), at(3, 1))
+    assert found.last == at(3, 1)
+
+
+def test_the_offset_before_all_records_helps_where_they_begin_an_entry() -> None:
+    snapshot = Offset(0, {"lsn": 5, "snapshot_completed": True})
+    assert behind(texts(at(9, 1)), 0, snapshot) == Offset(0, snapshot.value, at(9, 1))
+    one = Offset(0, at(2, 2), at(3, 1))
+    assert behind(texts(at(4, 1)), 0, one) == Offset(0, at(3, 1), at(4, 1)), "entry 3 was a single"
+    assert behind(texts(at(3, 1)), 0, one) == one, "the same record, which came once more"
+    assert behind(texts(at(9, 1)), 0, None) == Offset(0, at(9, 1)), "nothing else is known"
+
+
+def rows(*places: tuple[int, int]) -> pa.RecordBatch:
+    offsets = texts(*(at(*place) for place in places))
+    return pa.RecordBatch.from_pydict(
+        {"partition": [PARTITION] * len(places), "offset": offsets, "n": list(range(len(places)))}
+    )
+
+
+@pytest.mark.parametrize(
+    ("delivered", "new"),
+    [
+        ([[(3, 1), (3, 2), (4, 1)]], [[1, 2]]),
+        ([[(2, 3)], [(3, 1)], [(3, 1)]], [[0], [], [0]]),
+        ([[(3, 2), (3, 1)]], [[0, 1]]),
+        ([[(4, 1), (3, 1)]], [[0, 1]]),
+    ],
+    ids=["first", "behind others", "passed in its entry", "passed"],
+)
+def test_the_record_that_is_read_again_is_dropped_once(
+    delivered: list[list[tuple[int, int]]], new: list[list[int]]
+) -> None:
+    repeats = Repeats({PARTITION: Offset(0, at(2, 2), at(3, 1))})
+    found = [repeats.dropped(rows(*places)).column("n").to_pylist() for places in delivered]
+    assert found == new
+
+
+def test_other_partitions_and_records_without_an_offset_stay() -> None:
+    repeats = Repeats({PARTITION: Offset(0, at(2, 2), at(3, 1))})
+    columns = {"partition": ['{"server":"t"}', None], "offset": [*texts(at(3, 1)), None]}
+    assert repeats.dropped(pa.RecordBatch.from_pydict(columns)).num_rows == 2

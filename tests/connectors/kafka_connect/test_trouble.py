@@ -1,0 +1,160 @@
+"""A connector that throws, hangs, is too large or does not fit: one sentence each, and no loss."""
+
+from __future__ import annotations
+
+import logging
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataflow_assets.connectors.kafka_connect import client
+from dataflow_assets.connectors.kafka_connect.spool import Spool
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from tests.connectors.kafka_connect.driver import Flow, source
+from tests.connectors.kafka_connect.troublesome import build
+from tests.drained import drain_file
+
+pytestmark = pytest.mark.heavy
+
+WORD = "planted-s3cret"
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return build(tmp_path_factory.mktemp("plugin"))
+
+
+def flow(folder: Path, plugin: str, trouble: str, **spec: Any) -> Flow:
+    config = {"trouble": trouble, "open.sesame": WORD}
+    reading = source(folder, "TroublesomeConnector", config, tasksMax=1)
+    return Flow(folder, reading | {"plugins": [plugin]}, **spec)
+
+
+def places(reading: Flow) -> list[int]:
+    return [row["id"]["at"] for row in reading.rows]
+
+
+def test_records_without_a_key_with_other_schemas_and_without_a_value(
+    plugin: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connector is stopped at the end of its run."""
+    reading = flow(tmp_path, plugin, "")
+    with caplog.at_level(logging.INFO):
+        drain_file(reading.manifest)
+    assert "TroublesomeConnector: the connector was stopped" in caplog.text
+    assert [row["id"] for row in reading.rows] == [{"shop": "1", "at": n} for n in (1, 2, 3)]
+    values = [{"n": 1}, {"n": 2, "price": 1.5, "raw": "AQI="}, None]
+    assert [row["record"] for row in reading.rows] == values
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "sentence"),
+    [
+        (
+            "throws",
+            TransientError,
+            (
+                r"running the connector TroublesomeConnector: task 0 of TroublesomeConnector: \S+"
+                r"ConnectException: refused \*\*\*; the cause: \S+StateException: with \*\*\*\."
+            ),
+        ),
+        pytest.param(
+            "misfit",
+            PermanentError,
+            r"NoSuchMethodError: com\.google\.Guava\.old\(\): a jar of the plugin is missing, or "
+            r"was built for another version; Java here is \d+.*, Kafka Connect 4\.3\.1$",
+            marks=pytest.mark.full,
+        ),
+        pytest.param(
+            "told",
+            TransientError,
+            r"TroublesomeConnector: \S+ConnectException: not now",
+            marks=pytest.mark.full,
+        ),
+        pytest.param(
+            "memory",
+            TransientError,
+            r"its JVM is out of memory \(heap: 128m\): raise heap, or lower",
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_what_it_has_delivered_before_is_stored_once(
+    trouble: str,
+    kind: type[DataflowError],
+    sentence: str,
+    plugin: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reading = flow(tmp_path, plugin, trouble)
+    with caplog.at_level(logging.INFO), pytest.raises(kind, match=sentence):
+        drain_file(reading.manifest)
+    drain_file(flow(tmp_path, plugin, "").manifest)
+    assert places(reading) == [1, 2, 3]
+    assert WORD not in caplog.text
+
+
+@pytest.mark.full
+def test_a_configuration_that_it_refuses_ends_the_run(plugin: str, tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match=r"ConfigException: no such shop$"):
+        drain_file(flow(tmp_path, plugin, "config").manifest)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("trouble", ["retriable", "blocks", "large", "again"])
+def test_it_is_read_to_its_end(trouble: str, plugin: str, tmp_path: Path) -> None:
+    """A poll to be tried again, one that never returns, records of 10 MB.
+
+    And a connector that asks for its tasks to be started again.
+    """
+    reading = flow(tmp_path, plugin, trouble)
+    drain_file(reading.manifest)
+    assert places(reading) == [1, 2, 3]
+    if trouble == "large":
+        assert {len(row["record"]) for row in reading.rows} == {10_000_000}
+
+
+@pytest.mark.full
+def test_a_call_that_never_returns_is_noticed(
+    plugin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = flow(tmp_path, plugin, "commit")
+    message = "neither started, failed nor answered for 20 seconds"
+    monkeypatch.setattr(client, "_SILENT", 20.0)
+    with pytest.raises(TransientError, match=message):
+        drain_file(reading.manifest)
+    monkeypatch.undo()
+    drain_file(flow(tmp_path, plugin, "").manifest)
+    assert places(reading) == [1, 2, 3]
+
+
+def test_a_spool_that_is_full_loses_nothing(plugin: str, tmp_path: Path) -> None:
+    """A limit on the size of files stands for a disk without space."""
+    reading = flow(tmp_path, plugin, "large")
+    with (
+        files_up_to(1_000_000),
+        pytest.raises(
+            TransientError,
+            match=r"the spool \S+ cannot be written \(File too large\): check the disk",
+        ),
+    ):
+        drain_file(reading.manifest)
+    assert Spool(reading.spool).parts() == []
+    drain_file(reading.manifest)
+    assert places(reading) == [1, 2, 3]
+    assert list(reading.spool.glob("*.parquet")) == []
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

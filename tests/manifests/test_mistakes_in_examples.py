@@ -1,0 +1,88 @@
+"""One mistake in an example of each language: what `dataflow check` says leads to the fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from dataflow_assets.manifests.load import load
+from tests import ROOT
+
+EXAMPLES = ROOT / "examples"
+SQL, JUSTONE, PIPELINES = "sql/adults.sql", "justone/readings.properties", "pipelines/orders.sql"
+SELECTED = "SELECT id, UPPER(name), age FROM users WHERE age >= 18"
+CONFIG = '"kinesis.region": "eu-central-1"\n'
+
+MISTAKES = {
+    "an argument by its name": (SQL, "UPPER(name)", "UPPER(a => name)", "are given without their"),
+    "at least, the other way round": (SQL, "age >= 18", "age => 18", "at least is written >="),
+    "two equal signs": (SQL, "age >= 18", "age == 18", "equality is written ="),
+    "two colons": (SQL, "UPPER(name)", "name::STRING", "CAST(value AS type)"),
+    "like in any case": (SQL, "age >= 18", "name ILIKE 'b%'", "LOWER(value) LIKE 'pattern'"),
+    "a function of Oracle": (SQL, "UPPER(name)", "NVL(name, 'x')", "write COALESCE(a, b)"),
+    "a function whose argument is no column": (
+        SQL,
+        SELECTED,
+        "SELECT id, name, DATEADD(DAY, 1, changed) FROM users",
+        "DATEADD is not supported; write TIMESTAMPADD(DAY, 1, a)",
+    ),
+    "a type of PostgreSQL": (SQL, "name STRING", "name TEXT", "TEXT is not a type; write STRING"),
+    "half of a statement set": (SQL, "EXECUTE STATEMENT SET BEGIN", "BEGIN", "BEGIN STATEMENT SET"),
+    "a variable of a shell": (SQL, "${env:SHOP_DATABASE}", "${SHOP_DATABASE}", "${env:VARIABLE}"),
+    "JSONPath": (JUSTONE, "/@identity,", "$.identity,", "$.a.b[0] is written /@a/@b/#0"),
+    "columns without commas": (JUSTONE, "id,latitude", "id latitude", "separated by commas"),
+    "a schema in the table": (
+        JUSTONE,
+        "db.table=readings",
+        "db.table=public.readings",
+        "write the schema in db.schema only",
+    ),
+    "a password that is a variable": (
+        JUSTONE,
+        "${env:SHOP_PASSWORD}",
+        "$SHOP_PASSWORD",
+        "a variable is written ${env:VARIABLE}",
+    ),
+    "a comma too many": (PIPELINES, CONFIG, CONFIG.replace("\n", ",\n"), "remove the comma"),
+    "a comma too few": (PIPELINES, '"orders",', '"orders"', "a comma or a quote is missing"),
+    "single quotes": (PIPELINES, '"orders",', "'orders',", "inside of it quotes are double ones"),
+    "a city for a region": (PIPELINES, "eu-central-1", "Frankfurt", "the code of an AWS region"),
+    "a unit": (PIPELINES, "1000", "1s", "milliseconds, without a unit: 1000 is a second"),
+    "a key behind a point": (PIPELINES, "record::$data", "record.data", "column::key"),
+    "a key that is a variable": (
+        PIPELINES,
+        "${env:ORDERS_ACCESS_KEY}",
+        "${ORDERS_ACCESS_KEY}",
+        "a variable is written ${env:VARIABLE}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_message_leads_to_the_fix(tmp_path: Path, name: str) -> None:
+    example, right, wrong, wanted = MISTAKES[name]
+    folder = copytree((EXAMPLES / example).parent, tmp_path / "flows")
+    file = folder / Path(example).name
+    text = file.read_text(encoding="utf-8")
+    assert right in text
+    file.write_text(text.replace(right, wrong, 1))
+    loaded = load(folder)
+    said = [one.message for one in (*loaded.findings, *loaded.hints)]
+    assert any(wanted in message for message in said), said
+    assert len(loaded.findings) < 3, said
+
+
+@pytest.mark.parametrize(
+    ("example", "broken"),
+    [(SQL, ("name STRING", "name TEXT")), (PIPELINES, ("FORMAT AVRO", "FORMAT CSV"))],
+)
+def test_what_cannot_be_read_is_reported_once(
+    tmp_path: Path, example: str, broken: tuple[str, str]
+) -> None:
+    """That a table is missing, because its statement has a mistake, is no second mistake."""
+    folder = copytree((EXAMPLES / example).parent, tmp_path / "flows")
+    file = folder / Path(example).name
+    file.write_text(file.read_text(encoding="utf-8").replace(*broken, 1))
+    assert len(load(folder).findings) == 1
