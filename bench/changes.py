@@ -37,18 +37,18 @@ FROM generate_series({{first}}::bigint, {{last}}::bigint) i
 # Of the rows up to `rows` the first third is updated, the second one deleted.
 _CHANGED = f"""
 CREATE OR REPLACE PROCEDURE bench_changes(rows bigint, size int) LANGUAGE plpgsql AS $$
-DECLARE third bigint := rows / 3; at bigint := 0; upto bigint;
+DECLARE third bigint := rows / 3; low bigint := 0; upto bigint;
 BEGIN
-  WHILE at < third LOOP
-    upto := least(third, at + greatest(size / 3, 1));
-    UPDATE {TABLE} SET quantity = quantity + 1, customer = 'new' WHERE id > at AND id <= upto;
+  WHILE low < third LOOP
+    upto := least(third, low + greatest(size / 3, 1));
+    UPDATE {TABLE} SET quantity = quantity + 1, customer = 'new' WHERE id > low AND id <= upto;
     IF size = 1 THEN COMMIT; END IF;
-    DELETE FROM {TABLE} WHERE id > third + at AND id <= third + upto;
+    DELETE FROM {TABLE} WHERE id > third + low AND id <= third + upto;
     IF size = 1 THEN COMMIT; END IF;
     INSERT INTO {TABLE} SELECT i, 'c-1', 1.5, now(), 1, '{{"city": "Bonn"}}'
-    FROM generate_series(rows + at + 1, rows + upto) i;
+    FROM generate_series(rows + low + 1, rows + upto) i;
     COMMIT;
-    at := upto;
+    low := upto;
   END LOOP;
 END $$
 """

@@ -59,7 +59,8 @@ class Peeked(Reader):
             upto: the end of the stretch: nothing behind it is decoded.
         """
         super().__init__(connection)
-        self._upto, self._first = upto, b""
+        self._upto = upto
+        self._first: bytes | memoryview = b""
 
     @override
     def start(self, slot: str, publication: str, after: Lsn) -> None:
@@ -81,20 +82,20 @@ class Peeked(Reader):
         """As `Reader`; the end is that of the statement."""
         head, row = bytes(HEADER), self._first[_FILE_HEADER:]
         while row:
-            data = head + row[_VALUE:]
-            if len(data) > HEADER:  # the end of a binary COPY is shorter
-                kind = data[HEADER]
+            if len(row) > _VALUE:  # the end of a binary COPY is shorter
+                kind = row[_VALUE]
+                data = head + row[_VALUE:]
                 if kind == _BEGIN and int.from_bytes(data[26:34], "big") >= upto.value:
                     return
                 yield kind, data
             row = self._row()
 
-    def _row(self) -> bytes:
+    def _row(self) -> bytes | memoryview:
         """The next row; empty where the statement has ended well."""
         while True:
             size, row = self._libpq.get_copy_data(1)
             if size > 0:
-                return bytes(row)
+                return row
             if size == 0:
                 self._wait()
                 continue

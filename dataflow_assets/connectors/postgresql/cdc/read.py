@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -42,6 +43,7 @@ BATCH_BYTES = 8 * 1024 * 1024  # of all tables together
 PATIENCE = 60.0  # seconds for which a reader waits until another one lets go of the slot
 _STEP = 0.02
 _BEGIN, _RELATION, _TRUNCATE = map(ord, "BRT")
+_BEGUN = struct.Struct(">IIqI")  # where the commit record begins, when it was written, the id
 _ROWS = frozenset(map(ord, "IUD"))
 _CONFIRMED = (
     "SELECT confirmed_flush_lsn::text, to_jsonb(s)->>'wal_status' FROM pg_replication_slots s "
@@ -257,6 +259,5 @@ def begin(
 
 
 def _transaction(data: bytes | memoryview) -> Transaction:
-    lsn = Lsn(int.from_bytes(data[26:34], "big"))
-    committed = int.from_bytes(data[34:42], "big", signed=True)
-    return Transaction(str(lsn), int.from_bytes(data[42:46], "big"), committed)
+    high, low, committed, xid = _BEGUN.unpack_from(data, HEADER + 1)
+    return Transaction(f"{high:X}/{low:X}", xid, committed)
