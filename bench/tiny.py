@@ -67,7 +67,8 @@ class Clock:
 
 
 @contextmanager
-def _wrapped(clock: Clock) -> Iterator[None]:
+def watched(clock: Clock) -> Iterator[None]:
+    """Notes in the clock what the loop's own steps take."""
     with ExitStack() as stack:
         for name, (owner, attribute) in STEPS.items():
             timed = clock.times(name, getattr(owner, attribute))
@@ -92,7 +93,7 @@ def _micro_batches(
 ) -> Iterator[dict[str, float]]:
     """What each has cost: `total` from the plan to the report, and its steps."""
     filler, clock = messages.Filler(places.bootstrap, topic), Clock()
-    with _wrapped(clock):
+    with watched(clock):
         reports = drain(flow, spark.session, Request(seconds=3600, start=flows.BEGIN))
         while True:
             filler.send(ROWS * messages.PARTITIONS)

@@ -19,6 +19,7 @@ from dataflow_assets.registry import sinks, sources
 from dataflow_assets.runs import lag_metrics
 from dataflow_assets.runs.replay import keeps
 from dataflow_assets.sdk.database import joined
+from dataflow_assets.sql.explained import explained
 from dataflow_assets.sql.query import SqlQuery
 from dataflow_assets.sql.view import ViewRows
 
@@ -77,11 +78,15 @@ def flow_metadata(node: Node) -> dict[str, Any]:
 
 
 def _query(flow: Flow) -> dict[str, Any]:
-    """The INSERT of a SQL file."""
-    texts = [
-        one.step.text for one in flow.transformations if isinstance(one.step, SqlQuery | ViewRows)
-    ]
-    return {"query": dg.MetadataValue.md(f"```sql\n{texts[0]}\n```")} if texts else {}
+    """The INSERT of a SQL file, and what it does with each record."""
+    for step in (one.step for one in flow.transformations):
+        if isinstance(step, SqlQuery | ViewRows):
+            made = step.plan if isinstance(step, SqlQuery) else step.view
+            return {
+                "query": dg.MetadataValue.md(f"```sql\n{step.text}\n```"),
+                "plan": dg.MetadataValue.md(f"```text\n{explained(made)}\n```"),
+            }
+    return {}
 
 
 def _rejects(flow: Flow) -> dict[str, Any]:
@@ -135,7 +140,7 @@ def event_metadata(
     total = {} if table_rows is None else {ROW_COUNT: _number(table_rows)}
     return {
         CHECKPOINT: dg.MetadataValue.json(mirror.to_json(checkpoint)),
-        **{name: _number(value) for name, value in asdict(figures).items()},
+        **{name: _number(one) for name, one in asdict(figures).items() if one is not None},
         **total,
     }
 

@@ -22,6 +22,8 @@ class Figures:
     rows: int
     rejected: int
     rows_per_second: float
+    state_bytes: int | None = None
+    """Of a query with state what it keeps; None of other flows."""
 
 
 class Tally:
@@ -64,6 +66,7 @@ class Tally:
             self._delta.rows,
             self._delta.rejected,
             round(rate, 1),
+            report.lag.state,
         )
         self._waiting, self.told = None, self._clock()
         self._delta, self._seconds = Totals(), 0.0

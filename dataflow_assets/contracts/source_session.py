@@ -225,6 +225,21 @@ class SourceSession(ABC):
         """
         return self.is_small(span)
 
+    def frame_failed(self, reason: str) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether tasks can read what the reader of `frame` could not.
+
+        Called by the driver when a job over a frame has failed. The span is then read once more, by
+        tasks.
+
+        Args:
+            reason: what Spark says, as one sentence.
+
+        Returns:
+            True where the reason is a record that the reader cannot take; `reads_in_tasks` is True
+            from then on. By default False: another attempt may succeed.
+        """
+        return False
+
     def is_small(self, span: Span) -> bool:  # noqa: ARG002 - what overrides need
         """Whether this span can be read by the driver, or in one Spark job with other flows' spans.
 
@@ -397,6 +412,20 @@ class SourceSession(ABC):
         raise PermanentError(
             "this source loads no single table again; begin again with start: earliest"
         )
+
+    def is_load(self, piece: PartSlice) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether a part holds rows as of one moment, from which on changes are followed.
+
+        Called at the beginning of a run that is to load tables again, for each part of a span that
+        an earlier run has left unfinished.
+
+        Args:
+            piece: as it was recorded.
+
+        Returns:
+            True where a load that begins anew would miss what was deleted since that moment.
+        """
+        return False
 
     def adopt(self, document: Mapping[str, Any]) -> Positions:  # noqa: ARG002 - what overrides need
         """Positions from a checkpoint of the DataFlow Operator.

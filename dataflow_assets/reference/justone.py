@@ -48,7 +48,7 @@ item: `@key` for a member of an object, `#index` for an item of an array, from 0
 | a string | its text, without quotes and escapes (the original keeps the escapes as they are) |
 | a number | its digits as sent: `1.50` and `1e3` as they are |
 | `true` or `false` | the word |
-| an object or array | its JSON text as sent |
+| an object or array | its JSON text as sent (the original sorts the keys and leaves out spaces) |
 
 PostgreSQL parses that text by the column's type, as it does any literal: `March 3, 2026` is a date,
 `1e3` is a number of type `numeric` and none of type `integer`. Times without a zone are in UTC in a

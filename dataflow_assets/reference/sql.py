@@ -24,8 +24,8 @@ exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 
 **What runs:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, windows
 (`TUMBLE`, `HOP`, `CUMULATE`), deduplication and Top-N by `ROW_NUMBER()`, views and subqueries in
-`FROM`, over one table of `kafka` or `upsert-kafka`, without groups also several of them with
-`UNION ALL`, into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or
+`FROM`, over one table of `kafka` or `upsert-kafka`, or several of them with `UNION ALL`, into a
+table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or
 `iceberg`. **What is refused**, with line and column: joins, `SESSION`, `ORDER BY` and `LIMIT` of a
 query, `OVER` with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
 
@@ -69,8 +69,10 @@ A record of CSV with several lines is rejected (Flink reads the first line and d
 table of `avro-confluent` is read by the schema that each message names, field by field by their
 names, and written with the schema of its columns, which is registered when a run begins.
 
-Two INSERTs into one table do not know each other: where one of them has deletes, give each a table
-of its own.
+Two INSERTs into one table do not know each other, and `UNION ALL` is as many INSERTs: where one of
+them has deletes, give each a table of its own. Queries with groups may write into one table where a
+column of its PRIMARY KEY is a constant, another one in each of them. Each flow reads a table of its
+own name: `CREATE TABLE another LIKE t` declares the same topic again.
 
 ## Groups
 

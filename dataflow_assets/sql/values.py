@@ -63,14 +63,19 @@ class Codec:
     def __init__(self, types: Sequence[Type]) -> None:
         self._to = [plain(one) for one in types]
         self._from = [value_of(one) for one in types]
+        self._same = all(one is _same for one in self._to)
 
-    def plain(self, values: Sequence[Any]) -> list[Any]:
+    def plain(self, values: Sequence[Any]) -> Sequence[Any]:
         """Plain values."""
+        if self._same:
+            return values
         pairs = zip(self._to, values, strict=True)
         return [None if value is None else to(value) for to, value in pairs]
 
-    def values(self, given: Sequence[Any]) -> list[Any]:
+    def values(self, given: Sequence[Any]) -> Sequence[Any]:
         """The values of plain ones."""
+        if self._same:
+            return given
         pairs = zip(self._from, given, strict=True)
         return [None if value is None else of(value) for of, value in pairs]
 
@@ -78,9 +83,14 @@ class Codec:
         """As bytes."""
         return pack(self.plain(values))
 
-    def unpack(self, packed: bytes) -> list[Any]:
+    def unpack(self, packed: bytes) -> Sequence[Any]:
         """The values of bytes."""
         return self.values(unpack(packed))
+
+
+def _same(value: Any) -> Any:
+    """Texts, bytes, booleans and whole numbers are plain values."""
+    return value
 
 
 def plain(kind: Type) -> Change:
@@ -102,7 +112,7 @@ def plain(kind: Type) -> Change:
         return lambda value: (value.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // _MICRO
     if kind.items:
         return _nested(kind, plain)
-    return lambda value: value
+    return _same
 
 
 def value_of(kind: Type) -> Change:
@@ -122,7 +132,7 @@ def value_of(kind: Type) -> Change:
         return lambda value: (_EPOCH + value * _MICRO).replace(tzinfo=UTC)
     if kind.items:
         return _nested(kind, value_of)
-    return lambda value: value
+    return _same
 
 
 def _nested(kind: Type, change: Callable[[Type], Change]) -> Change:

@@ -76,9 +76,12 @@ class ViewPlan:
         return frozenset(one.name for one in self.outputs if one.key)
 
     def reads(self) -> frozenset[str]:
-        """The metadata of messages that it looks at."""
-        found = metadata_of(self.cells, key=self.key is not None)
-        return found | {"timestamp"} if self.changelog else found
+        """The metadata of messages that it needs."""
+        return self.columns() | {"timestamp"} if self.changelog else self.columns()
+
+    def columns(self) -> frozenset[str]:
+        """The metadata of messages that its rows are made of."""
+        return metadata_of(self.cells, key=self.key is not None)
 
     def origins(self, name: str) -> frozenset[str] | None:
         """The columns of the table that a column of the target is made of."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +22,8 @@ from dataflow_assets.sql.view import Arrivals, ViewPlan
 from dataflow_assets.sql.window_rows import WindowArrivals
 from dataflow_assets.views.hops import Change
 from dataflow_assets.views.output import REFUSED, Row
+
+_TIME = "timestamp"
 
 
 @dataclass
@@ -65,15 +66,15 @@ class Reader:
 
     def read(self, piece: OffsetSlice, batches: Iterable[pa.RecordBatch]) -> Read:
         """What the messages of a slice come to, those that are equal counted together."""
-        rows = Rows(self.source, piece, 1, self.view.reads())
+        rows = Rows(self.source, piece, 1, self.view.columns())
         taking = self._taking()
         form, keys = self.source.message_format(), KEY in self.view.reads()
         for batch in batches:
             as_json, unreadable = in_json(batch, form, keys=keys)
-            offsets = rows.offsets(batch).tolist()
+            offsets, times = rows.offsets(batch).tolist(), _times(batch)
             for at, (raw, metadata) in enumerate(rows.records(as_json)):
                 try:
-                    taking.take(raw, metadata, unreadable.get(at))
+                    taking.take(raw, metadata, times[at], unreadable.get(at))
                 except RejectedRecord as error:
                     body = batch.column("body")[at].as_py()
                     taking.refuse(body, {**metadata, "offset": offsets[at]}, error.reason)
@@ -93,14 +94,23 @@ class _Taking(ABC):
         self._counted: dict[bytes, int] = {}
         self._latest: dict[bytes, tuple[bytes | None, int]] = {}
 
-    def take(self, raw: bytes | None, metadata: Mapping[str, Any], unreadable: str | None) -> None:
-        """Raises RejectedRecord."""
+    def take(
+        self, raw: bytes | None, metadata: Mapping[str, Any], time: int, unreadable: str | None
+    ) -> None:
+        """Raises RejectedRecord.
+
+        Args:
+            raw: the body as JSON.
+            metadata: what the query looks at.
+            time: that the record carries, in milliseconds; 0 where it has none.
+            unreadable: why the body is not there.
+        """
         self._read.records += 1
         if unreadable is not None:
             raise RejectedRecord("decode", unreadable)
         record = Record(parse(raw), metadata)
         try:
-            self._take(record)
+            self._take(record, time)
         except RejectedRecord:
             raise
         except Exception as error:  # as with steps: it never loses the record
@@ -108,7 +118,7 @@ class _Taking(ABC):
             raise RejectedRecord("step", reason) from error
 
     @abstractmethod
-    def _take(self, record: Record) -> None:
+    def _take(self, record: Record, time: int) -> None:
         """Keeps what comes of a record. Raises RejectedRecord."""
 
     def refuse(self, body: bytes | None, metadata: Mapping[str, Any], reason: str) -> None:
@@ -122,13 +132,22 @@ class _Taking(ABC):
         self._read.changes += (Change(key, row, at) for key, (row, at) in self._latest.items())
         return self._read
 
-    def _replace(self, key: bytes, row: bytes | None, record: Record) -> None:
+    def _replace(self, key: bytes, row: bytes | None, time: int) -> None:
         """The latest row of a key; None: it is gone."""
-        self._latest[key] = row, _milliseconds(record.metadata.get("timestamp"))
+        self._latest[key] = row, time
 
     def _count(self, row: bytes) -> None:
         """A row more."""
         self._counted[row] = self._counted.get(row, 0) + 1
+
+
+def _times(batch: pa.RecordBatch) -> list[int]:
+    """Of each record, in milliseconds."""
+    if _TIME not in batch.schema.names:
+        return [0] * batch.num_rows
+    times = batch.column(_TIME).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    found: list[int] = times.fill_null(0).to_pylist()
+    return found
 
 
 class _Rows(_Taking):
@@ -139,13 +158,13 @@ class _Rows(_Taking):
         self._arrivals = arrivals
 
     @override
-    def _take(self, record: Record) -> None:
+    def _take(self, record: Record, time: int) -> None:
         arrived = self._arrivals(record)
         if arrived is None:
             return
         key, row = arrived
         if key is not None:
-            self._replace(key, row, record)
+            self._replace(key, row, time)
         elif row is not None:
             self._count(row)
 
@@ -158,22 +177,15 @@ class _Windows(_Taking):
         self._arrivals = arrivals
 
     @override
-    def _take(self, record: Record) -> None:
+    def _take(self, record: Record, time: int) -> None:
         seen = self._arrivals(record)
         if seen is None:
             return
         if seen.key is not None:
-            self._replace(seen.key, pack(seen.rows) if seen.rows else None, record)
+            self._replace(seen.key, pack(seen.rows) if seen.rows else None, time)
         else:
             for row in seen.rows:
                 self._count(row)
         self._read.late += seen.late
         known = [one for one in (self._read.moment, seen.watermark) if one is not None]
         self._read.moment = max(known, default=None)
-
-
-def _milliseconds(value: Any) -> int:
-    """Of the time that a record carries; 0 where it has none."""
-    if isinstance(value, datetime):
-        return int(value.astimezone(UTC).timestamp() * 1000)
-    return value if isinstance(value, int) else 0

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from dataflow_assets.sdk.local_folders import ROOT as FILES
 from devservers.demo.demo import Say, near
 from devservers.demo.shop import Shop
 from devservers.demo.shopkeeper import Sender
@@ -17,6 +16,7 @@ from devservers.demo.topics import TopicsDemo
 from devservers.kafka import Kafka
 
 TOPIC, PARTITIONS = "orders", 3
+FILES = "DATAFLOW_FILES"  # the folder that the flows of the location may write below
 ORDERS_PER_SECOND = 100.0  # each is sent about four times
 TABLEFLOW = Path(__file__).with_name("tableflow.yaml")
 KAFKA = {"kafka": 19092, "controller": 19093}

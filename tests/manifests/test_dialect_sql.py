@@ -602,6 +602,33 @@ def test_two_inserts_into_one_table_must_not_delete_each_others_rows(tmp_path: P
     assert loaded(tmp_path, SOURCE, TARGET, UPSERTS, first, by_key).findings == ()
 
 
+KINDS = """CREATE TABLE o (kind STRING, k BIGINT, n BIGINT, PRIMARY KEY (kind, k) NOT ENFORCED)
+WITH ('connector' = 'upsert-kafka', 'topic' = 'o', 'properties.bootstrap.servers' = 'k:9092',
+'key.format' = 'json', 'value.format' = 'json');"""
+COUNTS = "SELECT {}, a, COUNT(*) FROM {} GROUP BY a"
+
+
+def test_groups_of_several_queries_are_told_apart_by_a_constant_of_their_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    tables = (SOURCE, SOURCE.replace("TABLE s", "TABLE w"), KINDS)
+    first, second = COUNTS.format("'x'", "s"), COUNTS.format("'y'", "w")
+    both = loaded(tmp_path, *tables, f"INSERT INTO o {first} UNION ALL {second};")
+    assert [one.id for one in both.flows] == ["default/o.s", "default/o.w"]
+    again = COUNTS.format("'x'", "w")
+    for inserts in (
+        f"INSERT INTO o {first} UNION ALL {again};",
+        f"INSERT INTO o SELECT b, a, a FROM w;INSERT INTO o {first};",
+        f"INSERT INTO o {first};INSERT INTO o SELECT b, a, a FROM w;",
+    ):
+        (told,) = loaded(tmp_path, *tables, inserts).findings
+        assert told.message.startswith("the INSERT in line 6 writes into the same table"), inserts
+    twice = f"INSERT INTO o {first} UNION ALL {COUNTS.format(chr(39) + 'y' + chr(39), 's')};"
+    (told,) = loaded(tmp_path, *tables, twice).findings
+    assert told.message.endswith("declare the table again, CREATE TABLE another LIKE s")
+
+
 def test_two_flows_must_not_begin_where_the_other_one_is(tmp_path: Path) -> None:
     grouped = SOURCE.replace(PLAIN, f"{PLAIN}, 'properties.group.id' = 'g'")
     other = TARGET.replace("TABLE o", "TABLE p").replace("'o'", "'p'")

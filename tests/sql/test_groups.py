@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.load import load
 from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request, Start
@@ -175,6 +176,24 @@ def test_groups_of_groups_and_distinct(sql: Sql, run: Run) -> None:
     sql.send([view(1, "us"), view(1, "as")])
     run(flow)
     assert groups(sql) == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_groups_of_two_topics_in_one_table(sql: Sql, run: Run, topic: Topics) -> None:
+    """UNION ALL of grouped queries: two flows, whose rows a constant of the key tells apart."""
+    other = Sql(sql.path, sql.kafka, topic(), sql.target)
+    into = "kind STRING, g STRING, n BIGINT, PRIMARY KEY (kind, g) NOT ENFORCED"
+    sql.write("g STRING", into, "SELECT 'x', g, COUNT(*) FROM s GROUP BY g")
+    text = sql.path.read_text().replace("GROUP BY g;", "GROUP BY g UNION ALL ")
+    more = f"CREATE TABLE w WITH ('topic' = '{other.source}') LIKE s (OVERWRITING OPTIONS);"
+    text = text.replace("INSERT INTO", f"{more} INSERT INTO")
+    sql.path.write_text(f"{text} SELECT 'y', g, COUNT(*) FROM w GROUP BY g;")
+    flows = load(sql.path).flows
+    for turn in (1, 2):
+        for one, amount in ((sql, 2), (other, 1)):
+            one.send([(None, b'{"g":"a"}')] * amount)
+        for flow in flows:
+            run(flow)
+        assert groups(sql) == [("x", "a", 2 * turn), ("y", "a", turn)]
 
 
 def test_distinct_rows(sql: Sql, run: Run) -> None:

@@ -10,6 +10,7 @@ the machine.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import time
@@ -186,6 +187,7 @@ def main() -> None:
     share, rest = divmod(given.kills, len(given.modes))
     done = []
     with own_servers("dataflow-chaos-") as (own, folder):
+        os.environ["DATAFLOW_FILES"] = str(folder)  # states of queries are below it
         for number, mode in enumerate(given.modes):
             with closing(Storm(mode, own, folder, given.seed)) as tempest:
                 kinds = given.kinds or tempest.target.kinds or kinds_of(tempest.places)

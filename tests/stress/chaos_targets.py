@@ -19,6 +19,7 @@ from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_model import Model, Verdict
 from tests.stress.chaos_pgbench import Pgbench
 from tests.stress.chaos_secured import MutualTls, ScramAvro
+from tests.stress.chaos_sql import SqlTarget
 from tests.systems import (
     SYSTEMS,
     Change,
@@ -284,12 +285,22 @@ TARGETS: dict[str, type[Target]] = {
 }
 FOLLOWED = "postgresql-cdc pgbench"
 """The mode in which a database is followed."""
-MODES = [*(f"{name} {way}" for name, target in TARGETS.items() for way in target.ways), FOLLOWED]
+QUERIES = [f"sql {way}" for way in SqlTarget.ways]
+"""The modes of queries with state."""
+MODES = [
+    *(f"{name} {way}" for name, target in TARGETS.items() for way in target.ways),
+    *QUERIES,
+    FOLLOWED,
+]
 
 
-def target(mode: str, given: Fixtures, chance: random.Random, folder: Path) -> Target | Pgbench:
-    """The target of a mode: a sink and its way; or a database and its copy."""
+def target(
+    mode: str, given: Fixtures, chance: random.Random, folder: Path
+) -> Target | SqlTarget | Pgbench:
+    """The target of a mode: a sink and its way; a query; or a database and its copy."""
     if mode == FOLLOWED:
         return Pgbench(given, chance, folder)
     sink, way = mode.split()
+    if mode in QUERIES:
+        return SqlTarget(way, given, chance, folder)
     return TARGETS[sink](way, given, chance, folder)

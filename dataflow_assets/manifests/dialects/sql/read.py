@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dataflow_assets.contracts import Rejects, Source
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.manifests.dialects.dataflow import Reading, same
+from dataflow_assets.manifests.dialects.dataflow import Reading
+from dataflow_assets.manifests.dialects.dataflow_rules import same
 from dataflow_assets.manifests.dialects.documents import Path
 from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.key_tables import entry, names
@@ -24,6 +25,7 @@ from dataflow_assets.manifests.dialects.sql.like import merged
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
 from dataflow_assets.manifests.dialects.sql.read_statements import read_script
 from dataflow_assets.manifests.dialects.sql.relations import Catalog, Refusals, Relation, related
+from dataflow_assets.manifests.dialects.sql.several_inserts import Made, check_apart
 from dataflow_assets.manifests.dialects.sql.statements import (
     StatementDocument,
     StatementNotes,
@@ -77,6 +79,8 @@ class _File(StatementNotes):
     broken: set[str] = field(default_factory=set)
     beside: Mapping[str, Sequence[tuple[str, Declared | None]]] = field(default_factory=dict)
     """By the name of a table the files of the folder that declare it; None: with findings there."""
+    made: dict[str, list[Made]] = field(default_factory=dict)
+    """By their targets the INSERTs that were read."""
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""
 
@@ -264,16 +268,19 @@ def _flow(
     if relation is None or target is None:
         return
     try:
-        made = (views.view if relation.stages else plan)(
-            insert, relation, target, state.settings, alone=alone
-        )
+        if relation.stages:
+            made: Plan | ViewPlan = views.view(insert, relation, target, state.settings)
+        else:
+            made = plan(insert, relation, target, state.settings, alone=alone)
+        check_apart(insert, made, state.made.setdefault(target.name, []))
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
     name = f"{target.name}.{relation.table.name}"
     if name in seen:
         message = f"a second query of {relation.table.name} into it: line {seen[name].line} has one"
-        state.wrong(what, insert.query.place, f"{message}; a flow has the name {name}")
+        advice = f"declare the table again, CREATE TABLE another LIKE {relation.table.name}"
+        state.wrong(what, insert.query.place, f"{message}; a flow has the name {name}: {advice}")
         return
     seen[name] = insert.query.place
     _check_group(insert, relation.table, state)

@@ -48,13 +48,8 @@ def view(
     relation: Relation,
     target: Declared,
     settings: Mapping[str, str],
-    *,
-    alone: bool,
 ) -> ViewPlan:
-    """What the flow does. Raises Unreadable.
-
-    `alone`: no other INSERT of the file writes into the table.
-    """
+    """What the flow does. Raises Unreadable."""
     layouts = readable(insert, relation)
     relation = relation.limited()
     outputs = outputs_of(insert, relation, target, settings)
@@ -64,12 +59,6 @@ def view(
         relation, outputs = by_key(insert, relation, target, outputs)
     elif not appends:
         _check_key(insert, relation, target, outputs)
-    if not alone and not appends:
-        message = (
-            "another INSERT writes into the same table: its rows and these groups would replace "
-            "and delete each other; give each INSERT a table of its own"
-        )
-        raise Unreadable(insert.query.place, message)
     cells = (*cells_of(relation.table), *arrival_cells(relation.stages[0]))
     given = [] if relation.where is None else [relation.where]
     kept, over = pruned(relation.stages, [*given, *(one.expression for one in outputs)])

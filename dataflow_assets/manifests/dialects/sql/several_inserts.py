@@ -1,0 +1,60 @@
+"""Several INSERTs into one table, some of which have state: their rows must have other keys."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from dataflow_assets.manifests.dialects.sql.syntax import Insert
+from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
+from dataflow_assets.sql.expressions import CastTo, Constant, Expression
+from dataflow_assets.sql.plan import Output, Plan
+from dataflow_assets.sql.view import ViewPlan
+
+
+class Made(NamedTuple):
+    """An INSERT that was read."""
+
+    insert: Insert
+    plan: Plan | ViewPlan
+
+
+def check_apart(insert: Insert, made: Plan | ViewPlan, others: list[Made]) -> None:
+    """Raises Unreadable where rows of another INSERT, and those of this one, could have one key.
+
+    Rows of queries with state are replaced and deleted by their keys, whoever has written them. A
+    constant in the PRIMARY KEY that is another one in each INSERT keeps them apart.
+
+    Args:
+        insert: what was read.
+        made: of it.
+        others: those before it into the same table; this one is added.
+    """
+    for other in others:
+        stateful = any(isinstance(one, ViewPlan) and _has_key(one) for one in (made, other.plan))
+        if stateful and not _apart(made, other.plan):
+            message = (
+                f"the INSERT in line {other.insert.place.line} writes into the same table: rows "
+                "of both would replace and delete each other; give each a table of its own, or a "
+                "constant in a column of the PRIMARY KEY that the other one has not"
+            )
+            raise Unreadable(insert.query.place, message)
+    others.append(Made(insert, made))
+
+
+def _has_key(made: ViewPlan) -> bool:
+    return any(one.key for one in made.outputs)
+
+
+def _apart(made: Plan | ViewPlan, other: Plan | ViewPlan) -> bool:
+    mine, theirs = _constants(made.outputs), _constants(other.outputs)
+    return any(name in theirs and theirs[name] != value for name, value in mine.items())
+
+
+def _constants(outputs: tuple[Output, ...]) -> dict[str, Any]:
+    """By the column of the PRIMARY KEY its value, where all rows have the same."""
+    found = {one.name: _bare(one.expression) for one in outputs if one.key}
+    return {name: one.value for name, one in found.items() if isinstance(one, Constant)}
+
+
+def _bare(one: Expression) -> Expression:
+    return _bare(one.given) if isinstance(one, CastTo) else one
