@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+import psycopg
 import pytest
 from confluent_kafka import Producer
 
+import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.request import Report
@@ -84,6 +86,39 @@ def test_the_first_group_of_each_window(sql: Sql, run: Run, state: Path) -> None
     assert rows(sql) == [(0, "x", 2), (10, "z", 2)]
     manifest = json.loads(max(state.rglob("manifest.json")).read_text())
     assert [one.get("first") for one in manifest["tables"].values()] == [_millis(50), None]
+
+
+def test_a_row_that_is_replaced_leaves_the_windows_that_are_open(sql: Sql, run: Run) -> None:
+    keyed = EVENTS.replace("g STRING", "k BIGINT, g STRING, PRIMARY KEY (k) NOT ENFORCED")
+    flow = sql.write(keyed, COUNTS, COUNTED.format(TUMBLE))
+
+    def row(key: int, second: int, group: str) -> Sent:
+        _, value = event(second, group)
+        return b'{"k":%d}' % key, value
+
+    sql.send([row(1, 1, "x"), row(2, 2, "x"), row(3, 3, "x"), row(4, 4, "y")])
+    run(flow)
+    sql.send([row(1, 5, "y"), (b'{"k":2}', None), row(5, 15, "x")])
+    run(flow)
+    assert rows(sql) == [(0, "x", 1), (0, "y", 2)]
+    sql.send([row(3, 16, "x"), row(4, 6, "x"), row(5, 30, "x")])  # the second one is late
+    (*_, last) = run(flow)
+    assert rows(sql) == [(0, "x", 1), (0, "y", 2), (10, "x", 1)]
+    assert last.lag.late == 1
+
+
+def test_windows_are_appended_to_a_table_of_a_database(
+    sql: Sql, run: Run, postgresql: devservers.PostgreSQL, schema: str
+) -> None:
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {schema}.t (b timestamp, g text, n bigint)".encode())
+        options = {"connector": "postgresql", "url": postgresql.dsn(), "table-name": f"{schema}.t"}
+        flow = sql.write(EVENTS, COUNTS, COUNTED.format(TUMBLE), target_with=options)
+        for second in (1, 12, 30):
+            sql.send([event(second)])
+            run(flow)
+        found = connection.execute(f"SELECT b::text, n FROM {schema}.t ORDER BY b".encode())
+        assert found.fetchall() == [("2026-01-01 00:00:00", 1), ("2026-01-01 00:00:10", 1)]
 
 
 def test_rows_that_are_late_are_dropped_and_counted(
