@@ -123,8 +123,10 @@ class Arrivals:
 
     def __init__(self, view: ViewPlan, environment: Environment) -> None:
         source = Source(view.value, view.key, view.cells, view.changelog)
-        self._input = Input(source, environment.local)
-        self._intake = Intake(view.stages[0], environment)
+        first, primary = view.stages[0], frozenset(at for at, _ in view.primary)
+        used = (columns(one, first.shared) for one in first.expressions)
+        self._input = Input(source, environment.local, primary.union(*used))
+        self._intake = Intake(first, environment)
         self._primary = [at for at, _ in view.primary]
         self._names = [view.cells[at].name for at in self._primary]
         self._codec = Codec([kind for _, kind in view.primary])
