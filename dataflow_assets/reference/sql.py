@@ -104,8 +104,9 @@ stays in the target, the next record of the group begins to count from nothing, 
 of a key of an upsert table counts as a new one. Rows that have not changed are not written again.
 
 A record that cannot be read, and a group whose row cannot be computed or has a null in a column
-that is NOT NULL, is a rejected record; such a group has no row in the target. `dataflow replay`
-refuses these flows: send the record again.
+that is NOT NULL, is a rejected record; such a group has no row in the target. Without windows,
+fields that the query does not use are not read, and are no reason to reject a record. `dataflow
+replay` refuses these flows: send the record again.
 
 A changed query stops the flow, unless only its spelling has changed. `dataflow run --from earliest`
 builds the state again, and once it is as far as the one before, rows that only the query before had

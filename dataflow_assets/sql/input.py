@@ -37,9 +37,12 @@ class Input:
     the key have values.
     """
 
-    def __init__(self, source: Source, zone: ZoneInfo) -> None:
+    def __init__(self, source: Source, zone: ZoneInfo, used: frozenset[int] | None = None) -> None:
+        """`used`: the columns of the row that somebody looks at, all by default."""
         self._changelog, self._raw = source.changelog, source.value.kind == "raw"
-        self._value = Reader(source.value)
+        cells = source.cells if used is None else [source.cells[at] for at in used]
+        in_value = frozenset(one.at for one in cells if one.place == "value")
+        self._value = Reader(source.value, in_value)
         self._key = Reader(source.key) if source.key is not None else None
         self._cells = _Cells(source, self._value, zone)
 

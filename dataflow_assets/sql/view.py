@@ -140,8 +140,10 @@ class Arrivals:
 
     def __init__(self, view: ViewPlan, environment: Environment) -> None:
         source = Source(view.value, view.key, view.cells, view.changelog)
-        self._input = Input(source, environment.local)
-        self._intake = Intake(view.stages[0], environment)
+        first, primary = view.stages[0], frozenset(at for at, _ in view.primary)
+        used = (columns(one, first.shared) for one in first.expressions)
+        self._input = Input(source, environment.local, primary.union(*used))
+        self._intake = Intake(first, environment)
         self._key = PrimaryKey(view) if view.changelog else None
 
     def __call__(self, record: Record) -> Arrived | None:

@@ -166,6 +166,15 @@ def test_what_cannot_be_read_is_rejected_with_its_place(sql: Sql, run: Run) -> N
     assert len({one["error"]["id"] for one in errors}) == 3
 
 
+def test_a_field_that_no_group_needs_is_not_read(sql: Sql, run: Run) -> None:
+    """As Flink reads it: what is not used is no reason to reject a record."""
+    sql.send([(None, b'{"user_id":1,"user_region":"eu","viewtime":"soon","page_id":"x"}')])
+    sql.send([(None, b'{"user_id":"x","user_region":"eu"}')])
+    (*_, last) = run(sql.write(VIEWS, REGIONS, QUERY))
+    assert last.checkpoint.totals.rejected == 1
+    assert groups(sql) == [("eu", 1, 1)]
+
+
 def test_groups_of_groups_and_distinct(sql: Sql, run: Run) -> None:
     into = "n BIGINT, regions BIGINT, PRIMARY KEY (n) NOT ENFORCED"
     inner = "SELECT user_region AS r, COUNT(*) AS n FROM s GROUP BY user_region"

@@ -28,12 +28,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Reader:
     """Reads parsed bodies of one layout; made once for each task."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, used: frozenset[int] | None = None) -> None:
+        """`used`: the columns that somebody looks at, all by default; the others become null."""
         self._layout = layout
         if layout.kind == "csv":
             self._reads = [_of_text(one, layout) for one in layout.types]
         else:
             self._reads = [reader(one, layout.times) for one in layout.types]
+        if used is not None:
+            pairs = enumerate(self._reads)
+            self._reads = [read if at in used else _unused for at, read in pairs]
 
     def __call__(self, body: Any) -> list[Any] | None:
         """The values in the order of the layout; None where the bytes are to be skipped.
@@ -90,6 +94,10 @@ class Reader:
             if self._layout.ignore_errors:
                 return None
             raise ValueError(f"the field {name}: {error}") from None
+
+
+def _unused(_: Any) -> None:
+    """Of a column that nobody looks at: neither read nor an error."""
 
 
 def reader(kind: Type, times: Times) -> Read:
