@@ -19,7 +19,8 @@ from dataflow_assets.connectors.iceberg.sink.sink import TableSink
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.wording import kind, validate
+from dataflow_assets.manifests.dialects.kinds import kind
+from dataflow_assets.manifests.dialects.wording import validate
 
 KEY = "catalog"
 _AT: Path = (KEY, "config")
