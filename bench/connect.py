@@ -9,6 +9,7 @@ text, for it has no step that decodes. `debezium`: rows that PostgreSQL's log ho
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +31,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
+from dataflow_assets.sdk.local_folders import ROOT
 from dataflow_assets.spark import jars
 from dataflow_assets.spark.process import LOOPBACK
 from dataflow_assets.spark.session import Spark
@@ -45,6 +47,7 @@ _LONGEST = 900.0  # seconds
 
 def run(places: Places, spark: Spark, count: int, rounds: int) -> dict[str, Any]:
     """Each measure's medians, and the ratio of each flow to the worker of the same round."""
+    os.environ[ROOT] = str(places.folder)  # below which manifests may name folders
     spent: dict[str, list[Spent]] = {}
     first: dict[str, list[float]] = {}
     for number in range(rounds):
