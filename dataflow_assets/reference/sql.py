@@ -252,7 +252,7 @@ _WINDOWS: Sequence[tuple[str, str]] = (
     ("`TABLE(HOP(TABLE t, DESCRIPTOR(ts), slide, size[, offset]))`", "one begins every `slide`"),
     (
         "`TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size[, offset]))`",
-        "one ends every `step`, and all begin anew every `size`",
+        "one ends every `step`, and all begin again every `size`",
     ),
 )
 
