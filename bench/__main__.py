@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,11 @@ from typing import Any
 from bench import (
     age,
     backlog,
+    changes,
+    connect,
     coordinator,
     justone,
+    log_memory,
     messages,
     places,
     report,
@@ -34,9 +37,60 @@ from bench.meters import Spent
 from bench.places import Places
 from dataflow_assets.spark.session import Spark, SparkSettings
 
-SQL = ("sql", "sql-memory")
-KINDS = ("flows", "tiny", "age", "memory", "steps", "flow-trino", "justone", *SQL, *CASES)
+BACKLOG = 20_000_000  # messages
 WAITING = 5_000_000
+
+_Measured = Callable[[Places, Spark, argparse.Namespace], Any]
+MEASURED: Mapping[str, tuple[str, _Measured]] = {
+    "tiny": ("tiny micro-batches", lambda found, spark, _: tiny.run(found, spark)),
+    "age": ("age of changes", lambda found, spark, _: age.run(found, spark)),
+    "flow-trino": (
+        "a table behind Trino",
+        lambda found, spark, given: coordinator.run(
+            found, spark, given.messages or coordinator.LARGEST, given.rounds
+        ),
+    ),
+    "justone": (
+        "JustOne's properties",
+        lambda found, spark, given: justone.run(
+            found, spark, given.messages or justone.MESSAGES, given.rounds
+        ),
+    ),
+    "changes": (
+        "changes of a followed table",
+        lambda found, spark, given: changes.run(
+            found, spark, given.messages or changes.CHANGES, given.rounds
+        ),
+    ),
+    "log-memory": (
+        "log that waits, and a large transaction",
+        lambda found, spark, _: log_memory.run(found, spark),
+    ),
+    "connect": (
+        "connectors of Kafka Connect",
+        lambda found, spark, given: connect.run(
+            found, spark, given.messages or connect.LINES, given.rounds
+        ),
+    ),
+    "sql": (
+        "queries with state",
+        lambda found, spark, given: streaming_sql.run(
+            found, spark, given.messages or streaming_sql.MESSAGES, given.rounds
+        ),
+    ),
+    "sql-memory": (
+        "a state that grows",
+        lambda found, spark, given: streaming_sql.memory(
+            found, spark, given.messages or streaming_sql.MOST_KEYS
+        ),
+    ),
+    "memory": (
+        "backlog",
+        lambda found, spark, given: backlog.run(found, spark, given.messages or BACKLOG),
+    ),
+}
+"""What servers are needed for, by the word that asks for it: its title, and what measures it."""
+KINDS = ("flows", "steps", *MEASURED, *CASES)
 
 
 def main() -> None:
@@ -121,31 +175,10 @@ def _measured(
         count = arguments.messages or 4_000_000
         _round(_prepared(found, spark, count // 8), "warm-up", only)
         result["flows"] = _rounds(_prepared(found, spark, count), arguments.rounds, only)
-    if "tiny" in only:
-        _say("tiny micro-batches")
-        result["tiny"] = tiny.run(found, spark)
-    if "age" in only:
-        _say("age of changes")
-        result["age"] = age.run(found, spark)
-    if "flow-trino" in only:
-        _say("a table behind Trino")
-        rows = arguments.messages or coordinator.LARGEST
-        result["trino"] = coordinator.run(found, spark, rows, arguments.rounds)
-    if "justone" in only:
-        _say("JustOne's properties")
-        rows = arguments.messages or justone.MESSAGES
-        result["justone"] = justone.run(found, spark, rows, arguments.rounds)
-    if "sql" in only:
-        _say("queries with state")
-        rows = arguments.messages or streaming_sql.MESSAGES
-        result["sql"] = streaming_sql.run(found, spark, rows, arguments.rounds)
-    if "sql-memory" in only:
-        _say("a state that grows")
-        rows = arguments.messages or streaming_sql.MOST_KEYS
-        result["sql-memory"] = streaming_sql.memory(found, spark, rows)
-    if "memory" in only:
-        _say("backlog")
-        result["memory"] = backlog.run(found, spark, arguments.messages or 20_000_000)
+    for name, (title, measured) in MEASURED.items():
+        if name in only:
+            _say(title)
+            result[name.removeprefix("flow-")] = measured(found, spark, arguments)
     return result
 
 
@@ -182,10 +215,10 @@ def _line(measure: Measure, count: int, spent: Spent) -> str:
 
 
 def _passed(result: dict[str, Any]) -> bool:
-    groups = ("flows", "fleet", "trino", "justone", "sql")
+    groups = ("flows", "fleet", "trino", "justone", "changes", "connect", "sql")
+    single = ("tiny", "age", "memory", "log-memory", "sql-memory")
     several = [figure for group in groups for figure in result.get(group, {}).values()]
-    alone = ("tiny", "age", "memory", "sql-memory")
-    checked = [*several, *(result.get(name, {}) for name in alone)]
+    checked = [*several, *(result.get(name, {}) for name in single)]
     return all(figure.get("passed", True) for figure in checked)
 
 

@@ -41,18 +41,18 @@ def source(places: Places) -> PostgresqlSource:
     )
 
 
-def copy_all(places: Places, table: str) -> None:
-    """The whole table from COPY TO into COPY FROM."""
-    command = [sys.executable, "-c", COPY, places.dsn, table]
+def copy_all(places: Places, table: str, source: str = TABLE) -> None:
+    """The whole table `source` from COPY TO into COPY FROM."""
+    command = [sys.executable, "-c", COPY, places.dsn, table, source]
     assert subprocess.run(command, check=False).returncode == 0
 
 
-def copy(dsn: str, table: str) -> None:
+def copy(dsn: str, table: str, source: str) -> None:
     """One connection reads, one writes, in one transaction."""
     with (
         psycopg.connect(dsn) as reading,
         psycopg.connect(dsn) as writing,
-        reading.cursor().copy(f"COPY {TABLE} TO STDOUT".encode()) as rows,
+        reading.cursor().copy(f"COPY {source} TO STDOUT".encode()) as rows,
         writing.cursor().copy(f"COPY {table} FROM STDIN".encode()) as target,
     ):
         for row in rows:

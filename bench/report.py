@@ -18,7 +18,16 @@ from rich.table import Table
 from bench.fleet import table as fleet
 from bench.meters import Spent
 
-GROUPS = ("broker", "jvm", "workers", "driver", "postgresql", "seaweedfs", "clickhouse")
+GROUPS = (
+    "broker",
+    "jvm",
+    "workers",
+    "driver",
+    "connector",
+    "postgresql",
+    "seaweedfs",
+    "clickhouse",
+)
 
 
 @dataclass(frozen=True)
@@ -43,9 +52,18 @@ TARGETS = {
     "flow-topic": Target("copy-topic", 0.5),
     "flow-table": Target("copy-table", 0.6),
     "flow-cdc": Target("read-cdc", 0.6),
+    "flow-first": Target("copy-first", 0.6),
+    "flow-changes-1": Target("read-changes-1", 0.6),
+    "flow-changes-100": Target("read-changes-100", 0.6),
+    "flow-changes-100000": Target("read-changes-100000", 0.6),
+    "flow-changes-lake-1": Target("read-changes-1", 0.6),
+    "flow-changes-lake-100": Target("read-changes-100", 0.6),
+    "flow-changes-lake-100000": Target("read-changes-100000", 0.6),
     "flow-trino": Target("fetch-trino", 0.6),
     "flow-justone-1": Target("copy-justone-1", 0.34),
     "flow-justone-2": Target("copy-justone-2", 0.34),
+    "flow-connect-file": Target("worker-connect-file", 2.0),
+    "flow-connect-debezium": Target("worker-connect-debezium", 2.0),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }
@@ -107,7 +125,7 @@ def show(result: Mapping[str, Any]) -> None:
     """On the terminal."""
     console = Console(width=None if os.isatty(1) else 160)
     console.print(_line(result["machine"]))
-    groups = ("flows", "trino", "justone")
+    groups = ("flows", "trino", "justone", "changes", "connect")
     if flows := {name: one for group in groups for name, one in result.get(group, {}).items()}:
         console.print(_table(flows))
     for sentence in _sentences(result):
@@ -156,6 +174,14 @@ def _sentences(result: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"from COMMIT to visible, at {age['changes_per_second']:.0f} changes/s: median "
             f"{age['median']:.2f} s, p95 {age['p95']:.2f}"
+        )
+    for name, one in result.get("log-memory", {}).get("cases", {}).items():
+        groups = ", ".join(f"{k} {v >> 20}" for k, v in one["peak_by_group"].items())
+        yield (
+            f"{name}: {one['changes']} changes, {one['log_bytes'] >> 20} MiB of log, "
+            f"{one['micro_batches']} micro-batches in {one['seconds']:.0f} s: peak "
+            f"{one['peak_bytes'] >> 20} MiB ({groups}); largest process of PostgreSQL "
+            f"{one['largest_process_of_postgresql'] >> 20} MiB"
         )
     for name, found in result.get("sql", {}).items():
         yield (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
@@ -208,6 +208,7 @@ def _few(places: Places, spark: Spark, case: Case, count: int, number: int) -> I
     clock, flow = Clock(), _flow(places, case, number)
     with watched(clock):
         reports = drain(flow, spark.session, Request(seconds=3600, patience=Patience(5)))
+        assert isinstance(reports, Generator)
         for time in range(TIMES + 2):
             _send(places, _topic(case), case.record, count + time * FEW, FEW)
             next(reports)

@@ -89,6 +89,8 @@ class Forked:
         path = Path(f"{self._out}.err" if errors else self._out)
         while self.returncode is None and not path.exists():
             time.sleep(_LOOK)
+        if not path.exists():  # it was killed before it could print
+            return
         line = ""
         with path.open() as printed:
             while True:

@@ -22,6 +22,11 @@ class DriveState:
     failing: bool = False
     """The flow has met an error, and is tried again."""
 
+    @property
+    def name(self) -> str:
+        """As SingleStore's pipelines call it."""
+        return "Error" if self.failing else "Running"
+
 
 def drive_states(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
     """What the Dagster of DAGSTER_HOME knows of the flows.

@@ -4,6 +4,6 @@ Exit codes: 0 all well, 1 a finding or a failure (said in one sentence), 2 a wro
 130 and 143 ended by Ctrl-C and SIGTERM.
 """
 
-from dataflow_assets.cli.parser import main
+from dataflow_assets.cli.main import main
 
 __all__ = ["main"]

@@ -1,69 +1,16 @@
-"""The command line's commands and options, and how a command ends."""
+"""The commands of the command line, and what each of them takes."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import re
-import sys
-import warnings
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 
-from dataflow_assets.cli import commands, previewing
-from dataflow_assets.cli.console import err, sentence, trace
-from dataflow_assets.errors import ManifestError
-from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.cli import commands, previewing, values
 
 Add = Callable[..., argparse.ArgumentParser]
 
 PATHS = "manifests, or folders of them"
-_OFFSETS = re.compile(r"[^=,\s]+=\d+(,[^=,\s]+=\d+)*")
-_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd]?)", re.ASCII)
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d.*")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and hands back its exit code."""
-    parser = _parser()
-    given = sys.argv[1:] if arguments is None else arguments
-    if not given:
-        parser.print_help(sys.stderr)
-        return 2
-    asked = _asked(parser, given)
-    if not (asked.verbose or sys.warnoptions):
-        warnings.simplefilter("ignore")
-    try:
-        code: int = asked.command(asked)
-    except BrokenPipeError:
-        # whoever read our output has seen enough; nothing may be written there any more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except ManifestError as error:
-        err(str(error))
-        return 1
-    except Exception as error:  # noqa: BLE001 (one sentence; the traceback on demand)
-        if asked.verbose:
-            err(trace(error))
-        err(f"dataflow: {sentence(error)}")
-        return 1
-    return code
-
-
-def _asked(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
-    """The parsed command line; what is wrong with it ends the process, with the usage."""
-    if not given[0].startswith("-") and given[0] not in COMMANDS:
-        parser.error(f"unknown command {given[0]}; {meant(given[0], COMMANDS)}")
-    asked = parser.parse_args(given)
-    if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
-        parser.error("--table truncate needs --from: rows that were read stay read otherwise")
-    if getattr(asked, "table", "keep") == "adopt" and asked.start != "checkpoint":
-        parser.error("--table adopt goes on from the checkpoint: leave --from out")
-    return asked
 
 
 def _version() -> str:
@@ -75,7 +22,8 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """All commands with their options; each has the function that runs it as `command`."""
     parser = argparse.ArgumentParser(
         prog="dataflow", description="Check, preview, run and inspect data flows."
     )
@@ -127,7 +75,7 @@ def _preview(add: Add, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--limit",
-        type=_count,
+        type=values.count,
         metavar="N",
         help="at most so many records (default: 10 live ones, all of a file)",
     )
@@ -161,20 +109,20 @@ def _run(add: Add, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="seconds",
-        type=_duration,
+        type=values.duration,
         metavar="TIME",
         help="stay on for this long instead of draining: seconds, or 90s, 30m, 1h, 2d",
     )
     parser.add_argument(
         "--until",
-        type=_time,
+        type=values.time,
         metavar="TIME",
         help="read what came before this time, an ISO 8601 timestamp",
     )
     parser.add_argument(
         "--from",
         dest="start",
-        type=_start,
+        type=values.start,
         default="checkpoint",
         metavar="PLACE",
         help="checkpoint (default), earliest, latest, an ISO 8601 timestamp, or offsets such as "
@@ -207,7 +155,7 @@ def _replay(add: Add, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--flow", required=True, metavar="NAME", help="name or namespace/name")
     parser.add_argument(
         "--since",
-        type=_moment,
+        type=values.moment,
         metavar="TIME",
         help="only what was rejected at this time or later, an ISO 8601 timestamp with its zone",
     )
@@ -243,7 +191,7 @@ def _metrics(add: Add, common: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument(
         "--listen",
-        type=_listen,
+        type=values.listen,
         default=("127.0.0.1", 9464),
         metavar="HOST:PORT",
         help="where to listen (default: 127.0.0.1:9464); port 0 is any free one",
@@ -255,13 +203,6 @@ def _measured(asked: argparse.Namespace) -> int:
     from dataflow_assets.cli.metrics import metrics  # takes Prometheus' client along
 
     return metrics(asked)
-
-
-def _listen(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if colon and host and port.isascii() and port.isdecimal() and int(port) < 1 << 16:
-        return host.strip("[]"), int(port)
-    raise argparse.ArgumentTypeError("must be host:port, such as 0.0.0.0:9464")
 
 
 def _reset(add: Add, common: argparse.ArgumentParser) -> None:
@@ -327,54 +268,6 @@ def _demo(add: Add, common: argparse.ArgumentParser) -> None:
         "(default: .data/demo, .data/demo-lake or .data/demo-cdc)",
     )
     parser.set_defaults(command=commands.demo)
-
-
-def _duration(text: str) -> float:
-    found = _DURATION.fullmatch(text)
-    seconds = float(found["number"]) * _UNITS[found["unit"]] if found else 0.0
-    if seconds <= 0:
-        raise argparse.ArgumentTypeError("must be seconds, or a time such as 90s, 30m, 1h or 2d")
-    return seconds
-
-
-def _count(text: str) -> int:
-    if text.isascii() and text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError("must be a whole number, more than 0")
-
-
-def _time(text: str) -> str:
-    if _is_time(text):
-        return text
-    raise argparse.ArgumentTypeError("must be a timestamp such as 2026-01-31T00:00:00Z")
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return _TIMESTAMP.fullmatch(text) is not None
-
-
-def _moment(text: str) -> datetime:
-    from dataflow_assets.runs.replay import moment
-
-    try:
-        return moment(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _start(text: str) -> str:
-    if text in {"checkpoint", "earliest", "latest"}:
-        return text
-    if _OFFSETS.fullmatch(text) or _is_time(text):
-        return text
-    raise argparse.ArgumentTypeError(
-        "must be checkpoint, earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or "
-        "offsets such as 0=120,1=300"
-    )
 
 
 COMMANDS = {

@@ -28,6 +28,7 @@ COLUMNS = (
     ("last commit", True),
     ("epoch", True),
     ("run", False),
+    ("state", False),
     ("lane", False),
 )
 MOST_POSITIONS = 4
@@ -48,7 +49,7 @@ def as_rows(answers: Sequence[Answer], driven: Driven) -> list[list[str]]:
     """The cells of the table, in the order of `COLUMNS`; what is furthest behind comes first."""
     rows = [(answer, found) for answer in answers for found in answer.found]
     rows.sort(key=lambda row: (-row[1].lag.seconds, -row[1].lag.records))
-    return [[*_row(*row), _lane(row[0], driven)] for row in rows]
+    return [[*_row(*row), _state(row[0], driven), _lane(row[0], driven)] for row in rows]
 
 
 def as_summary(answers: Sequence[Answer]) -> str:
@@ -75,13 +76,13 @@ def as_lines(answers: Sequence[Answer], driven: Driven) -> Iterator[str]:
 def as_blocks(answers: Sequence[Answer], driven: Driven) -> Iterator[str]:
     """A few short lines for each branch, for a terminal that is too narrow for the table."""
     for flow, into, *cells in as_rows(answers, driven):
-        position, end, behind, seconds, rows, rejected, committed, epoch, run, lane = cells
+        position, end, behind, seconds, rows, rejected, committed, epoch, run, state, lane = cells
         yield f"{flow} -> {into}"
         yield f"  behind by {behind} records, {seconds} s; {rows} rows, {rejected} rejected"
         yield f"  checkpoint {position}; source end {end}"
         yield f"  last commit {committed}; epoch {epoch}, run {run}"
-        if lane != "-":
-            yield f"  {lane}"
+        if said := [one for one in (state, lane) if one != "-"]:
+            yield f"  {', '.join(said)}"
 
 
 def show(answers: Sequence[Answer], describe: Describe, driven: Driven) -> None:
@@ -151,6 +152,14 @@ def _where(checkpoint: Checkpoint | None) -> str:
     return found if checkpoint.epoch else f"never run; begins at {found}"
 
 
+def _state(answer: Answer, driven: Driven) -> str:
+    """By its manifest and by its lane; runs of other kinds show by themselves how they fare."""
+    state = driven.get(answer.flow.id)
+    if answer.flow.suspended:
+        return "Stopped"
+    return "-" if state is None else state.name
+
+
 def _lane(answer: Answer, driven: Driven) -> str:
     state = driven.get(answer.flow.id)
     return "-" if state is None else state.text
@@ -204,6 +213,7 @@ def _answer(answer: Answer, describe: Describe, driven: Driven) -> dict[str, Any
         "source": str(flow.source_address),
         "suspended": flow.suspended,
         "error": None if answer.error is None else describe(answer.error),
+        "state": _state(answer, driven),
         "lane": None if state is None else {"text": state.text, "failing": state.failing},
         "branches": [_branch(found) for found in answer.found],
     }

@@ -136,6 +136,22 @@ class SourceSession(ABC):
         """
         return [outcome(one.ends) for one in sessions]
 
+    def closed(self, after: Positions) -> frozenset[str]:  # noqa: ARG002 - what overrides need
+        """The partitions of which nothing more is ever read, since their declaration ends there.
+
+        Called by a query with windows on the driver, once for each micro-batch.
+
+        Args:
+            after: what is done.
+
+        Returns:
+            Names of partitions; none by default.
+
+        Raises:
+            TransientError when the source cannot be reached.
+        """
+        return frozenset()
+
     @abstractmethod
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """The next span after `after`, its upper bounds fixed now and not beyond `until`.
@@ -208,6 +224,21 @@ class SourceSession(ABC):
             what `is_small` says.
         """
         return self.is_small(span)
+
+    def frame_failed(self, reason: str) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether tasks can read what the reader of `frame` could not.
+
+        Called by the driver when a job over a frame has failed. The span is then read once more, by
+        tasks.
+
+        Args:
+            reason: what Spark says, as one sentence.
+
+        Returns:
+            True where the reason is a record that the reader cannot take; `reads_in_tasks` is True
+            from then on. By default False: another attempt may succeed.
+        """
+        return False
 
     def is_small(self, span: Span) -> bool:  # noqa: ARG002 - what overrides need
         """Whether this span can be read by the driver, or in one Spark job with other flows' spans.
@@ -381,6 +412,20 @@ class SourceSession(ABC):
         raise PermanentError(
             "this source loads no single table again; begin again with start: earliest"
         )
+
+    def is_load(self, piece: PartSlice) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether a part holds rows as of one moment, from which on changes are followed.
+
+        Called at the beginning of a run that is to load tables again, for each part of a span that
+        an earlier run has left unfinished.
+
+        Args:
+            piece: as it was recorded.
+
+        Returns:
+            True where a load that begins anew would miss what was deleted since that moment.
+        """
+        return False
 
     def adopt(self, document: Mapping[str, Any]) -> Positions:  # noqa: ARG002 - what overrides need
         """Positions from a checkpoint of the DataFlow Operator.

@@ -22,9 +22,9 @@ from typing import Any
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, Policies
-from dataflow_assets.manifests.dialects import targets
+from dataflow_assets.manifests.dialects import catalogs, targets
 from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.wording import kind
+from dataflow_assets.manifests.dialects.kinds import kind
 
 NAMES = ("connections.yaml", "connections.yml")
 Pair = tuple[Flow, Document]
@@ -70,7 +70,7 @@ def read(document: Document) -> tuple[list[Entry], list[Finding]]:
     entries: list[Entry] = []
     findings = [document.finding(p, _ADDRESSES, key=True) for p in document.empty if len(p) == 1]
     for name, value in document.value.items():
-        if name in targets.KEYS:  # where tables of pipelines live
+        if name in (*targets.KEYS, catalogs.KEY):  # where tables are that files declare
             continue
         if targets.NAME.fullmatch(name) is None:
             message = "a name has letters, digits, `-`, `_` and `.`, with a letter or digit at ends"

@@ -16,7 +16,14 @@ from pathlib import Path
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import connections
-from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties, tableflow, targets
+from dataflow_assets.manifests.dialects import (
+    catalogs,
+    dataflow,
+    kubernetes,
+    properties,
+    tableflow,
+    targets,
+)
 from dataflow_assets.manifests.dialects.documents import Document, parse
 from dataflow_assets.manifests.dialects.justone import read as justone
 from dataflow_assets.manifests.dialects.justone.keys import CLASS
@@ -74,6 +81,12 @@ class _FileReading:
     secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
     names: tuple[connections.Entry, ...] = field(default=(), repr=False)
     targets: tuple[targets.Entry, ...] = field(default=(), repr=False)
+    catalogs: tuple[catalogs.Catalog | None, ...] = field(default=(), repr=False)
+    """None for one with a mistake."""
+    tableflow: tuple[tuple[Document, tuple[dataflow.Reading, ...]], ...] = field(
+        default=(), repr=False
+    )
+    """Files of Tableflow, as they read where the location has no catalog."""
     pipelines: tuple[pipelines.PipelineFile, ...] = field(default=(), repr=False)
     """Files of pipelines: where their tables live is said in other files."""
     properties: tuple[Document, ...] = field(default=(), repr=False)
@@ -114,6 +127,7 @@ def _assemble(
     secrets = [secret for file in (*read, *near) for secret in file.secrets]
     names = connections.Names(name for file in (*read, *near) for name in file.names)
     readings = [reading for file in read for reading in file.readings]
+    readings += _tableflow(read, near)
     readings += _connectors(read, near)
     readings += _pipelines(read, near)
     queries = list(read_folder(*([one for f in files for one in f.sql] for files in (read, near))))
@@ -150,7 +164,23 @@ def _assemble(
 
 
 def _objects(file: _FileReading) -> int:
-    return sum(map(len, (file.readings, file.secrets, file.names, file.pipelines, file.properties)))
+    of_tables = [reading for _, found in file.tableflow for reading in found]
+    parts = (file.readings, of_tables, file.secrets, file.names, file.pipelines, file.properties)
+    return sum(map(len, parts))
+
+
+def _tableflow(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
+    """The readings of each file of Tableflow: its tables are in the location's catalog, if any."""
+    found: list[catalogs.Catalog | None] = []
+    for one in (one for file in (*read, *near) for one in file.catalogs):
+        found += [] if one in found else [one]
+    wrong = catalogs.unusable(found)
+    for file in read:
+        for document, without in file.tableflow:
+            if wrong:
+                yield dataflow.Reading(document, (document.finding((), wrong),))
+            else:
+                yield from tableflow.read(document, found[0]) if found else without
 
 
 def _connectors(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
@@ -254,6 +284,8 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
     hints: list[Finding] = []
     names: list[connections.Entry] = []
     found_targets: list[targets.Entry] = []
+    found_catalogs: list[catalogs.Catalog | None] = []
+    of_tables: list[tuple[Document, tuple[dataflow.Reading, ...]]] = []
     connectors: list[Document] = []
     for document in documents:
         if problem := _list(document):
@@ -265,11 +297,15 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
             target, more = targets.read(document)
             found_targets.append(target)
             findings += more
+            catalog, more = catalogs.read(document)
+            found_catalogs += [catalog] if document.get(catalogs.KEY) is not None else []
+            findings += more
         elif dataflow.reads(document):
             readings.append(dataflow.read(document))
         elif tableflow.reads(document):
             lacking = _not_installed(document, _TABLEFLOW)
-            readings += [lacking] if lacking else tableflow.read(document)
+            readings += [lacking] if lacking else []
+            of_tables += [] if lacking else [(document, tuple(tableflow.read(document)))]
         elif kubernetes.reads(document):
             secret, more = kubernetes.read(document)
             secrets += [secret] if secret else []
@@ -288,6 +324,8 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
         tuple(secrets),
         tuple(names),
         tuple(found_targets),
+        tuple(found_catalogs),
+        tuple(of_tables),
         properties=tuple(connectors),
         findings=tuple(findings),
         hints=tuple(hints),

@@ -12,7 +12,7 @@ from dataflow_assets.manifests.load import Loaded
 
 _LEFT = (
     "table {name} is in no `tables` of these files, and its data stays in {place}: declare it "
-    "again to go on, or delete that folder"
+    "again to go on, or delete the table"
 )
 
 

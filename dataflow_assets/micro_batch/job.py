@@ -16,7 +16,7 @@ from dataflow_assets.contracts import OffsetSlice, Receipt, SourceSession, Span
 from dataflow_assets.micro_batch.fused import Pass, Result, encoded
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
-from dataflow_assets.micro_batch.tasks import collect, spare_worker
+from dataflow_assets.micro_batch.tasks import JobDied, collect, spare_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,13 @@ def run(spark: SparkSession, planned: Planned) -> Outcome:
     if planned.in_tasks:
         return _read_alone(spark, work, _one_each)
     frame = planned.source.frame(spark, work.span, work.wanted)
-    return _outcome(work, _decoded(collect(frame, work)))
+    try:
+        return _outcome(work, _decoded(collect(frame, work)))
+    except JobDied as error:
+        if not planned.source.frame_failed(str(error)):
+            raise
+        log.warning("%s; the tasks read the records themselves", error)
+    return _read_alone(spark, work, _one_each)
 
 
 def run_in_one_task(spark: SparkSession, planned: Planned) -> Outcome:

@@ -121,11 +121,15 @@ theirs: the log warns, and of one key in two partitions the record that is read 
 
 %(windows)s
 
-Windows are in `FROM`, over a table of `kafka` or a view of it that passes the column on. The
+Windows are in `FROM`, over a table or a view of it that passes the column on; rows of an
+`upsert-kafka` table leave the windows that are still open when they are replaced or deleted. The
 lengths are intervals of days or less; a row is in at most 1440 windows. `NAME => value` works too,
 with the names `DATA`, `TIMECOL`, `SIZE`, `SLIDE`, `STEP` and `OFFSET`. `ts` must be the column of
 the table's `WATERMARK FOR`, of type TIMESTAMP or TIMESTAMP_LTZ; of a TIMESTAMP_LTZ windows are
 those of a clock in `table.local-time-zone`.
+
+The older `GROUP BY TUMBLE(ts, size)` and `GROUP BY HOP(ts, slide, size)`, with `TUMBLE_START`,
+`TUMBLE_END`, `TUMBLE_ROWTIME` and those of HOP, are the same windows.
 
 Rows get the columns `window_start`, `window_end` (which is not part of the window) and
 `window_time` (a millisecond before the end). `GROUP BY`, or `DISTINCT`, must have `window_start`
@@ -148,8 +152,8 @@ rejected record, unless WHERE leaves it out. Watermarks and the number of late r
 state: they are committed with the rows, and a repeat after a crash writes the same.
 
 Where a topic is read again from the earliest, windows are written again: a target without a PRIMARY
-KEY has them twice then, and rows that only the query before had stay. At the end of a bounded table
-open windows stay open.
+KEY has them twice then, and rows that only the query before had stay. Where `scan.bounded.*` ends
+a table for ever, all windows end with it.
 
 ## First rows of each key
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from dataflow_assets.contracts import Positions, SinkSession, SourceSession, lasting
+from dataflow_assets.contracts import (
+    PartSlice,
+    Positions,
+    SinkSession,
+    SourceSession,
+    Span,
+    lasting,
+)
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.request import Start
@@ -84,13 +91,26 @@ def _load_again(
 ) -> None:
     """The rows of some tables, or of all of them, while changes are followed from the checkpoint.
 
-    What is stored of an unfinished micro-batch comes again, which upserts bear.
+    What is stored of an unfinished micro-batch comes again, which upserts bear. A load that is not
+    finished goes on: the rows that are stored of it may have been deleted since its moment.
     """
     positions = session.checkpoint.positions
     if not branch.sink.upserts:
         _check_appended(flow, branch, positions, start)
+    elif _is_loading(source, session):
+        if start.reload:
+            raise PermanentError(
+                f"flow {flow.id}: rows of {branch.address} are being loaded, and that is not "
+                f"finished. Let the flow run once, then load {', '.join(start.reload)} again"
+            )
+        return
     found = source.again(positions, start.reload, upserts=branch.sink.upserts)
     session.restart(found, source.identity)
+
+
+def _is_loading(source: SourceSession, session: SinkSession) -> bool:
+    unfinished = session.begin(Span(())).slices
+    return any(isinstance(one, PartSlice) and source.is_load(one) for one in unfinished)
 
 
 def _check_appended(flow: Flow, branch: Branch, positions: Positions, start: Start) -> None:

@@ -25,7 +25,7 @@ from dataflow_assets.errors import TransientError
 LOCK = Path(__file__).with_name("jars.lock")
 ROOT = LOCK.parents[2]
 PARALLEL = 8
-LATER = frozenset({"nessie", "trino", "keycloak"})
+LATER = frozenset({"nessie", "trino", "keycloak", "connect-worker", "connect-jdbc"})
 
 
 class JarError(TransientError):

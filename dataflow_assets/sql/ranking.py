@@ -151,7 +151,8 @@ class Ranks:
         now.tell()
 
     def _made(self, group: bytes, values: Sequence[Any], number: int) -> bytes | None:
-        return self.finish([*self._keys.unpack(group), *self._rows.values(values), number])
+        keys = self._keys.unpack(group[self.stage.front :])
+        return self.finish([*keys, *self._rows.values(values), number])
 
 
 @dataclass

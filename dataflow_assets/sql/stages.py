@@ -209,6 +209,28 @@ def merge_rows(old: Mapping[bytes, bytes | None], arrived: Mapping[bytes, bytes 
     return found
 
 
+def merge_window_rows(
+    old: Mapping[bytes, bytes | None], arrived: Mapping[bytes, bytes | None]
+) -> Merged:
+    """The same where a row is in several windows. What goes from one that is final is not there.
+
+    Args:
+        old: by PRIMARY KEY what the first stage has seen of the row in each of its windows.
+        arrived: the same of the latest record; None: in none.
+    """
+    found = Merged()
+    for key, now in arrived.items():
+        before = old.get(key)
+        if now == before:
+            continue
+        found.puts[key] = now
+        for rows, sign in ((before, -1), (now, 1)):
+            for one in unpack(rows) if rows else ():
+                group, arguments = unpack(one)
+                count(found.changes, group, arguments, sign)
+    return found
+
+
 def merge_distinct(
     stage: Stage, old: Mapping[bytes, bytes | None], changes: Mapping[tuple[bytes, bytes], int]
 ) -> Merged:

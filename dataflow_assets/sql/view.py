@@ -118,6 +118,23 @@ Arrived = tuple[bytes | None, bytes | None]
 key, and what the first stage sees."""
 
 
+class PrimaryKey:
+    """The key of a row of an upsert table."""
+
+    def __init__(self, view: ViewPlan) -> None:
+        self._places = [at for at, _ in view.primary]
+        self._names = [view.cells[at].name for at in self._places]
+        self._codec = Codec([kind for _, kind in view.primary])
+
+    def __call__(self, row: Row) -> bytes:
+        """Raises RejectedRecord where a column of it is null."""
+        values = [row[at] for at in self._places]
+        if None in values:
+            name = self._names[values.index(None)]
+            raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
+        return self._codec.pack(values)
+
+
 class Arrivals:
     """Messages as what the first stage sees of them; compiled once for each task."""
 
@@ -127,9 +144,7 @@ class Arrivals:
         used = (columns(one, first.shared) for one in first.expressions)
         self._input = Input(source, environment.local, primary.union(*used))
         self._intake = Intake(first, environment)
-        self._primary = [at for at, _ in view.primary]
-        self._names = [view.cells[at].name for at in self._primary]
-        self._codec = Codec([kind for _, kind in view.primary])
+        self._key = PrimaryKey(view) if view.changelog else None
 
     def __call__(self, record: Record) -> Arrived | None:
         """None for what changes nothing. Raises RejectedRecord."""
@@ -137,19 +152,12 @@ class Arrivals:
         if taken is None:
             return None
         row, gone = taken
-        if not self._primary:
+        if self._key is None:
             seen = self._intake(row)
             return None if seen is None else (None, pack(seen))
         key = self._key(row)
         seen = None if gone else self._intake(row)
         return key, None if seen is None else pack(seen)
-
-    def _key(self, row: Row) -> bytes:
-        values = [row[at] for at in self._primary]
-        if None in values:
-            name = self._names[values.index(None)]
-            raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
-        return self._codec.pack(values)
 
 
 def groups(view: ViewPlan, number: int, environment: Environment) -> Groups | Ranks:

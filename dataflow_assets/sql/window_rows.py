@@ -13,7 +13,7 @@ from dataflow_assets.sql.input import Input, Source
 from dataflow_assets.sql.query_rows import NO_VALUE
 from dataflow_assets.sql.stages import Intake
 from dataflow_assets.sql.values import pack
-from dataflow_assets.sql.view import ViewPlan
+from dataflow_assets.sql.view import PrimaryKey, ViewPlan
 from dataflow_assets.sql.windows import FRONT, Windows, bounds, clock, front, millis
 
 _MOST_KNOWN = 10_000
@@ -22,6 +22,8 @@ _MOST_KNOWN = 10_000
 class Seen(NamedTuple):
     """What came of a record."""
 
+    key: bytes | None
+    """Of an upsert table."""
     rows: Sequence[bytes]
     """What the first stage sees of it, in each window that is not final yet."""
     watermark: int | None
@@ -42,6 +44,7 @@ class WindowArrivals:
         self._watermark = _Moment(windows.watermark, environment)
         self._windows = _Assigned(windows, environment)
         self._intake = Intake(view.stages[0], environment)
+        self._key = PrimaryKey(view) if view.changelog else None
         self._final = b"" if reached is None else front(reached + 1)
 
     def __call__(self, record: Record) -> Seen | None:
@@ -49,11 +52,14 @@ class WindowArrivals:
         taken = self._input(record)
         if taken is None:
             return None
-        row, _ = taken
+        row, gone = taken
+        key = None if self._key is None else self._key(row)
+        if gone:
+            return Seen(key, (), None, late=False)
         watermark = self._watermark(row)
         found = [seen for one in self._windows(row) if (seen := self._intake(one)) is not None]
         kept = [pack(seen) for seen in found if seen[0][:FRONT] > self._final]
-        return Seen(kept, watermark, bool(found) and not kept)
+        return Seen(key, kept, watermark, late=bool(found) and not kept)
 
 
 class _Moment:

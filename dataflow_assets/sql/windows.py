@@ -41,6 +41,11 @@ class Windows:
         """Whether the windows are those of a clock in the session's zone."""
         return self.time.type.kind == "TIMESTAMP_LTZ"
 
+    @property
+    def most(self) -> int:
+        """How many windows a row is in, at most."""
+        return self.size // self.step
+
     def of(self, at: int) -> Iterator[tuple[int, int]]:
         """Begin and end of each window that a time is in; the end is not part of the window."""
         if self.kind == "CUMULATE":

@@ -18,15 +18,15 @@ from dataflow_assets import failpoints
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.micro_batch.fused import too_many
-from dataflow_assets.sql.windows import at_front
 from dataflow_assets.views import tables
+from dataflow_assets.views.closing import Load, begun, closed, ends
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.hops import Change, Flowing, Hop, Moved
 from dataflow_assets.views.manifest import MANIFEST, File, Manifest, Position, Table, new_manifest
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.staged import Staged, all_changes, stage
 from dataflow_assets.views.tasks import Done, MergeBucket, Place, ReadSlice, load, part, run
-from dataflow_assets.views.watermarks import Watermarks, advanced
+from dataflow_assets.views.watermarks import LAST, Watermarks, advanced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,9 +43,6 @@ MOST_FILES = 24
 """The same of files."""
 CACHED = 256 * 1024 * 1024
 """Bytes of tables that the driver keeps in memory."""
-
-
-_Load = Callable[[File], pa.Table]
 
 
 @dataclass
@@ -138,13 +135,21 @@ class Computation:
             buckets *= 2
         return buckets
 
-    def run(self, span: Span, *, small: bool, waiting: Iterable[str] = ()) -> Manifest:
+    def run(
+        self,
+        span: Span,
+        *,
+        small: bool,
+        waiting: Iterable[str] = (),
+        closed: Iterable[str] = (),
+    ) -> Manifest:
         """Computes the span, of which nothing was committed yet.
 
         Args:
             span: of the messages.
             small: the driver reads them itself.
             waiting: partitions that have messages behind the span.
+            closed: those of which nothing more is ever read.
 
         Returns:
             The state behind it, which is not written yet.
@@ -153,6 +158,7 @@ class Computation:
         self._moments = {one.partition: None for one in span.slices}
         self._read(pieces, small=small)
         if self._reader.view.windows is not None:
+            self._moments |= dict.fromkeys(closed, LAST)
             active = {*waiting, *(one.partition for one in pieces)}
             self._watermarks = advanced(
                 self._watermarks,
@@ -237,14 +243,15 @@ class Computation:
 
     def _ends(self, hop: Hop) -> bool:
         """Whether a window ends whose groups are kept."""
-        first, final = self._tables[hop.table].first, self._final(hop)
-        return first is not None and final is not None and first <= final
+        return ends(self._tables[hop.table], self._final(hop))
 
     def _merge_here(self, hop: Hop, changes: Sequence[Change]) -> None:
-        table, load = self._tables[hop.table], self._loading(hop)
+        table, load, final = self._tables[hop.table], self._loading(hop), self._final(hop)
         keys = list({change.key for change in changes})
         moved = self._flowing.merge(hop, tables.found(table, keys, load), changes)
-        moved = self._closed(hop, moved, load)
+        if final is not None:
+            kept = tables.ended(table, final, load) if ends(table, final) else {}
+            moved = closed(self._flowing, hop, moved, kept, final)
         failpoints.reach("view.merged")
         if moved.puts:
             rows = tables.table_of(moved.puts, self._flowing.now)
@@ -252,39 +259,16 @@ class Computation:
             file = self._files.write(self._place.name(hop.table), content, rows.num_rows)
             self._cache.put(file.name, rows)
             table = replace(table, recent=(*table.recent, file))
-        self._tables[hop.table] = self._begun(hop, table, moved.puts, load)
+        if self._flowing.windowed(hop):
+            table = begun(table, moved.puts, final, load)
+        self._tables[hop.table] = table
         self._moved(moved)
-
-    def _closed(self, hop: Hop, moved: Moved, load: _Load) -> Moved:
-        """With what comes of windows that are final, of which nothing is kept any more."""
-        final = self._final(hop)
-        if final is None:
-            return moved
-        kept = tables.ended(self._tables[hop.table], final, load) if self._ends(hop) else {}
-        over = {key for key in moved.puts if at_front(key) <= final}
-        ended = kept | {key: value for key in over if (value := moved.puts[key]) is not None}
-        puts = {key: value for key, value in moved.puts.items() if key not in over}
-        more = self._flowing.close(hop, {key: ended[key] for key in sorted(ended)})
-        return Moved(puts | dict.fromkeys(kept), moved.changes, moved.output).and_then(more)
-
-    def _begun(
-        self, hop: Hop, table: Table, puts: Mapping[bytes, bytes | None], load: _Load
-    ) -> Table:
-        """The table, and when its first window is final."""
-        if not self._flowing.windowed(hop):
-            return table
-        if self._ends(hop):
-            files = map(load, table.files)
-            return replace(table, first=tables.first(files, behind=self._final(hop)))
-        found = [at_front(key) for key in puts]
-        found += [] if table.first is None else [table.first]
-        return replace(table, first=min(found, default=None))
 
     def _moved(self, moved: Moved) -> None:
         self._hold(moved.changes)
         self._parts += part(self._files, self._place, moved.output)
 
-    def _loading(self, hop: Hop) -> _Load:
+    def _loading(self, hop: Hop) -> Load:
         since = self._flowing.since(hop)
 
         def read(file: File) -> pa.Table:

@@ -5,8 +5,8 @@ Pure functions: what they take and give are keys, bytes and numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -20,6 +20,7 @@ from dataflow_assets.sql.stages import (
     count,
     merge_distinct,
     merge_rows,
+    merge_window_rows,
     spread,
 )
 from dataflow_assets.sql.values import unpack
@@ -129,18 +130,48 @@ class Flowing:
         return self._spread(0, best(first, seen) if isinstance(first, Ranking) else seen)
 
     def merge(
-        self, hop: Hop, old: Mapping[bytes, bytes | None], changes: Iterable[Change]
+        self, hop: Hop, old: Mapping[bytes, bytes | None], changes: Sequence[Change]
     ) -> Moved:
         """What is kept from now on, and what comes of it.
 
         Args:
             hop: the table.
             old: what it has for the keys that have changed.
-            changes: of this table, or of a bucket of it: all changes of a key together.
+            changes: of this table, or of a bucket of it: all changes of a key together. One of the
+                number 0 changes nothing: its key is touched.
         """
+        moved = self._merged(hop, old, changes)
+        if self.since(hop) is None:
+            return moved
+        kept = {one.key: known for one in changes if (known := old.get(one.key)) is not None}
+        touched = replace(moved, puts={**kept, **moved.puts})
+        return touched.and_then(Moved({}, self._touched(hop, kept, touched.puts)))
+
+    def _touched(
+        self, hop: Hop, before: Mapping[bytes, bytes], now: Mapping[bytes, bytes | None]
+    ) -> dict[str, list[Change]]:
+        """Rows that are passed on as before touch what they are counted in."""
+        following = 0 if hop.kind == ROWS else hop.stage + 1
+        if hop.kind == "distinct" or following == len(self.view.stages):
+            return {}
+        if self.view.stages[following].window is not None:
+            return {}
+        rows = (
+            row
+            for key, known in before.items()
+            if (after := now[key]) is not None
+            for row in {*_passed_rows(hop, known)} & {*_passed_rows(hop, after)}
+        )
+        found = self._spread(following, as_changes((b"", None, row) for row in rows))
+        return {table: [one._replace(number=0) for one in some] for table, some in found.items()}
+
+    def _merged(
+        self, hop: Hop, old: Mapping[bytes, bytes | None], changes: Iterable[Change]
+    ) -> Moved:
         if hop.kind == ROWS:
             latest = {key: row for key, (_, row) in latest_of(changes).items()}
-            found = merge_rows(old, latest)
+            merge = merge_rows if self.view.windows is None else merge_window_rows
+            found = merge(old, latest)
             return Moved(found.puts, self._spread(0, found.changes))
         stage, counted = self.view.stages[hop.stage], added_up(changes)
         if hop.kind == "distinct":
@@ -191,6 +222,17 @@ class Flowing:
     def _refused(self, stage: int, group: bytes, reason: str) -> Row:
         name = named_group(self.view, group, stage)
         return Row(b"", REFUSED, reason, group=f"{self.environment.now.isoformat()} {name}")
+
+
+def _passed_rows(hop: Hop, kept: bytes) -> list[bytes]:
+    """The rows that a table passes on of a key."""
+    return [kept] if hop.kind == ROWS else sent_rows(kept)
+
+
+def sent_rows(kept: bytes) -> list[bytes]:
+    """The rows of a group that were passed on: at most one, or of a ranking several."""
+    found = unpack(kept)[1]
+    return [one for one in (found if isinstance(found, list) else [found]) if one is not None]
 
 
 def latest_of(changes: Iterable[Change]) -> dict[bytes, tuple[int, bytes | None]]:

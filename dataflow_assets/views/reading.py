@@ -17,6 +17,7 @@ from dataflow_assets.micro_batch.message_metadata import Rows, wanted
 from dataflow_assets.records.record import Record, parse
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.plan import KEY
+from dataflow_assets.sql.values import pack
 from dataflow_assets.sql.view import Arrivals, ViewPlan
 from dataflow_assets.sql.window_rows import WindowArrivals
 from dataflow_assets.views.hops import Change
@@ -91,6 +92,7 @@ class _Taking(ABC):
     def __init__(self) -> None:
         self._read = Read()
         self._counted: dict[bytes, int] = {}
+        self._latest: dict[bytes, tuple[bytes | None, int]] = {}
 
     def take(
         self, raw: bytes | None, metadata: Mapping[str, Any], time: int, unreadable: str | None
@@ -127,7 +129,16 @@ class _Taking(ABC):
     def found(self) -> Read:
         """All of the slice."""
         self._read.changes += (Change(b"", row, times) for row, times in self._counted.items())
+        self._read.changes += (Change(key, row, at) for key, (row, at) in self._latest.items())
         return self._read
+
+    def _replace(self, key: bytes, row: bytes | None, time: int) -> None:
+        """The latest row of a key; None: it is gone."""
+        self._latest[key] = row, time
+
+    def _count(self, row: bytes) -> None:
+        """A row more."""
+        self._counted[row] = self._counted.get(row, 0) + 1
 
 
 def _times(batch: pa.RecordBatch) -> list[int]:
@@ -145,7 +156,6 @@ class _Rows(_Taking):
     def __init__(self, arrivals: Arrivals) -> None:
         super().__init__()
         self._arrivals = arrivals
-        self._latest: dict[bytes, tuple[bytes | None, int]] = {}
 
     @override
     def _take(self, record: Record, time: int) -> None:
@@ -154,14 +164,9 @@ class _Rows(_Taking):
             return
         key, row = arrived
         if key is not None:
-            self._latest[key] = row, time
+            self._replace(key, row, time)
         elif row is not None:
-            self._counted[row] = self._counted.get(row, 0) + 1
-
-    @override
-    def found(self) -> Read:
-        self._read.changes += (Change(key, row, at) for key, (row, at) in self._latest.items())
-        return super().found()
+            self._count(row)
 
 
 class _Windows(_Taking):
@@ -176,8 +181,11 @@ class _Windows(_Taking):
         seen = self._arrivals(record)
         if seen is None:
             return
-        for row in seen.rows:
-            self._counted[row] = self._counted.get(row, 0) + 1
+        if seen.key is not None:
+            self._replace(seen.key, pack(seen.rows) if seen.rows else None, time)
+        else:
+            for row in seen.rows:
+                self._count(row)
         self._read.late += seen.late
         known = [one for one in (self._read.moment, seen.watermark) if one is not None]
         self._read.moment = max(known, default=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,16 +32,16 @@ from dataflow_assets.views.garbage import collect
 from dataflow_assets.views.look import looked_at
 from dataflow_assets.views.manifest import VIEW, Earlier, Manifest, manifest_of, position_of
 from dataflow_assets.views.manifest import Position as ViewPosition
+from dataflow_assets.views.notices import Notices
 from dataflow_assets.views.options import ViewSourceOptions
 from dataflow_assets.views.parts import Part
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.stale import is_rebuilt, stale_rows
 from dataflow_assets.views.tasks import Place, load, part
+from dataflow_assets.views.watermarks import LAST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-log = logging.getLogger(__name__)
 
 MOST = 250_000
 """Messages of one slice: what they come to is held by one task."""
@@ -69,7 +68,7 @@ class ViewSession(SourceSession):
             messages.close()
             raise
         self._collected = float("-inf")
-        self._told = False
+        self._notices = Notices(flow, source.address().name)
 
     @property
     @override
@@ -130,9 +129,9 @@ class ViewSession(SourceSession):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """A part that stands for all of the messages, until they are computed."""
         start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
-        most = replace(limit, records=min(limit.records, MOST))
+        most = replace(limit, records=min(limit.records, self._most))
         found = self._messages.plan(start.offsets, most, None if end is None else end.offsets)
-        if found.empty and not _is_due(start, end):
+        if found.empty and not _is_due(start, end) and not self._is_closing(start):
             return Span(())
         name = uuid.uuid4().hex
         self._planned = {name: found}
@@ -148,7 +147,8 @@ class ViewSession(SourceSession):
         self._files.check()
         start = position_of(span.planned[VIEW])
         previous = self._state(start)
-        self._tell_new_partitions(start, messages)
+        if start.state and self._source.view.changelog:
+            self._notices.new_partitions(messages.upto.keys() - start.offsets.keys())
         number, now = start.number + 1, utc_now()
         folder = folder_of(start.generation, number, uuid.uuid4().hex)
         place = Place(self._source.location, self._flow, folder)
@@ -156,9 +156,16 @@ class ViewSession(SourceSession):
         reader = Reader(self._source.source, self.identity, self._source.view, environment)
         work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
         small = self._messages.is_small(messages)
-        manifest = work.run(messages, small=small, waiting=self._waiting(messages))
+        manifest = work.run(
+            messages,
+            small=small,
+            waiting=self._waiting(messages),
+            closed=self._closed(messages.upto),
+        )
         work.check(self._flow, self._source.max_rejected_percent)
-        self._tell_times(manifest, work.late)
+        self._notices.late(work.late, manifest.late)
+        if not self._source.view.idle:
+            self._notices.empty(manifest.watermarks.waiting_for())
         manifest, left = self._without_stale(place, manifest, start.earlier)
         position = stored(self._files, place, start.generation, manifest)
         due = watermarks.due(manifest.watermarks, manifest.first, self._source.view.idle)
@@ -167,6 +174,12 @@ class ViewSession(SourceSession):
         parts = [Part(self._flow, one).text() for one in manifest.parts]
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
         return replace(found, planned=span.planned, at=now)
+
+    @property
+    def _most(self) -> int:
+        """Messages of one slice, of which each is kept once for each window."""
+        windows = self._source.view.windows
+        return MOST if windows is None else max(1, MOST // windows.most)
 
     def _without_stale(
         self, place: Place, manifest: Manifest, earlier: tuple[Earlier, ...]
@@ -181,6 +194,22 @@ class ViewSession(SourceSession):
         parts = part(self._files, place, list(rows))
         return msgspec.structs.replace(manifest, parts=(*manifest.parts, *parts)), ()
 
+    def _closed(self, offsets: Positions) -> frozenset[str]:
+        """The partitions of which nothing more is ever read: no window waits for them."""
+        windows = self._source.view.windows
+        return frozenset() if windows is None else self._messages.closed(offsets)
+
+    def _is_closing(self, start: ViewPosition) -> bool:
+        """Whether windows are open, and a partition has come to its end for ever meanwhile."""
+        closed = self._closed(start.offsets) if start.state else frozenset()
+        if not closed:
+            return False
+        manifest = self._manifest(start)
+        marks = manifest.watermarks.marks
+        return manifest.first is not None and any(
+            marks[one].moment != LAST for one in closed & marks.keys()
+        )
+
     def _waiting(self, messages: Span) -> Iterable[str]:
         """The partitions that have messages behind a span: they are not idle."""
         if not self._source.view.idle:
@@ -188,42 +217,6 @@ class ViewSession(SourceSession):
         ends, behind = self._messages.ends(), self._messages.behind
         upto = messages.upto
         return [name for name, end in ends.items() if behind(name, upto.get(name), end)]
-
-    def _tell_times(self, manifest: Manifest, late: int) -> None:
-        """Of rows that are dropped, and once of a partition that keeps windows from ending."""
-        topic = self._source.address().name
-        if late:
-            log.warning(
-                "flow %s: %d rows of %s came when their windows had ended, and are dropped: %d so "
-                "far. A longer INTERVAL in its WATERMARK waits for them",
-                self._flow,
-                late,
-                topic,
-                manifest.late,
-            )
-        missing = manifest.watermarks.waiting_for()
-        if missing and not self._source.view.idle and not self._told:
-            self._told = True
-            log.warning(
-                "flow %s: no window ends before each partition of %s has a row, and these have "
-                "none: %s. SET 'table.exec.source.idle-timeout' = '1 min' does not wait for them",
-                self._flow,
-                topic,
-                ", ".join(missing),
-            )
-
-    def _tell_new_partitions(self, start: ViewPosition, messages: Span) -> None:
-        """Of an upsert table: a key may have another partition now, and so no order any more."""
-        new = {piece.partition for piece in messages.slices} - start.offsets.keys()
-        if new and start.state and self._source.view.changelog:
-            log.warning(
-                "flow %s: %s has new partitions (%s): keys may be in another partition than "
-                "before. Of records of one key in two partitions the one read later counts, "
-                "and within one micro-batch the one with the later timestamp",
-                self._flow,
-                self._source.address().name,
-                ", ".join(sorted(new)),
-            )
 
     def _known_of(self, position: ViewPosition) -> dict[str, Manifest]:
         name = position.state

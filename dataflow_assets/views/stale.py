@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from dataflow_assets.records.record import parse
-from dataflow_assets.sql.values import unpack
 from dataflow_assets.sql.view import ViewPlan, key_of
-from dataflow_assets.views.hops import Hop, stage_of
+from dataflow_assets.views.hops import Hop, sent_rows, stage_of
 from dataflow_assets.views.manifest import File, Manifest, Table
 from dataflow_assets.views.output import DELETED, Row
 from dataflow_assets.views.tables import bucket_rows
@@ -63,15 +62,9 @@ def _keys(
     for table in _groups(manifest):
         for bucket in range(len(table.buckets)):
             for stored in bucket_rows(table, bucket, len(table.buckets), load)["v"].to_pylist():
-                for sent in _sent(stored):
+                for sent in sent_rows(stored):
                     # A key of other columns is of another target, which this flow does not write.
                     if view.key_names <= parse(sent).keys():
                         key = key_of(view, sent)
                         if zlib.crc32(key) % slices == number:
                             yield key
-
-
-def _sent(stored: bytes) -> Iterator[bytes]:
-    """The rows of a group that are in the target: at most one, or of a ranking several."""
-    found = unpack(stored)[1]
-    yield from (one for one in (found if isinstance(found, list) else [found]) if one is not None)

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+LAST = 253_402_300_799_999
+"""The watermark of a partition of which nothing more is ever read: the end of the year 9999."""
+
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of one partition."""

@@ -89,7 +89,10 @@ def test_json_has_it_too(
 ) -> None:
     written(instance, flows)
     main(["status", str(flows), "--json"])
-    found = {one["flow"]: one["lane"] for one in json.loads(capsys.readouterr().out)["flows"]}
+    answers = json.loads(capsys.readouterr().out)["flows"]
+    states = {one["flow"].removeprefix("default/"): one["state"] for one in answers}
+    assert states == {"driven": "Running", "retried": "Error", "left": "Error", "nowhere": "-"}
+    found = {one["flow"]: one["lane"] for one in answers}
     assert found["default/driven"] == {"text": f"in lane till, {CHOSEN}", "failing": False}
     assert found["default/left"]["failing"]
     assert found["default/nowhere"] is None

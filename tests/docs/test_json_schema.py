@@ -68,6 +68,8 @@ BEYOND = {
     "IN",
     "LIKE",
     "is null",
+    "between",
+    "a function in a condition",
     # the environment, and what JSON has no word for
     "a folder outside",
     "a million with an exponent",

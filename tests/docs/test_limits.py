@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dataflow_assets import registry
 from tests import ROOT
 
 PAGE = (ROOT / "docs/limits.md").read_text(encoding="utf-8")
@@ -13,6 +14,22 @@ LOCKS = "\n".join(
     (ROOT / path).read_text(encoding="utf-8")
     for path in ("dataflow_assets/spark/jars.lock", "constraints.txt", "pyproject.toml")
 )
+
+
+def test_the_comparison_counts_connectors_and_steps() -> None:
+    page = (ROOT / "docs/comparison.md").read_text(encoding="utf-8")
+    sources, sinks = (
+        [name for name in found if not name.startswith("memory-")]
+        for found in (registry.sources(), registry.sinks())
+    )
+    assert f"| {len(sources)} sources, {len(sinks)} sinks;" in page
+    assert f"[{len(registry.steps())} steps]" in page
+
+
+def test_the_index_of_examples_has_all_of_them() -> None:
+    index = (ROOT / "examples/README.md").read_text(encoding="utf-8")
+    for path in (ROOT / "examples").iterdir():
+        assert path.name == "README.md" or f"]({path.name}" in index, path.name
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,11 @@ import pytest
 from tests import ROOT
 
 LONGEST = 500
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "examples/README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 _LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from dataflow_assets.cli.parser import _parser
+from dataflow_assets.cli.parser import command_line
 from tests import ROOT
 
 README = ROOT / "README.md"
@@ -14,7 +14,7 @@ README = ROOT / "README.md"
 
 def commands() -> dict[str, argparse.ArgumentParser]:
     """Every command with its own parser."""
-    (several,) = [a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    (several,) = [a for a in command_line()._actions if isinstance(a, argparse._SubParsersAction)]
     return dict(several.choices)
 
 

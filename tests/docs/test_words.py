@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from dataflow_assets.cli.parser import _parser
+from dataflow_assets.cli.parser import command_line
 from tests import ROOT
 
 INSTEAD = {
@@ -34,6 +34,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "flows/README.md",
+    ROOT / "examples/README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/guarantees").glob("*.md")),
     *sorted((ROOT / "docs/connectors").glob("*.md")),
@@ -50,8 +51,8 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def helps() -> Iterator[tuple[str, str]]:
     """What `dataflow COMMAND --help` prints."""
-    (several,) = [a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction)]
-    yield "dataflow --help", _parser().format_help()
+    (several,) = [a for a in command_line()._actions if isinstance(a, argparse._SubParsersAction)]
+    yield "dataflow --help", command_line().format_help()
     for name, parser in several.choices.items():
         yield f"dataflow {name} --help", parser.format_help()
 

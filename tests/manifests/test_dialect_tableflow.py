@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dataflow_assets.connectors.iceberg.options import Registered
-from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from dataflow_assets.connectors.iceberg.sink.declared_sinks import BucketSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.errors import Finding, PermanentError
 from dataflow_assets.flow import Flow, asset_key

@@ -1,8 +1,4 @@
-"""The thirty cases of conformance: what is sent, by which query, and what readers see then.
-
-A case with `refused` cannot run yet: its query is a finding, at that place. Its records are those
-that are to be seen once it runs.
-"""
+"""The thirty cases of conformance: what is sent, by which query, and what readers see then."""
 
 from __future__ import annotations
 
@@ -45,8 +41,6 @@ class Case:
     settings: str = ""
     grouped: bool = False
     """It has a state, and each record is a change of its own."""
-    refused: tuple[str, str] | None = None
-    """The part of the query where the finding is, and how it begins."""
 
 
 def view(user: int | None, region: str | None) -> Sent:

@@ -59,22 +59,33 @@ class Windowed:
         return found
 
 
+Window = tuple[datetime, datetime]
+Record = tuple[int, Row | None]
+"""Key and row; None: it is deleted."""
+
+
 @dataclass
 class Filled:
     """Windows and the rows that were in time for them."""
 
     query: Windowed
-    open: dict[tuple[datetime, datetime], list[Row]] = field(default_factory=dict)
+    keyed: bool
+    """Whether the last row of a key takes the place of the one before."""
+    open: dict[Window, list[Row]] = field(default_factory=dict)
     final: list[Row] = field(default_factory=list)
     late: int = 0
     latest: dict[str, datetime | None] = field(default_factory=dict)
     reached: datetime | None = None
+    rows: dict[int, Row] = field(default_factory=dict)
 
-    def take(self, span: Mapping[str, Sequence[Row]]) -> None:
-        """The rows of a micro-batch by their partition."""
-        for partition, rows in span.items():
-            for row in rows:
-                self._row(row)
+    def take(self, span: Mapping[str, Sequence[Record]]) -> None:
+        """The records of a micro-batch by their partition."""
+        for partition, records in span.items():
+            read = [(key, row) for key, row in records if row is None or not self.rejects(row)]
+            rows = [row for _, row in read if row is not None]
+            self.late += sum(map(self._is_late, rows))
+            for key, row in dict(read).items() if self.keyed else read:
+                self._replace(key, row)
             moments = [row["t"] - timedelta(seconds=self.query.delay) for row in rows if row["t"]]
             known = self.latest.get(partition)
             self.latest[partition] = max([*moments, *([known] if known else [])], default=None)
@@ -87,15 +98,29 @@ class Filled:
     def _is_over(self, end: datetime) -> bool:
         return self.reached is not None and self.reached >= end - timedelta(milliseconds=1)
 
-    def _row(self, row: Row) -> None:
-        if row["t"] is None or not self.passes(row):
+    def _windows(self, row: Row) -> list[Window]:
+        return self.query.windows(row["t"]) if row["t"] and self.passes(row) else []
+
+    def _is_late(self, row: Row) -> bool:
+        windows = self._windows(row)
+        return bool(windows) and all(self._is_over(end) for _, end in windows)
+
+    def _replace(self, key: int, row: Row | None) -> None:
+        before = self.rows.pop(key, None) if self.keyed else None
+        for window in [] if before is None else self._windows(before):
+            kept = [one for one in self.open.get(window, []) if one["id"] is not before]
+            self.open[window] = kept
+        if row is None:
             return
-        windows = self.query.windows(row["t"])
-        there = [one for one in windows if not self._is_over(one[1])]
-        self.late += bool(windows) and not there
-        for begin, end in there:
-            found = {**row, "window_start": begin, "window_end": end}
-            self.open.setdefault((begin, end), []).append(found)
+        self.rows[key] = row
+        for begin, end in self._windows(row):
+            if not self._is_over(end):
+                found = {**row, "window_start": begin, "window_end": end, "id": row}
+                self.open.setdefault((begin, end), []).append(found)
+
+    def rejects(self, row: Row) -> bool:
+        """Whether it has no time, and would need one."""
+        return row["t"] is None and self.passes(row)
 
     def passes(self, row: Row) -> bool:
         """Whether WHERE holds."""
@@ -139,5 +164,6 @@ def row(random: Random, number: int) -> Row:
     """Any row; times go on with the number, but not in order."""
     made = model.row(random)
     if made["t"] is not None:
-        made["t"] = _NOON + timedelta(milliseconds=500 * number + random.randint(-6_000, 3_000))
+        at = (number + random.randint(-12, 6)) * 500 - random.randint(0, 1)
+        made["t"] = _NOON + timedelta(milliseconds=at)
     return made

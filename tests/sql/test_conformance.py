@@ -1,4 +1,4 @@
-"""The thirty cases of conformance, on a broker; those that cannot run yet are refused by name."""
+"""The thirty cases of conformance, on a broker."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dataflow_assets.errors import ManifestError
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.request import Report
 from tests.sql.cases import CASES, Case
 from tests.sql.files import Sql
 
 Run = Callable[[Flow], list[Report]]
-NAMES = [f"{one.number}{'-refused' if one.refused else ''}" for one in CASES]
 
 
 @pytest.fixture(autouse=True)
@@ -40,21 +37,7 @@ def written(case: Case, sql: Sql) -> Flow:
     )
 
 
-@pytest.mark.parametrize("case", [one for one in CASES if one.refused], ids=lambda one: one.number)
-def test_a_case_that_needs_state_is_refused_at_its_place(case: Case, sql: Sql) -> None:
-    assert case.refused is not None
-    with pytest.raises(ManifestError):
-        written(case, sql)
-    first, *_ = load(sql.path).findings
-    part, says = case.refused
-    assert first.message.startswith(says)
-    line = sql.path.read_text().splitlines()[first.line - 1]
-    assert line[first.column - 1 :].startswith(part)
-
-
-@pytest.mark.parametrize(
-    "case", [one for one in CASES if not one.refused], ids=lambda one: one.number
-)
+@pytest.mark.parametrize("case", CASES, ids=lambda one: one.number)
 def test_a_case_that_runs(case: Case, sql: Sql, run: Run) -> None:
     flow = written(case, sql)
     for changes in [[one] for one in case.sent] if case.grouped else [case.sent]:

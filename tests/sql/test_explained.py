@@ -12,7 +12,9 @@ import definitions
 import devservers
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sql.explained import explained
+from dataflow_assets.sql.plan import Plan
 from dataflow_assets.sql.query import SqlQuery
+from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.testing import chosen
 from dataflow_assets.views.source import ViewSource
 from tests.sql.files import Sql
@@ -103,7 +105,9 @@ def test_the_plan_of_a_query(
     flow = chosen(load(file), None)
     step = flow.transformations[0].step
     made = step.plan if isinstance(step, SqlQuery) else flow.source
-    found = explained(made.view if isinstance(made, ViewSource) else made)
+    plan = made.view if isinstance(made, ViewSource) else made
+    assert isinstance(plan, Plan | ViewPlan)
+    found = explained(plan)
     assert found.splitlines() == [line[12:] for line in wanted.splitlines()[1:-1]]
 
 

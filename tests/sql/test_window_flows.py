@@ -6,12 +6,14 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+import psycopg
 import pytest
+from confluent_kafka import Producer
 
+import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.request import Report
@@ -65,8 +67,12 @@ def test_each_group_is_written_once_into_a_topic_without_a_key(sql: Sql, run: Ru
     assert rows(sql) == [(0, "x", 3), (0, "y", 1), (10, "x", 2), (20, "x", 1)]
 
 
-def test_the_first_group_of_each_window(sql: Sql, run: Run) -> None:
-    """Groups are final: a key of the ranking holds its first row alone."""
+def _millis(second: int) -> int:
+    return 1_767_225_600_000 + second * 1000
+
+
+def test_the_first_group_of_each_window(sql: Sql, run: Run, state: Path) -> None:
+    """They are final, and nothing is kept of them."""
     counted = f"SELECT window_start AS b, window_end AS e, g, COUNT(*) AS n FROM {TUMBLE}"
     ranked = "ROW_NUMBER() OVER (PARTITION BY b, e ORDER BY n DESC, g) AS rn"
     inner = f"SELECT *, {ranked} FROM ({counted} GROUP BY window_start, window_end, g)"
@@ -78,6 +84,41 @@ def test_the_first_group_of_each_window(sql: Sql, run: Run) -> None:
     sql.send([event(18, "z"), event(40)])
     run(flow)
     assert rows(sql) == [(0, "x", 2), (10, "z", 2)]
+    manifest = json.loads(max(state.rglob("manifest.json")).read_text())
+    assert [one.get("first") for one in manifest["tables"].values()] == [_millis(50), None]
+
+
+def test_a_row_that_is_replaced_leaves_the_windows_that_are_open(sql: Sql, run: Run) -> None:
+    keyed = EVENTS.replace("g STRING", "k BIGINT, g STRING, PRIMARY KEY (k) NOT ENFORCED")
+    flow = sql.write(keyed, COUNTS, COUNTED.format(TUMBLE))
+
+    def row(key: int, second: int, group: str) -> Sent:
+        _, value = event(second, group)
+        return b'{"k":%d}' % key, value
+
+    sql.send([row(1, 1, "x"), row(2, 2, "x"), row(3, 3, "x"), row(4, 4, "y")])
+    run(flow)
+    sql.send([row(1, 5, "y"), (b'{"k":2}', None), row(5, 15, "x")])
+    run(flow)
+    assert rows(sql) == [(0, "x", 1), (0, "y", 2)]
+    sql.send([row(3, 16, "x"), row(4, 6, "x"), row(5, 30, "x")])  # the second one is late
+    (*_, last) = run(flow)
+    assert rows(sql) == [(0, "x", 1), (0, "y", 2), (10, "x", 1)]
+    assert last.lag.late == 1
+
+
+def test_windows_are_appended_to_a_table_of_a_database(
+    sql: Sql, run: Run, postgresql: devservers.PostgreSQL, schema: str
+) -> None:
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {schema}.t (b timestamp, g text, n bigint)".encode())
+        options = {"connector": "postgresql", "url": postgresql.dsn(), "table-name": f"{schema}.t"}
+        flow = sql.write(EVENTS, COUNTS, COUNTED.format(TUMBLE), target_with=options)
+        for second in (1, 12, 30):
+            sql.send([event(second)])
+            run(flow)
+        found = connection.execute(f"SELECT b::text, n FROM {schema}.t ORDER BY b".encode())
+        assert found.fetchall() == [("2026-01-01 00:00:00", 1), ("2026-01-01 00:00:10", 1)]
 
 
 def test_rows_that_are_late_are_dropped_and_counted(
@@ -164,6 +205,32 @@ def test_a_run_after_a_pause_ends_windows_without_a_record(
     assert last.lag.late == 0
 
 
+@pytest.mark.parametrize("mode", ["specific-offsets", "timestamp"])
+def test_windows_end_with_a_bounded_table(sql: Sql, run: Run, mode: str, topic: Topics) -> None:
+    """Partition 1 is not read, or has a record of the time at which the table ends."""
+    wide = Sql(sql.path, sql.kafka, topic(2), sql.target)
+    bounded = {"format": "json", "scan.bounded.mode": mode}
+    after = int(time.time() * 1000) + 60_000
+    if mode == "timestamp":
+        bounded |= {"scan.bounded.timestamp-millis": str(after)}
+    else:
+        bounded |= {"scan.bounded.specific-offsets": "partition:0,offset:3"}
+    flow = wide.write(EVENTS, COUNTS, COUNTED.format(TUMBLE), source_with=bounded)
+    wide.send([event(1), event(12)])
+    run(flow)
+    assert rows(wide) == ([] if mode == "timestamp" else [(0, "x", 1)])
+    wide.send([event(13)])
+    run(flow)
+    if mode == "timestamp":
+        assert rows(wide) == []
+        producer = Producer({"bootstrap.servers": sql.kafka.bootstrap, "log_level": 0})
+        for partition in (0, 1):
+            producer.produce(wide.source, event(50)[1], partition=partition, timestamp=after)
+        assert producer.flush(60) == 0
+        run(flow)
+    assert rows(wide) == [(0, "x", 1), (10, "x", 2)]
+
+
 def test_nothing_is_kept_of_windows_that_have_ended(
     sql: Sql, run: Run, monkeypatch: pytest.MonkeyPatch, topic: Topics
 ) -> None:
@@ -208,25 +275,3 @@ def test_a_look_shows_windows_as_if_no_row_came_later(sql: Sql) -> None:
     sql.send([event(1), event(9), event(12)])
     found = [json.loads(one.raw or b"") for one in waiting(flow, 10).messages]
     assert sorted((_second(one["b"]), one["n"]) for one in found) == [(0, 2), (10, 1)]
-
-
-def test_groups_that_nobody_touches_are_forgotten(
-    sql: Sql, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    into = "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED"
-    expire = "SET 'table.exec.state.ttl' = '1 h';"
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    monkeypatch.setattr("dataflow_assets.views.session.utc_now", lambda: now)
-    flow = sql.write("g STRING", into, "SELECT g, COUNT(*) FROM s GROUP BY g", expire)
-
-    def send(*groups: str) -> list[int]:
-        sql.send((None, b'{"g":"%s"}' % one.encode()) for one in groups)
-        run(flow)
-        stored = {key: json.loads(value or b"")["n"] for key, value in sql.rows()}
-        return [stored[b'{"g":"%s"}' % one.encode()] for one in groups]
-
-    assert send("x", "y") == [1, 1]
-    now += timedelta(minutes=35)
-    assert send("x") == [2]
-    now += timedelta(minutes=35)
-    assert send("x", "y") == [3, 1]  # nobody has touched y for more than an hour

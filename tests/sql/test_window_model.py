@@ -6,34 +6,45 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.manifests.load import load
+from dataflow_assets.sql.windows import at_front
 from dataflow_assets.testing import chosen
+from dataflow_assets.views.files import StateFiles
+from dataflow_assets.views.hops import hops
 from dataflow_assets.views.source import ViewSource
+from dataflow_assets.views.tables import bucket_rows
+from dataflow_assets.views.tasks import load as load_rows
 from tests.sql import model, model_windows
 from tests.sql.model import Row
-from tests.sql.model_windows import Filled, Windowed, windowed
+from tests.sql.model_windows import Filled, Record, Windowed, windowed
 from tests.sql.test_model import BAD, LOG, LogSource, Run, Sink, limits
 from tests.sql.test_model import _json as in_json
 from tests.sql.test_model import _value as value_of
 from tests.sql.test_model import _wanted as wanted_of
 
+FLOW = "default/o.s"
 _BROKER = "'properties.bootstrap.servers' = 'k:9092'"
 
 
-def _loaded(folder: Path, query: Windowed) -> ViewSource:
+def _loaded(folder: Path, query: Windowed, *, keyed: bool) -> ViewSource:
     """The query's file as a flow."""
     columns = ", ".join(f"{name} {kind}" for name, kind in query.query.columns)
     names = ", ".join(name for name, _ in query.query.columns if name.startswith("x"))
+    key = ", PRIMARY KEY (k) NOT ENFORCED" if keyed else ""
+    formats = (
+        "'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json'"
+        if keyed
+        else "'kafka', 'format' = 'json'"
+    )
     file = folder / "one.sql"
     file.write_text(
-        f"CREATE TABLE s ({model.COLUMNS}, WATERMARK FOR t AS t - INTERVAL '{query.delay}' SECOND) "
-        f"WITH ('connector' = 'kafka', 'topic' = 's', {_BROKER}, 'format' = 'json');\n"
+        f"CREATE TABLE s ({model.COLUMNS}, WATERMARK FOR t AS t - INTERVAL '{query.delay}' SECOND"
+        f"{key}) WITH ('topic' = 's', {_BROKER}, 'connector' = {formats});\n"
         f"CREATE TABLE o ({columns}, PRIMARY KEY ({names}) NOT ENFORCED) WITH ("
         f"'connector' = 'upsert-kafka', 'topic' = 'o', {_BROKER}, 'key.format' = 'json', "
         f"'value.format' = 'json');\nINSERT INTO o {query.text()};\n"
@@ -60,32 +71,34 @@ def _checked(examples: int) -> Callable[[Callable[..., None]], Callable[..., Non
         deadline=None,
         phases=(Phase.generate,),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    )(given(windowed(), st.randoms(use_true_random=True))(test))
+    )(given(st.booleans(), windowed(), st.randoms(use_true_random=True))(test))
 
 
 @_checked(40)
-def test_some_queries_over_windows(folder: Path, query: Windowed, random: Random) -> None:
-    check(folder, query, random)
+def test_some_queries_over_windows(
+    folder: Path, keyed: bool, query: Windowed, random: Random
+) -> None:
+    check(folder, query, random, keyed=keyed)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 @_checked(500)
-def test_any_query_over_windows(folder: Path, query: Windowed, random: Random) -> None:
-    check(folder, query, random)
+def test_any_query_over_windows(folder: Path, keyed: bool, query: Windowed, random: Random) -> None:
+    check(folder, query, random, keyed=keyed)
 
 
-def check(folder: Path, query: Windowed, random: Random) -> None:
+def check(folder: Path, query: Windowed, random: Random, *, keyed: bool) -> None:
     """Whatever is read at once and in which way: final rows, rows that were late, and the state."""
-    source = _loaded(folder, query)
+    source = _loaded(folder, query, keyed=keyed)
     messages = LogSource.model_construct(**dict(source.source))
     keys = [name for name, _ in query.query.columns if name.startswith("x")]
-    run, filled, number = Run(source, messages, Sink(keys)), Filled(query), 0
+    run, filled, number = Run(source, messages, Sink(keys)), Filled(query, keyed), 0
     bad: list[tuple[int, int]] = []
     LOG.clear()
     LOG.update({"0": [], "1": []})
     for _ in range(random.randint(1, 5)):
-        span: dict[str, list[Row]] = {"0": [], "1": []}
+        span: dict[str, list[Record]] = {"0": [], "1": []}
         for _ in range(random.randint(0, 25)):
             number += 1
             _append(random, number, span, filled, bad)
@@ -95,19 +108,25 @@ def check(folder: Path, query: Windowed, random: Random) -> None:
     assert run.manifest.late == filled.late
     assert sorted(run.sink.refused) == sorted(bad)
     assert _found(run, query) == _wanted(run, query, filled)
-    if not filled.open:
-        _check_empty(run, query)
+    _check_kept(run)
 
 
-def _check_empty(run: Run, query: Windowed) -> None:
-    """Nothing is kept of windows that are final, but marks that keys are gone."""
-    assert run.manifest is not None
-    stages = len(run.source.view.stages)
-    windows = [at for at in range(stages) if run.source.view.stages[at].window is not None]
-    names = [f"{kind}-{at}" for at in windows for kind in ("groups", "distinct")]
-    assert [run.manifest.tables[one].first for one in names if one in run.manifest.tables] == [
-        None for one in names if one in run.manifest.tables
-    ], query
+def _check_kept(run: Run) -> None:
+    """Nothing is kept of windows that are final."""
+    manifest, view = run.manifest, run.source.view
+    assert manifest is not None
+    reached = manifest.watermarks.reached
+    files = StateFiles(run.source.location, FLOW)
+    for hop in hops(view):
+        if hop.kind == "rows" or view.stages[hop.stage].window is None:
+            continue
+        table = manifest.tables[hop.table]
+        for bucket in range(len(table.buckets)):
+            rows = bucket_rows(table, bucket, len(table.buckets), lambda one: load_rows(files, one))
+            times = [at_front(key) for key in rows["k"].to_pylist()]
+            assert reached is None or all(at > reached + 1 for at in times)
+            assert table.first is None or all(at >= table.first for at in times)
+            assert table.first is not None or not times
 
 
 def _coin(random: Random) -> bool:
@@ -115,20 +134,26 @@ def _coin(random: Random) -> bool:
 
 
 def _append(
-    random: Random, number: int, span: dict[str, list[Row]], filled: Filled, bad: list[Any]
+    random: Random,
+    number: int,
+    span: dict[str, list[Record]],
+    filled: Filled,
+    bad: list[tuple[int, int]],
 ) -> None:
     """A message into the log; a row without a time, and one that cannot be read, is rejected."""
-    partition = random.choice(["0", "1"])
-    log = LOG[partition]
+    key = random.randint(0, 9)
+    partition = str(key % 2)
+    log, sent = LOG[partition], b'{"k":%d}' % key if filled.keyed else None
     if random.random() < 0.05:
         bad.append((int(partition), len(log)))
-        log.append((None, BAD))
+        log.append((sent, BAD))
         return
-    row = {"k": 1, **model_windows.row(random, number)}
-    if row["t"] is None and filled.passes(row):
+    gone = filled.keyed and random.random() < 0.1
+    row = None if gone else {"k": key, **model_windows.row(random, number)}
+    if row is not None and filled.rejects(row):
         bad.append((int(partition), len(log)))
-    log.append((None, in_json(row)))
-    span[partition].append(row)
+    log.append((sent, None if row is None else in_json(row)))
+    span[partition].append((key, row))
 
 
 def _found(run: Run, query: Windowed) -> list[Row]:

@@ -140,6 +140,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 HOP = "TABLE(HOP(TABLE s, DESCRIPTOR(ts), {}))"
+_HOP = "INTERVAL '5' MINUTES, INTERVAL '10' MINUTES"
 CUMULATE = "TABLE(CUMULATE(DATA => TABLE s, TIMECOL => DESCRIPTOR(ts), {}))"
 
 
@@ -198,6 +199,31 @@ def test_groups_of_windows_may_be_grouped_again(file: Path) -> None:
     assert [one.window is not None for one in view.view.stages] == [True, False]
 
 
+def test_groups_over_what_is_no_window_any_more(file: Path) -> None:
+    """Their keys are in the places of a window's columns, and are none."""
+    inner = f"SELECT window_start, window_end, g, COUNT(*) AS n FROM {TUMBLE} {GROUPS}, g"
+    number = "ROW_NUMBER() OVER (PARTITION BY window_end, n ORDER BY g) AS rn"
+    ranked = f"SELECT window_end AS b FROM (SELECT *, {number} FROM ({inner})) WHERE rn = 1"
+    grouped = f"SELECT window_end AS b, MAX(n) AS n FROM ({inner}) GROUP BY window_end"
+    for between in (ranked, grouped):
+        file.write_text(_text(f"SELECT b, COUNT(*) FROM ({between}) GROUP BY b", "b"))
+        view = chosen(load(file), None).source
+        assert isinstance(view, ViewSource)
+        assert [one.window is not None for one in view.view.stages] == [True, False, False]
+
+
+def test_the_first_groups_of_a_window_are_final(file: Path) -> None:
+    """They are inserts, and need no further table where the key has one time of the window."""
+    inner = f"SELECT window_start, window_end, g, COUNT(*) AS n FROM {TUMBLE} {GROUPS}, g"
+    number = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC) AS rn"
+    query = f"SELECT window_start, n FROM (SELECT *, {number} FROM ({inner})) WHERE rn <= {{}}"
+    for key, most in (("", 3), ("b", 1)):
+        file.write_text(_text(query.format(most), key))
+        view = chosen(load(file), None).source
+        assert isinstance(view, ViewSource)
+        assert [one.window is not None for one in view.view.stages] == [True, True]
+
+
 _VIEWS = f"""CREATE VIEW v AS SELECT late, ts AS at, g FROM s;
 CREATE VIEW w AS SELECT * FROM {TUMBLE};
 """
@@ -215,6 +241,8 @@ def _counted(source: str) -> str:
     return f"SELECT window_start, COUNT(*) FROM {source} {GROUPS}"
 
 
+_NUMBER = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY g) AS rn"
+_NUMBERED = f"SELECT window_start, 1 FROM (SELECT *, {_NUMBER} FROM {TUMBLE}) WHERE rn = 1"
 _NOT_GROUPED = "are grouped by window_start and window_end"
 _OTHER = "late is no column with a WATERMARK: declare WATERMARK FOR late AS late; s has one for ts"
 
@@ -225,6 +253,7 @@ _OTHER = "late is no column with a WATERMARK: declare WATERMARK FOR late AS late
         (f"SELECT window_start, 1 FROM {TUMBLE}", _NOT_GROUPED),
         (f"SELECT window_start, COUNT(*) FROM {TUMBLE} GROUP BY window_start", _NOT_GROUPED),
         (f"SELECT DISTINCT window_start, 1 FROM {TUMBLE}", _NOT_GROUPED),
+        (_NUMBERED, "ROW_NUMBER() over rows of windows is not supported"),
         (_counted(TUMBLE.replace("(ts)", "(late)")), _OTHER),
         (_counted(TUMBLE.replace("(ts)", "(tz)")), "no column tz"),
         (
@@ -255,14 +284,66 @@ def test_what_is_refused(file: Path, query: str, says: str) -> None:
     assert says in load(file).findings[0].message
 
 
-def test_rows_that_are_replaced_are_in_no_windows_yet(file: Path) -> None:
-    text = _text(f"SELECT window_start, COUNT(*) FROM {TUMBLE} {GROUPS}")
-    file.write_text(
-        text.replace(PLAIN, UPSERT, 1).replace(
-            "g STRING,", "g STRING, PRIMARY KEY (g) NOT ENFORCED,"
-        )
-    )
-    assert "rows of upsert-kafka are replaced" in load(file).findings[0].message
+OLDER = "TUMBLE(ts, INTERVAL '10' MINUTES)"
+OLDER_HOP = f"HOP(ts, {_HOP})"
+BY_GROUP = "GROUP BY g, window_start, window_end"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (
+            f"SELECT TUMBLE_START{OLDER[6:]}, COUNT(*) FROM s GROUP BY {OLDER}",
+            f"SELECT window_start, COUNT(*) FROM {TUMBLE} {GROUPS}",
+        ),
+        (
+            f"SELECT COALESCE(HOP_END{OLDER_HOP[3:]}, NULL), 1 FROM s GROUP BY g, {OLDER_HOP}",
+            f"SELECT COALESCE(window_end, NULL), 1 FROM {HOP.format(_HOP)} {BY_GROUP}",
+        ),
+    ],
+)
+def test_the_older_way_to_write_windows(file: Path, older: str, newer: str) -> None:
+    views = []
+    for query in (older, newer):
+        file.write_text(_text(query))
+        source = chosen(load(file), None).source
+        assert isinstance(source, ViewSource)
+        views.append(source.view)
+    assert views[0].query == views[1].query
+
+
+def test_the_older_way_with_the_last_time_of_a_window(file: Path) -> None:
+    query = f"SELECT TUMBLE_ROWTIME{OLDER[6:]}, COUNT(*) FROM s AS x GROUP BY x.g, {OLDER}"
+    file.write_text(_text(f"{query} HAVING TUMBLE_END{OLDER[6:]} > x.ts"))
+    assert "x.ts is neither in GROUP BY" in load(file).findings[0].message
+    file.write_text(_text(f"{query} HAVING TUMBLE_END{OLDER[6:]} IS NOT NULL"))
+    assert not load(file).findings
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        (
+            f"SELECT TUMBLE_START{OLDER[6:]}, COUNT(*) FROM s GROUP BY {OLDER}, {OLDER}",
+            "a query has one window",
+        ),
+        (
+            f"SELECT TUMBLE_START(ts, INTERVAL '1' DAY), COUNT(*) FROM s GROUP BY {OLDER}",
+            "TUMBLE_START must have the arguments of the TUMBLE of GROUP BY",
+        ),
+        (
+            "SELECT HOP_START(ts, INTERVAL '1' DAY), 1 FROM s GROUP BY HOP(ts, INTERVAL '1' DAY)",
+            "HOP in GROUP BY is HOP(ts, slide, size[, offset]), of intervals",
+        ),
+        (
+            f"SELECT TUMBLE_START{OLDER[6:]}, COUNT(*) FROM (SELECT * FROM s) GROUP BY {OLDER}",
+            "TUMBLE in GROUP BY needs a table or view in FROM",
+        ),
+    ],
+)
+def test_mistakes_in_the_older_way(file: Path, query: str, says: str) -> None:
+    file.write_text(_text(query))
+    assert says in load(file).findings[0].message
 
 
 @pytest.mark.parametrize("key", ["table.exec.source.idle-timeout", "table.exec.state.ttl"])

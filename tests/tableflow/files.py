@@ -50,6 +50,8 @@ class Tableflow:
     """Keys of the table beside these."""
     registry: str = ""
     """The address of the schema registry that has the columns; empty: `fields` are the columns."""
+    url: str = ""
+    """Of the destination, where it is not the bucket's own."""
 
     @property
     def name(self) -> str:
@@ -79,7 +81,7 @@ class Tableflow:
                     **self.more,
                 }
             ],
-            "destination_bucket_url": self.bucket.url,
+            "destination_bucket_url": self.url or self.bucket.url,
         }
         self.path.write_text(json.dumps(document, indent=1))  # JSON is YAML
         return chosen(load(self.path), None)

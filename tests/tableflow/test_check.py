@@ -172,7 +172,7 @@ def test_a_table_that_was_removed_is_named_with_its_data(
     place = f"{file.bucket.url}/warpstream/_tableflow"
     assert [one.message for one in loaded.hints] == [
         f"table {name} is in no `tables` of these files, and its data stays in {place}/{name}: "
-        "declare it again to go on, or delete that folder"
+        "declare it again to go on, or delete the table"
         for name in (file.name, f"{file.name}_rejected")
     ]
     assert {one.path for one in loaded.hints} == {"tables"}

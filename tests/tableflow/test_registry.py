@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.manifests.stored_tables import compared
 from dataflow_assets.runs.request import Report, Request
 from tests.conftest import Topics
-from tests.drained import draining
+from tests.drained import drain_apart, draining
 from tests.e2e.flows import produce
 from tests.tableflow.files import Bucket, Tableflow
 
@@ -89,7 +90,7 @@ class Registered:
 
     def ids(self) -> dict[str, int]:
         schema = self.file.bucket.table(self.file.name).schema()
-        return {schema.find_column_name(number): number for number in schema.field_ids}
+        return {str(schema.find_column_name(number)): number for number in schema.field_ids}
 
 
 def _written(schema: Schema, head: bytes, row: Any) -> bytes:
@@ -138,7 +139,6 @@ def test_the_table_follows_the_registry_while_it_runs(registered: Registered) ->
     registered.send(FIRST, [ROW | {"id": 3}])
     while len(registered.file.rows()) < 3:
         next(ran)
-    ran.close()
     assert registered.ids() == FIRST_IDS | {"device.vendor": 11, "note": 12}
     rows = sorted(registered.file.rows(), key=lambda row: row["id"])
     assert [(r["id"], r["note"], r["cookies"], r["device"]) for r in rows] == [
@@ -206,3 +206,24 @@ def test_a_message_of_no_subject_of_the_table_is_rejected(registered: Registered
 def test_there_is_no_table_before_there_is_a_subject(registered: Registered, run: Run) -> None:
     with pytest.raises(PermanentError, match=f"there is no subject {registered.subject}: register"):
         run(registered.file.write())
+
+
+def test_each_record_is_stored_once_where_it_is_killed_while_the_table_follows(
+    registered: Registered, run: Run
+) -> None:
+    """At the commit of new columns, of the epoch, and of the rows, each behind another version."""
+    flow = registered.file.write()
+    fields: list[Any] = [("id", "long")]
+    for turn in range(4):
+        registered.send(record(*fields), [{"id": 10 * turn + n, "late": turn} for n in range(10)])
+        if turn == 0:
+            run(flow)
+            fields.append(optional("late", "int"))
+            continue
+        step = f"iceberg.bucket-committed:kill:{turn}"
+        assert drain_apart(str(registered.file.path), failpoint=step) == -signal.SIGKILL
+        fields.append(optional(f"more_{turn}", "string"))
+    run(flow)
+    rows = sorted(registered.file.rows(), key=lambda row: row["id"])
+    assert [(r["id"], r["late"]) for r in rows] == [(n, n // 10 or None) for n in range(40)]
+    assert registered.ids() == {"id": 1, "late": 2, "more_1": 3, "more_2": 4}

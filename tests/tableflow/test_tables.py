@@ -273,6 +273,22 @@ def test_a_record_of_a_far_time_is_rejected_among_many(
     assert rejected["offset"] == 77
 
 
+@pytest.mark.parametrize("bucket", ["disk"], indirect=True)
+def test_a_record_of_a_far_time_is_stored_among_many(
+    file: Tableflow, kafka: devservers.Kafka, topic: Topics, engine: SparkSession
+) -> None:
+    """In a table that does not need its time. Spark's own reader fails at it all the same."""
+    file.topic = topic(1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    flow = file.write()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number in range(12_000):
+        at = FAR[0] if number == 77 else 1_700_000_000_000
+        producer.produce(file.topic, json.dumps({"id": number}).encode(), timestamp=at)
+    assert producer.flush(30) == 0
+    list(drain(flow, lambda: engine, Request()))
+    assert sorted(row["id"] for row in file.rows()) == [*range(12_000)]
+
+
 def test_an_engine_without_a_catalog_reads_it(
     file: Tableflow, kafka: devservers.Kafka, run: Run
 ) -> None:

@@ -17,7 +17,7 @@ import pytest
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.maintenance import compact, upkeep
-from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from dataflow_assets.connectors.iceberg.sink.declared_sinks import BucketSink
 from dataflow_assets.connectors.iceberg.table.commit import Committer
 from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile
 from dataflow_assets.connectors.iceberg.table.file_writer import ROW_GROUP_BYTES

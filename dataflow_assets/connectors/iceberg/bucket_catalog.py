@@ -36,6 +36,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.bucket import S3, BucketConnection
+from dataflow_assets.connectors.iceberg.hint import HINT
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
@@ -44,7 +45,6 @@ from dataflow_assets.sdk.durable_files import make_folder, sync
 
 log = logging.getLogger(__name__)
 
-HINT = "version-hint.text"
 KEPT = 100  # metadata files that stay readable, as the log in the metadata names them
 _METADATA = ".metadata.json"
 _NUMBERED = re.compile(rf"v(\d+){re.escape(_METADATA)}")
@@ -88,8 +88,8 @@ class BucketCatalog(TableCatalog, NoopCatalog):
         metadata = new_table_metadata(schema, partition_spec, sort_order, place, properties)
         return self.first(name, metadata)
 
+    @override
     def first(self, identifier: Identifier, metadata: TableMetadata) -> Table:
-        """A table with the very metadata, field ids included; raises TableAlreadyExistsError."""
         if self._latest(identifier) or not self._put(identifier, 1, metadata):
             raise ice.TableAlreadyExistsError(f"{'.'.join(identifier)} exists")
         self._tell(identifier, 1)

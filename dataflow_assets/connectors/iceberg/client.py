@@ -26,13 +26,15 @@ from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AssertCreate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 from typing_extensions import override
 
+from dataflow_assets.connectors.iceberg import new_tables
 from dataflow_assets.connectors.iceberg.bucket import BucketConnection
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
@@ -144,6 +146,18 @@ class BoundedCatalog(TableCatalog, RestCatalog):
             given.pop("s3.session-token", None)  # of other keys
         return super()._load_file_io(given, location)
 
+    @override
+    def first(self, identifier: Identifier, metadata: TableMetadata) -> Table:
+        """By a commit that asserts that there is no table: `createTable` gives fields new ids."""
+        io = self._load_file_io(self.properties, metadata.location)
+        new_tables.check_free(io, metadata.location)
+        new = Table(identifier, metadata, "", io, self)
+        try:
+            self.commit_table(new, (AssertCreate(),), new_tables.creating(metadata))
+        except ice.CommitFailedException as error:
+            raise ice.TableAlreadyExistsError(str(error)) from error
+        return new_tables.as_declared(self, identifier, metadata)
+
 
 @dataclass(frozen=True)
 class TableCommit:
@@ -163,6 +177,17 @@ class NessieCatalog(BoundedCatalog):
     def __init__(self, name: str, nessie: NessieConnection, **properties: Any) -> None:
         self._nessie = nessie
         super().__init__(name, **properties)
+
+    @override
+    def first(self, identifier: Identifier, metadata: TableMetadata) -> Table:
+        """From a metadata file that is registered: Nessie makes tables in no other way like this.
+
+        Nessie reads the file once, and writes its own from then on.
+        """
+        io = self._load_file_io(self.properties, metadata.location)
+        new_tables.check_free(io, metadata.location)
+        self.register_table(identifier, new_tables.written(io, metadata))
+        return new_tables.as_declared(self, identifier, metadata)
 
     @override
     def begun(self, table: Table) -> Table:

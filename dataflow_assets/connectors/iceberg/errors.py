@@ -75,7 +75,7 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
 
 def _unanswered(error: RequestException) -> str:
     """Who was asked; a server of tokens is another one than the catalog."""
-    asked = urlsplit(error.request.url or "") if error.request else None
+    asked = urlsplit(str(error.request.url or "")) if error.request else None
     who = f" from {asked.hostname}:{asked.port or _PORTS.get(asked.scheme)}" if asked else ""
     return (
         f"no answer{who}: {cause(error)}; check that a server runs there, and that the manifest "

@@ -147,6 +147,9 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     """For how long the flow itself keeps snapshots that were replaced; None: for ever."""
     written_alone: ClassVar[bool] = False
     """Whether nobody but the flow may write the table, so that another writer is warned of."""
+    read_by_path: ClassVar[bool] = False
+    """Whether the flow leaves the newest metadata in the table's folder, for readers by path, which
+    the catalog does not do."""
 
     @field_validator("columns")
     @classmethod

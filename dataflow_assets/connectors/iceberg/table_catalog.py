@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from abc import ABC
+from abc import ABC, abstractmethod
 from contextlib import suppress
 
 from pyiceberg import exceptions as ice
@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from requests import HTTPError
@@ -52,6 +53,17 @@ class TableCatalog(Catalog, ABC):
         except ice.TableAlreadyExistsError:
             new = self.load_table(identifier)
         return new
+
+    @abstractmethod
+    def first(self, identifier: Identifier, metadata: TableMetadata) -> Table:
+        """A new table with the very metadata, field ids and location included.
+
+        Called on the driver, once in the life of a table whose columns are declared.
+
+        Raises:
+            TableAlreadyExistsError: somebody was quicker.
+            PermanentError: the catalog gives other ids.
+        """
 
     def change_namespace(
         self,

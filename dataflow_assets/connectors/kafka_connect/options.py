@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, WithJsonSchema, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address, MessageSource
@@ -18,11 +18,10 @@ from dataflow_assets.secrets import Fills, SecretRef, is_secret
 from dataflow_assets.spec import Needs
 
 Ref = SecretRef | None
+_Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 _CLASS = r"^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$"
 _OURS = {"connector.class": "set class", "tasks.max": "set tasksMax"}
 _REFUSED = {
-    "transforms": "single message transforms do not work yet: use the steps of the flow",
-    "predicates": "predicates do not work yet: use the conditions of the flow's steps",
     "config.providers": "config providers do not work yet: use credentialsSecretRef",
     "key.converter": "keys become JSON: leave it out",
     "value.converter": "values become JSON: leave it out",
@@ -47,8 +46,9 @@ class KafkaConnectSourceOptions(MessageSource):
 
     connector_class: str = Field(alias="class", pattern=_CLASS)
     """Java class of the source connector, with its package or without."""
-    config: Mapping[str, str] = {}
-    """The connector's own configuration, as it is. Secrets belong in `credentialsSecretRef`."""
+    config: Mapping[str, _Text] = {}
+    """The connector's own configuration, as it is, with its transforms and predicates. Secrets
+    belong in `credentialsSecretRef`."""
     credentials: SecretStr | None = None
     """More of the configuration, as a JSON object; it wins over `config`, and is shown nowhere."""
     credentials_secret_ref: Annotated[Ref, Fills("credentials")] = None

@@ -33,6 +33,7 @@ SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.b
 """Of a part: the topic that the connector names, the record's key as JSON, its value."""
 _OFFSETS, _PLAIN = b"dataflow.offsets", b"dataflow.plain"
 _NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-(\d+)-([01])-([0-9a-f]{8})\.parquet")
+_EMPTIED = "0" * 8
 _PATIENCE = 0.1  # seconds between two tries to get the lock
 
 
@@ -66,7 +67,8 @@ class Part(msgspec.Struct, frozen=True, order=True):
     open: bool
     """Behind it the connector cannot go on."""
     token: str
-    """Of the process that has sealed it: a part that got lost is never taken for another one."""
+    """Of the process that has sealed it: a part that got lost is never taken for another one.
+    Zeros: its records were thrown away."""
 
     @classmethod
     def parse(cls, name: str) -> Part | None:
@@ -229,7 +231,7 @@ class Spool:
             if state is None or part.number < state.first:
                 (self.folder / part.name).unlink(missing_ok=True)
         for part in still_open(self.parts()):
-            empty = msgspec.structs.replace(part, rows=0, bytes=0, open=False)
+            empty = Part(part.number, part.task, 0, 0, open=False, token=_EMPTIED)
             self.seal(empty, SCHEMA.empty_table(), {})
             (self.folder / part.name).unlink()
 
@@ -245,17 +247,15 @@ class Spool:
 
 def still_open(parts: Sequence[Part]) -> list[Part]:
     """Behind which their tasks have sealed nothing that a connector can go on behind."""
-    closed = {part.task: part.number for part in parts if part.rows and not part.open}
+    goes_on = [part for part in parts if not part.open and part.token != _EMPTIED]
+    closed = {part.task: part.number for part in goes_on}
     return [part for part in parts if part.open and part.number > closed.get(part.task, 0)]
 
 
 def published(parts: Sequence[Part]) -> list[Part]:
-    """Those in front of the first that is still open; none that has no records is the last."""
+    """Those in front of the first that is still open."""
     waiting = still_open(parts)
-    found = [part for part in parts if not waiting or part.number < waiting[0].number]
-    while found and not found[-1].rows:
-        found.pop()
-    return found
+    return [part for part in parts if not waiting or part.number < waiting[0].number]
 
 
 def is_plain(file: pq.ParquetFile) -> bool:

@@ -17,23 +17,17 @@ from typing import Any, Protocol
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Limit, Rejects, Sink, Source
 from dataflow_assets.errors import Finding
-from dataflow_assets.flow import Branch, Flow, Policies, listed
+from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.manifests.dialects import dataflow_steps
 from dataflow_assets.manifests.dialects.dataflow_ends import end
+from dataflow_assets.manifests.dialects.dataflow_rules import ERRORS, of_flow
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.wording import validate
 from dataflow_assets.spec import Spec, hints
 
 KINDS = ("DataFlow", "DataFlowCron")
-_ANNOTATIONS = (
-    model.SOURCE_CONNECTION,
-    model.SINK_CONNECTION,
-    model.OWNERS,
-    model.LANE,
-    model.UPSTREAM,
-)
 _CRON = (
     "not supported yet: DataFlowCron; a DataFlow keeps its table up to date by itself, and its job "
     "can be put on a schedule"
@@ -53,7 +47,6 @@ _NO_VARIABLES = (
 )
 _SOURCE: Path = ("spec", "source")
 _SINK: Path = ("spec", "sink")
-_ERRORS: Path = ("spec", "errors")
 
 
 @dataclass(frozen=True)
@@ -110,14 +103,11 @@ def read(document: Document) -> Reading:
         value = document.get("metadata", "annotations", model.SINK_CONNECTION)
         main = Branch(sink, value if isinstance(value, str) else None)
     steps = dataflow_steps.read(document, main)
-    errors, error_findings = end(document, _ERRORS, registry.sinks())
+    errors, error_findings = end(document, ERRORS, registry.sinks())
     findings += [*source_findings, *sink_findings, *steps.findings, *error_findings]
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
-    findings += [*_rules(document, envelope), *_error_rules(document, steps.branches, errors)]
-    findings += _rereading(document, source, steps.branches)
-    findings += _adding(document, source, steps.branches)
-    findings += _looping(document, source, steps.branches, errors)
+    findings += of_flow(document, envelope, source, steps.branches, errors)
     notes = _hints(document, envelope, source, steps, errors)
     if findings or not document.sound:
         return Reading(document, tuple(findings), notes)
@@ -176,102 +166,6 @@ def _fields(cls: type[Spec]) -> Iterable[tuple[str, Any]]:
     return cls.model_fields.items()
 
 
-def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
-    """What one field says about another."""
-    spec = manifest.spec
-    if spec.replicas > 1 and spec.source.type != "kafka":
-        message = f"more than 1 needs a kafka source, not {spec.source.type}; allowed: 0, 1"
-        yield document.finding(("spec", "replicas"), message)
-    for name, value in manifest.metadata.annotations.items():
-        path: Path = ("metadata", "annotations", name)
-        if name.startswith("dataflow-assets/") and name not in _ANNOTATIONS:
-            yield document.finding(path, f"unknown key; {meant(name, _ANNOTATIONS)}", key=True)
-        elif name in _ANNOTATIONS and not value.strip(" ,"):
-            yield document.finding(path, "must not be empty")
-        elif name == model.LANE and not model.LANE_NAME.fullmatch(value):
-            message = "must be letters a-z, digits and `-`, without `-` at an end, at most 40"
-            yield document.finding(path, message)
-        elif name == model.UPSTREAM and not all(map(model.UPSTREAM_KEY.fullmatch, listed(value))):
-            message = "must be asset keys such as nessie/lake/shop/orders, separated by commas"
-            yield document.finding(path, message)
-
-
-def _rereading(document: Document, source: Source, branches: Iterable[Branch]) -> Iterable[Finding]:
-    """Records that come again would be duplicates in a table that is appended to."""
-    for branch in branches:
-        if source.rereads and not branch.sink.upserts:
-            message = (
-                f"is appended to, but the source reads rows again with {source.rereads}: use a "
-                "sink that upserts, or choose otherwise there"
-            )
-            yield document.finding(branch.place, message, key=True)
-
-
-def _adding(document: Document, source: Source, branches: Iterable[Branch]) -> Iterable[Finding]:
-    """Columns that the source gets later need a sink that can add them, or leave them out."""
-    for branch in branches:
-        if reason := _no_columns(source, branch.sink):
-            yield document.finding(branch.place, reason, key=True)
-
-
-def _no_columns(source: Source, sink: Sink) -> str:
-    """Why `schemaChanges` of the source cannot be kept; empty where it can."""
-    whole = sink.takes == "messages" or getattr(sink, "raw_mode", False)
-    if source.new_columns == "ignore" and whole:
-        return (
-            "stores whole records, so that no new column can be left out, as schemaChanges: ignore "
-            "of the source says: name the columns to read there, as includeColumns"
-        )
-    if source.new_columns != "add" or whole:
-        return ""
-    if not sink.adds_columns:
-        able = ", ".join(sorted(name for name, one in registry.sinks().items() if one.adds_columns))
-        return (
-            f"a {sink.type} sink cannot add columns to its table, as schemaChanges: add of the "
-            f"source says: leave schemaChanges out there, or use one of {able}"
-        )
-    if sink.unknown_fields == "ignore":
-        return (
-            "unknownFields: ignore leaves the columns out that schemaChanges: add of the source "
-            "adds: leave one of the two out"
-        )
-    return ""
-
-
-def _error_rules(
-    document: Document, branches: Iterable[Branch], errors: Sink | None
-) -> Iterable[Finding]:
-    if errors is None:
-        return
-    if document.get("spec", "onRejected") is not None:
-        message = "is for flows without errors, which says where rejected records go"
-        yield document.finding(("spec", "onRejected"), message, key=True)
-    if Branch(errors).id in {branch.id for branch in branches}:
-        message = "is a table that the flow itself writes: rejected records need one of their own"
-        yield document.finding((*_ERRORS, "config"), message, key=True)
-
-
-def _looping(
-    document: Document, source: Source, branches: Iterable[Branch], errors: Sink | None
-) -> Iterable[Finding]:
-    """A flow that reads its own rows never comes to an end."""
-    ends = [(branch.place, branch.sink) for branch in branches]
-    ends += [((*_ERRORS, "config"), errors)] if errors else []
-    for place, sink in ends:
-        if same(source, sink):
-            message = f"the flow reads what it writes: {sink.address().name} is also its source"
-            yield document.finding(place, message, key=True)
-
-
-def same(source: Source, sink: Sink) -> bool:
-    """Whether both are one topic or table of one server; a query reads what it likes."""
-    one, other = source.address(), sink.address()
-    named = (one.system, one.namespace, one.name) == (other.system, other.namespace, other.name)
-    together = set(source.spellings()) & set(sink.spellings())
-    reads = source.reads_back and getattr(source, "query", None) is None
-    return named and bool(together) and reads
-
-
 def _hints(
     document: Document,
     manifest: model.Manifest,
@@ -284,7 +178,7 @@ def _hints(
         ((*_SOURCE, "config"), source),
         *((branch.place, branch.sink) for branch in steps.branches),
         *((place, one.step) for place, one in steps.placed()),
-        *([((*_ERRORS, "config"), errors)] if errors else []),
+        *([((*ERRORS, "config"), errors)] if errors else []),
     ]
     notes = [
         document.finding((*base, *_split(path)), instead, key=True)
@@ -307,7 +201,7 @@ def _hints(
 
 def _variables(document: Document) -> Iterable[Finding]:
     """What other tools would fill in from the environment, and nobody does here."""
-    for place in (_SOURCE, _SINK, _ERRORS):
+    for place in (_SOURCE, _SINK, ERRORS):
         config = document.get(*place, "config")
         for key, value in config.items() if isinstance(config, dict) else ():
             if isinstance(value, str) and _VARIABLE.search(value):

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.wording import kind
+from dataflow_assets.manifests.dialects.kinds import kind
 
 _NOT_BASE64 = "is not text in base64; write plain text under stringData"
 

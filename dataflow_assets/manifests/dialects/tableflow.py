@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
-from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from dataflow_assets.connectors.iceberg.options import RECORD_TIME
+from dataflow_assets.connectors.iceberg.sink.declared_sinks import DeclaredSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.connection import Sasl
 from dataflow_assets.contracts import Rejects
@@ -22,16 +23,16 @@ from dataflow_assets.formats.schema_registry import RegistryAuth, SchemaRegistry
 from dataflow_assets.manifests.dialects import tableflow_model as model
 from dataflow_assets.manifests.dialects import tableflow_rules as rules
 from dataflow_assets.manifests.dialects import tableflow_types as types
+from dataflow_assets.manifests.dialects.catalogs import Catalog
 from dataflow_assets.manifests.dialects.dataflow import DeclaredTables, Reading
 from dataflow_assets.manifests.dialects.documents import Document, Part, Path
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.tableflow_places import Bucket, Placed
 from dataflow_assets.manifests.dialects.wording import validate
 from dataflow_assets.secrets import VariableRef
 from dataflow_assets.spec import hints
 from dataflow_assets.tls import Tls
 
-NAMESPACE = "warpstream._tableflow"
-"""Of the tables: the path below bucket and prefix, with dots."""
 GROUP = "tableflow"
 PREFIX = "TABLEFLOW_"
 _KEYS = ("source_clusters", "destination_bucket_url", "tables")
@@ -59,38 +60,45 @@ def reads(document: Document) -> bool:
     return len(found) > 1 and not kubernetes
 
 
-def read(document: Document) -> list[Reading]:
-    """A reading for each table, and one of what is wrong anywhere in the file."""
+def read(document: Document, catalog: Catalog | None = None) -> list[Reading]:
+    """A reading for each table, and one of what is wrong anywhere in the file.
+
+    `catalog`: the location's, in which the tables are; None where it has none.
+    """
     _, findings = validate(model.Tableflow, document)
+    findings += _of_catalog(document, catalog)
     clusters = _clusters(document, findings)
     tables = [_table(document, index, clusters, findings) for index in _indexes(document, "tables")]
     readings = [Reading(document, tuple(findings))] if findings else []
     if not document.sound or any(not one.path.startswith(_OF_PARTS) for one in findings):
         return readings
-    bucket = model.Bucket.parse(document.get("destination_bucket_url"))
-    readings.append(Reading(document, tables=_declared(document, bucket)))
+    place = Placed(Bucket.parse(document.get("destination_bucket_url")), catalog)
+    readings.append(Reading(document, tables=_declared(document, place)))
     for index, table in enumerate(tables):
         if table is not None and table.source_cluster_name in clusters.sound:
-            readings.append(_reading(document, index, table, clusters, bucket))
+            readings.append(_reading(document, index, table, clusters, place))
     return readings
 
 
-def _declared(document: Document, bucket: model.Bucket) -> DeclaredTables:
+def _of_catalog(document: Document, catalog: Catalog | None) -> list[Finding]:
+    url = document.get("destination_bucket_url")
+    if catalog is None or not isinstance(url, str) or not url.startswith("file:"):
+        return []
+    message = (
+        "must be s3://bucket: the tables are in the catalog of connections.yaml, whose readers "
+        "see no disk of this machine"
+    )
+    return [document.finding(("destination_bucket_url",), message)]
+
+
+def _declared(document: Document, place: Placed) -> DeclaredTables:
     """All tables of the file, also those with a mistake."""
     names = {
         f"{document.get('tables', at, 'source_cluster_name')}+"
         f"{document.get('tables', at, 'source_topic')}"
         for at in _indexes(document, "tables")
     }
-    given = {
-        "bucket": bucket.url,
-        "s3_region": bucket.region,
-        "namespace": NAMESPACE,
-        "table": "-",
-        "table_schema": "{}",
-    }
-    place = BucketSink.model_validate(given)
-    return DeclaredTables(place, frozenset(names))
+    return DeclaredTables(place.sink({"table": "-"}), frozenset(names))
 
 
 def _indexes(document: Document, key: str) -> range:
@@ -144,18 +152,18 @@ def _reading(
     index: int,
     table: model.Table,
     clusters: _Clusters,
-    bucket: model.Bucket,
+    place: Placed,
 ) -> Reading:
     number, cluster = clusters.sound[table.source_cluster_name]
     at: Path = ("tables", index)
     part = Part.of(document, at, _places(at, ("source_clusters", number), table))
-    source, sink = _source(cluster, table), _sink(cluster, table, bucket)
+    source, sink = _source(cluster, table), _sink(cluster, table, place)
     notes = [
         part.finding((*base, *path.split(".")), instead, key=True)
         for base, spec in ((_SOURCE, source), (_SINK, sink))
         for path, instead in hints(spec)
     ]
-    content = [document.get(*at), document.get("source_clusters", number), bucket.url]
+    content = [document.get(*at), document.get("source_clusters", number), place.bucket.url]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     flow = Flow(
         namespace="default",
@@ -204,7 +212,7 @@ def _registry(cluster: model.SourceCluster) -> SchemaRegistry | None:
         "username_secret_ref": given.username_env,
         "password_secret_ref": given.password_env,
     }
-    auth = {key: _variable(name) for key, name in refs.items() if name}
+    auth: dict[str, Any] = {key: _variable(name) for key, name in refs.items() if name}
     options: dict[str, Any] = {"basic_auth": RegistryAuth(**auth)} if auth else {}
     if given.bearer_token_env:
         options["bearer_token_secret_ref"] = _variable(given.bearer_token_env)
@@ -231,16 +239,13 @@ def _variable(name: str) -> VariableRef:
     return VariableRef.of(f"{PREFIX}{name}", name)
 
 
-def _sink(cluster: model.SourceCluster, table: model.Table, bucket: model.Bucket) -> BucketSink:
+def _sink(cluster: model.SourceCluster, table: model.Table, place: Placed) -> DeclaredSink:
     upserts = {"upsert_mode": True, "conflict_key": table.upsert_key} if table.upsert_key else {}
-    return BucketSink.model_validate(
+    return place.sink(
         {
-            "bucket": bucket.url,
-            "s3_region": bucket.region,
-            "namespace": NAMESPACE,
             "table": f"{table.source_cluster_name}+{table.source_topic}",
             **_columns(cluster, table),
-            "time_column": types.RECORD_TIME if table.keeps_time else None,
+            "time_column": RECORD_TIME if table.keeps_time else None,
             "partitions": table.partitions,
             "retention": model.duration(table.retention) if table.retention else None,
             **upserts,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Literal
-from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
@@ -15,18 +12,15 @@ from dataflow_assets.connectors.iceberg.layout import parse_term
 from dataflow_assets.connectors.iceberg.options import RECORD_TIME
 from dataflow_assets.formats.schema_registry import address_problem
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.tableflow_places import Bucket
 from dataflow_assets.manifests.dialects.tableflow_types import (
     PRIMITIVES,
     problem,
     usual,
 )
-from dataflow_assets.sdk.local_folders import outside, within_root
 from dataflow_assets.spec import Addition, OneOrMany, Spec
 
 LARGEST_ID = 1_999_999_999  # ids above are for columns of our own
-_PARAMETERS = ("region", "prefix")
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_PREFIX = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9._=-]*/?)+")
 
 
 _RETENTION = re.compile(r"([1-9]\d{0,5})([hd])")
@@ -276,48 +270,3 @@ class Tableflow(TableflowSpec):
     def _readable(cls, value: str) -> str:
         Bucket.parse(value)
         return value
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """Where tables are."""
-
-    url: str
-    """Bucket and prefix, without a slash at the end."""
-    region: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Bucket:
-        """Raises ValueError with what is allowed."""
-        parts = urlsplit(text)
-        given = dict(parse_qsl(parts.query, keep_blank_values=True))
-        for name in given:
-            if name not in _PARAMETERS:
-                raise ValueError(f"has an unknown parameter; {meant(name, _PARAMETERS)}")
-        prefix = given.get("prefix", "").strip("/")
-        if prefix and not _PREFIX.fullmatch(prefix):
-            raise ValueError(
-                "has a prefix that is no path: letters, digits, `.`, `_`, `=`, `-`, `/`"
-            )
-        region = given.get("region") or None
-        if parts.scheme == "file":
-            return cls(_joined(_folder(parts.netloc, parts.path), prefix), region)
-        if parts.scheme != "s3":
-            raise ValueError(
-                "must be s3://bucket or file:///folder; other stores: not supported yet"
-            )
-        if not _BUCKET.fullmatch(parts.netloc) or parts.path.strip("/"):
-            raise ValueError("must be s3://bucket; a path in it goes into ?prefix=")
-        return cls(_joined(f"s3://{parts.netloc}", prefix), region)
-
-
-def _folder(host: str, path: str) -> str:
-    if host or os.path.normpath(path) != path.rstrip("/"):
-        raise ValueError("must be file:///folder, an absolute path without `..`")
-    if not within_root(path):
-        raise ValueError(outside("its folder"))
-    return f"file://{path.rstrip('/')}"
-
-
-def _joined(url: str, prefix: str) -> str:
-    return f"{url}/{prefix}" if prefix else url

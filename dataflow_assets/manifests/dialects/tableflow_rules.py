@@ -6,6 +6,7 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from dataflow_assets.connectors.iceberg.layout import parse_term
+from dataflow_assets.connectors.iceberg.options import RECORD_TIME
 from dataflow_assets.contracts import SYSTEM_COLUMNS
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects import tableflow_model as model
@@ -91,7 +92,7 @@ def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Find
         names[place[:-1]].add(one.name)
         if depth and types.only_of_columns(one.type):
             yield document.finding((*place, "type"), "is allowed for columns only, not inside them")
-        if not depth and one.name in (*SYSTEM_COLUMNS, types.RECORD_TIME):
+        if not depth and one.name in (*SYSTEM_COLUMNS, RECORD_TIME):
             yield document.finding((*place, "name"), "is the name of a column of our own")
         if table.source_format == "avro" and not _AVRO_NAME.fullmatch(one.name):
             message = "is no name in Avro: letters a-z, digits and `_`, no digit first"
@@ -137,8 +138,8 @@ def of_layout(document: Document, at: Path, table: model.Table) -> Iterator[Find
     for text in table.partition_by if inline else ():
         term = parse_term(text)
         known = columns.get(term.column)
-        kind = known.type if known else "timestamptz" if term.column == types.RECORD_TIME else ""
-        names = (*columns, types.RECORD_TIME)
+        kind = known.type if known else "timestamptz" if term.column == RECORD_TIME else ""
+        names = (*columns, RECORD_TIME)
         wrong = (
             types.partition_problem(term.transform, kind)
             if kind
@@ -149,7 +150,7 @@ def of_layout(document: Document, at: Path, table: model.Table) -> Iterator[Find
     if table.retention and not table.keeps_time:
         message = (
             "needs a table that is partitioned by the time of its records: partitioning_scheme: "
-            f"hour, or partition_by: day({types.RECORD_TIME})"
+            f"hour, or partition_by: day({RECORD_TIME})"
         )
         yield document.finding((*at, "retention"), message, key=True)
     for name in table.upsert_key if inline else ():

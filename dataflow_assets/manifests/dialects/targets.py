@@ -19,7 +19,7 @@ from typing import Any
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document, Path, Place
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.wording import kind
+from dataflow_assets.manifests.dialects.kinds import kind
 
 VARIABLE = "DATAFLOW_TARGET"
 KEYS = ("target", "targets")

@@ -21,6 +21,7 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.dataflow_model import API_VERSION
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import models_at, names, suggest, unknown
+from dataflow_assets.manifests.dialects.kinds import wrong_kind
 from dataflow_assets.spec import RULE, Spec
 
 AnySpec = TypeVar("AnySpec", bound=Spec)
@@ -28,10 +29,6 @@ AnySpec = TypeVar("AnySpec", bound=Spec)
 _WORD = re.compile(r"[a-z]+|[A-Z]+|[a-z]+([A-Z][a-z]*)+")
 COLUMN_NAME = r"^[^\x00]+$"
 MOST_FINDINGS = 100  # of one block: each is looked up with care, and nobody reads more
-_WITH_UNIT = re.compile(r"\d+(\.\d+)?\s*[A-Za-zµ]{1,3}")
-_NO_SPACE = re.compile(r"\w+:\S")
-_UNITS = {"bytes": "bytes", "seconds": "seconds", "interval": "seconds", "freshness": "seconds"}
-"""By what is in a key: the unit of its number."""
 _ALLOWED = {
     "string_type": "text",
     "string_sub_type": "text",
@@ -50,7 +47,6 @@ _ALLOWED = {
     "dataclass_type": "a mapping",
 }
 _SCALARS = frozenset({"string_type", "int_type", "int_from_float", "float_type", "bool_type"})
-_KINDS = ((bool, "a boolean"), (str, "text"), (list, "a list"), (dict, "a mapping"))
 _USUAL: Mapping[Path, str] = {("apiVersion",): f": write {API_VERSION}", ("kind",): ": DataFlow"}
 """What a key that every manifest has says in nearly all of them."""
 _SAYS = {
@@ -101,16 +97,6 @@ def _tried(
     except ValidationError as error:
         return None, error.errors(include_url=False, include_input=False)
     return found, []
-
-
-def kind(value: Any) -> str:
-    """What sort of value arrived, without the value."""
-    if value is None:
-        return "nothing"
-    for sort, name in _KINDS:
-        if isinstance(value, sort):
-            return name
-    return "a number"
 
 
 def _findings(
@@ -228,61 +214,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _wrong_kind(allowed: Iterable[str], path: Path, document: Document) -> str:
-    value = document.get(*path)
-    names = list(allowed)
     key = next((part for part in reversed(path) if isinstance(part, str)), "")
-    return f"must be {' or '.join(names)}, got {kind(value)}{_advice(names, value, key)}"
-
-
-def _advice(allowed: list[str], value: Any, key: str) -> str:
-    """What to do, where a value of the wrong kind is an everyday mistake."""
-    if "text" in allowed:
-        return _as_text(value, key)
-    if "a list" in allowed:
-        lists = {str: ": write it as a list, [a, b]", dict: ": begin each entry with `- `"}
-        return next((say for sort, say in lists.items() if isinstance(value, sort)), "")
-    if "a mapping" in allowed:
-        return _as_mapping(value, key)
-    if allowed[0] in {"a whole number", "a number"}:
-        return _as_number(value, key)
-    if allowed == ["true or false"] and value in ("true", "false"):
-        return ": remove the quotes"
-    return ""
-
-
-def _as_text(value: Any, key: str) -> str:
-    if isinstance(value, bool):
-        return " (yes, no, on, off, true and false are): put it in quotes"
-    if isinstance(value, int | float):
-        return ": put it in quotes"
-    if isinstance(value, dict) and {"valueFrom", "secretKeyRef", "name"} & value.keys():
-        return f": a value of a Secret is written {key}SecretRef: {{name: ..., key: ...}}"
-    return ""
-
-
-def _as_mapping(value: Any, key: str) -> str:
-    if key.endswith("SecretRef"):
-        return ": write {name: ..., key: ...}"
-    if isinstance(value, list):
-        return ": write `key: value`, without `- `"
-    if isinstance(value, str) and key in ("source", "sink", "errors"):
-        return ": write `type: ...` and `config: ...` below it"
-    if isinstance(value, str) and _NO_SPACE.match(value):
-        return ": put a space after the `:`"
-    return ""
-
-
-def _as_number(value: Any, key: str) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return ": write it without a point or an exponent"
-    if not isinstance(value, str):
-        return ""
-    if re.fullmatch(r"-?\d+(\.\d+)?", value):
-        return ": remove the quotes"
-    if not _WITH_UNIT.fullmatch(value):
-        return ""
-    unit = next((f", in {unit}" for ending, unit in _UNITS.items() if ending in key.lower()), "")
-    return f": write it without a unit{unit}"
+    return wrong_kind([*allowed], document.get(*path), key)
 
 
 def _says(details: ErrorDetails, value: Any) -> str:

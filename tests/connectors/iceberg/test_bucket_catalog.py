@@ -20,10 +20,10 @@ from pyiceberg.table.update import (
 from pyiceberg.types import LongType, NestedField
 
 import devservers
-from dataflow_assets.connectors.iceberg import bucket_catalog
+from dataflow_assets.connectors.iceberg import bucket_catalog, hint
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.client import REMOTE_FILES
-from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from dataflow_assets.connectors.iceberg.sink.declared_sinks import BucketSink
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import (
     ParquetFile,
@@ -136,8 +136,8 @@ def test_a_hint_that_is_late_or_broken_does_no_harm(place: dict[str, Any]) -> No
     catalog = _catalog(place)
     table = catalog.create_table(NAME, SCHEMA)
     _set(catalog, table, count=1)
-    for hint in (b"1", b"", b"none", b"7"):
-        catalog._write(f"{table.location()}/metadata/{bucket_catalog.HINT}", hint)
+    for text in (b"1", b"", b"none", b"7"):
+        catalog._write(f"{table.location()}/metadata/{hint.HINT}", text)
         assert _catalog(place).load_table(NAME).properties["count"] == "1"
 
 
@@ -147,7 +147,7 @@ def test_a_lost_hint_and_lost_old_files_do_not_lead_to_a_new_table(place: dict[s
     table = catalog.create_table(NAME, SCHEMA)
     for number in range(3):
         _set(catalog, catalog.load_table(NAME), count=number)
-    for name in (bucket_catalog.HINT, "v1.metadata.json", "v3.metadata.json"):
+    for name in (hint.HINT, "v1.metadata.json", "v3.metadata.json"):
         table.io.delete(f"{table.location()}/metadata/{name}")
     found = _catalog(place).made(NAME, SCHEMA, {})
     assert (found.metadata.table_uuid, found.properties["count"]) == (
@@ -173,7 +173,7 @@ def test_a_hint_is_never_left_behind(
     written = slow._write
 
     def later(path: str, content: bytes) -> None:
-        if path.endswith(bucket_catalog.HINT):
+        if path.endswith(hint.HINT):
             monkeypatch.setattr(slow, "_write", written)
             for number in range(3):
                 _set(other, other.load_table(NAME), count=number)

@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.maintenance.stored_rows import Unreadable, stored_rows
-from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from dataflow_assets.connectors.iceberg.sink.declared_sinks import BucketSink
 from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile, write_target
 from dataflow_assets.connectors.iceberg.types import file_schema
 

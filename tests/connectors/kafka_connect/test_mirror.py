@@ -23,7 +23,8 @@ PARTITIONS, EACH = 4, 5_000
 def produce(server: devservers.Kafka, topic: str, low: int, high: int) -> None:
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": server.bootstrap, "log_level": 0})
+    settings = {"bootstrap.servers": server.bootstrap, "compression.type": "zstd", "log_level": 0}
+    producer = Producer(settings)
     for number in range(low, high):
         for partition in range(PARTITIONS):
             producer.produce(topic, b"%d %d" % (partition, number), b"k", partition=partition)

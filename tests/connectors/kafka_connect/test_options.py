@@ -55,9 +55,6 @@ def test_credentials_that_are_no_object_of_texts(secret: str, config: Config) ->
     [
         ("connector.class", "X", "set class"),
         ("tasks.max", "3", "set tasksMax"),
-        ("transforms", "a", "single message transforms do not work yet"),
-        ("transforms.a.type", "X", "single message transforms do not work yet"),
-        ("predicates", "p", "predicates do not work yet"),
         ("config.providers", "env", "config providers do not work yet"),
         ("password", "${env:X}", "config providers do not work yet"),
         ("value.converter", "X", "values become JSON"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,18 @@ def test_a_part_that_is_not_whole_is_none(
     ]
 
 
+def test_a_part_that_the_disk_has_no_space_for_takes_none(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        sealed(spool, 1, 0, 10)
+    assert sorted(path.name for path in spool.folder.iterdir()) == ["lock", "state.json"]
+
+
 def test_a_crash_while_parts_are_forgotten_brings_none_back(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +129,7 @@ def test_a_record_without_a_key_has_its_place_as_id() -> None:
         "value": [b"1", None, b"3"],
         "partition": ['{"file":"a"}', '{"file":"b","n":1}', None],
         "offset": ['{"at":1}', '{"at":2}', '{"at":3}'],
+        "dropped": [None, None, None],
     }
     found = pa.table({name: pa.array(values) for name, values in columns.items()})
     rows = rows_of(found).to_pylist()

@@ -72,7 +72,7 @@ class Trees:
         found = requests.get(then, timeout=10)
         found.raise_for_status()
         change = {"type": "PUT", "key": {"elements": key}, "content": found.json()["content"]}
-        body = {"commitMeta": {"message": "back"}, "operations": [change]}
+        body: dict[str, Any] = {"commitMeta": {"message": "back"}, "operations": [change]}
         place = quote(f"{branch}@{self.head(branch)['hash']}", safe="")
         answer = requests.post(f"{self._uri}/{place}/history/commit", json=body, timeout=10)
         answer.raise_for_status()

@@ -157,6 +157,24 @@ def test_a_table_that_is_appended_to_is_loaded_again_once_somebody_has_confirmed
     assert union.is_both()
 
 
+@pytest.mark.crash
+@pytest.mark.parametrize("way", ["always", "reload"])
+def test_a_load_that_died_is_finished_before_another_one(union: Union, way: str) -> None:
+    """Its rows are in the target, and some of them are deleted at the source by now."""
+    flow = union.but(snapshotMode="always") if way == "always" else union
+    flow.run("INSERT INTO source SELECT i, repeat('x', 500) FROM generate_series(101, 900) i")
+    flow.limit = Limit(bytes=64 * 1024)
+    assert flow.killed_at("postgresql.after-commit", nth=3)
+    assert flow.rows()
+    flow.run("DELETE FROM source WHERE id % 2 = 0")
+    if way == "reload":
+        with pytest.raises(PermanentError, match="Let the flow run once"):
+            flow.drain(Start(reload=(f"{flow.schema}.source",)))
+    flow.drain()
+    flow.drain()
+    assert flow.same()
+
+
 @pytest.mark.parametrize("upserts", [True, False])
 def test_a_table_of_which_no_rows_were_loaded_is_loaded_when_somebody_asks(
     union: Union, upserts: bool

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from dataflow_assets.cli import main
-from dataflow_assets.connectors.postgresql.cdc import idle_log
+from dataflow_assets.connectors.postgresql.cdc import idle_log, peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import TransientError
@@ -139,8 +139,12 @@ def test_without_a_heartbeat_the_position_moves_with_changes_only(
         assert not session.plan(position, Limit()).empty
 
 
-def test_ddl_produces_nothing_and_a_stream_that_breaks_is_read_again(followed: Followed) -> None:
+@pytest.mark.parametrize("most", [peeked.MOST_BYTES, -1])
+def test_ddl_produces_nothing_and_a_stream_that_breaks_is_read_again(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     """The server ends the stream in the middle: the run begins it again, and nothing is doubled."""
+    monkeypatch.setattr(peeked, "MOST_BYTES", most)
     followed.make("id int PRIMARY KEY, name text")
     followed.drain()
     begin = followed.position()
@@ -150,8 +154,9 @@ def test_ddl_produces_nothing_and_a_stream_that_breaks_is_read_again(followed: F
     span = followed.plan(begin)
     batches = followed.source.batches(span.slices[0], frozenset())
     next(batches)
-    followed.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
-                 "WHERE slot_name = %s", followed.schema)  # fmt: skip
+    followed.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                 "WHERE application_name = 'dataflow-cdc' AND position(%s IN query) > 0",
+                 followed.schema)  # fmt: skip
     with pytest.raises(TransientError, match="connection"):
         list(batches)
     followed.wait_until_free()

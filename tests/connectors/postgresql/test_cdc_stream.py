@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
-from dataflow_assets.connectors.postgresql.cdc import idle_log, walsender
+from dataflow_assets.connectors.postgresql.cdc import idle_log, reader, walsender
 from dataflow_assets.connectors.postgresql.cdc import lag as lag_module
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.position import (
@@ -290,6 +290,32 @@ def test_looks_that_take_long_are_far_apart(
         assert not session.plan(position, Limit()).empty
 
 
+def test_what_a_look_has_found_is_not_looked_for_again(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who plans asks behind who asks for news: the server would read a large transaction twice."""
+    table.drain()
+    asked = list[tuple[Lsn, Lsn]]()
+
+    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn) -> Seen:
+        asked.append((after, upto))
+        return look(source, after, upto)
+
+    monkeypatch.setattr(idle_log, "look", counted)
+    with closing(table.source.open("followed/asked")) as session:
+        for key in (300, 301):
+            position = table.position()
+            table.run("INSERT INTO source VALUES (%s, 'x', 1)", key)
+            assert session.behind("wal", position["wal"], session.ends()["wal"])
+            assert not session.plan(position, Limit(), session.ends()).empty
+            assert len(asked) == 1
+            asked.clear()
+            table.drain()
+            asked.clear()
+            assert session.plan(table.position(), Limit()).empty
+            asked.clear()
+
+
 def test_another_server_is_looked_at_from_the_beginning(table: Followed) -> None:
     """Where one had no changes its promoted standby may have some, at the same places."""
     table.drain()
@@ -309,8 +335,8 @@ def test_a_server_that_is_paused_is_an_error(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its kernel goes on to answer: the connection alone does not tell."""
-    monkeypatch.setattr(walsender, "ASK_SECONDS", 0.1)
-    monkeypatch.setattr(walsender, "SILENT_SECONDS", 0.4)
+    monkeypatch.setattr(reader, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(reader, "SILENT_SECONDS", 0.4)
     after = parse(table.start()["wal"])
     assert after is not None
     with closing(walsender.Walsender(table.dsn)) as sender:
@@ -325,6 +351,33 @@ def test_a_server_that_is_paused_is_an_error(
             os.kill(sender._libpq.backend_pid, signal.SIGCONT)
     table.wait_until_free()
     assert tuples(table.read({"wal": dump(after)}), ["id"]) == [(300,)]
+
+
+def test_a_server_that_puts_a_large_transaction_aside_is_not_paused(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends nothing before it has read the commit, but shows how much it has put aside."""
+    monkeypatch.setattr(reader, "ASK_SECONDS", 0.02)
+    told = list[tuple[str, int]]()
+    ask = reader.Reader._progress
+
+    def asked(self: reader.Reader) -> tuple[str, str, int]:
+        place, why, aside = ask(self)
+        told.append((place, aside))
+        return place, why, aside
+
+    monkeypatch.setattr(reader.Reader, "_progress", asked)
+    after = parse(table.start()["wal"])
+    assert after is not None
+    table.run("ALTER TABLE source ALTER name SET STORAGE EXTERNAL")
+    rows = "SELECT i, repeat('x', 8000), i FROM generate_series(1000, 41000) i"
+    table.run(f"INSERT INTO source {rows}")
+    end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+    with closing(walsender.Walsender(table.dsn)) as sender:
+        begin(table.source, sender, after.lsn)
+        assert sum(kind == ord("I") for kind, _ in sender.messages(end)) == 40_001
+    amounts = {place: {aside for at, aside in told if at == place} for place, _ in told}
+    assert max(len(found) for found in amounts.values()) > 1
 
 
 @pytest.mark.parametrize("transactional", [True, False])

@@ -66,6 +66,8 @@ class CheckpointProperty:
         self._versions = declared.versions(wanted)
         if wanted is None:
             return None
+        if self.catalog.table(self._sink.identifier) is None:
+            create_table.ensure_namespace(self.catalog, self._sink)
         return declared.opened(self.catalog, self._sink.identifier, wanted)
 
     def follow(self) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from dataflow_assets.connectors.iceberg import hint
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.maintenance.upkeep import Upkeep
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
@@ -111,6 +112,8 @@ class IcebergSinkSession(StoredSession):
         state = self._publisher.publish(step, receipts)
         if self._upkeep is not None:
             self._tidy(*self._upkeep)
+        if self._sink.read_by_path:
+            hint.leave(self._property.table)
         return state
 
     def _tidy(self, rows: Upkeep, rejected: Upkeep) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import ClassVar, Literal, Self
@@ -11,9 +11,8 @@ from typing import ClassVar, Literal, Self
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.bucket import BucketConnection
 from dataflow_assets.connectors.iceberg.nessie import MAIN, NessieConnection
-from dataflow_assets.connectors.iceberg.options import Declared, Registered, TableSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -28,12 +27,11 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import DataflowError, told
-from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
-class _TableSink(TableSinkOptions, FrameSink):
+class TableSink(TableSinkOptions, FrameSink):
     """What is the same for a table of any catalog."""
 
     commits: ClassVar[Literal["slice", "span"]] = "span"
@@ -102,7 +100,7 @@ class _TableSink(TableSinkOptions, FrameSink):
         return str(table_schema([column]).fields[0].field_type)
 
 
-class IcebergSink(RestConnection, _TableSink, Maintained):
+class IcebergSink(RestConnection, TableSink, Maintained):
     """Appends rows to one table of an Iceberg REST catalog, or merges them into it by a key.
 
     Without `upsertMode` deletes are rejected records. With it the last row of a key wins, and
@@ -129,80 +127,7 @@ class IcebergSink(RestConnection, _TableSink, Maintained):
         return maintain(self, keep, readers)
 
 
-class BucketSink(BucketConnection, _TableSink, Maintained):
-    """Appends rows to a table that is a folder of a bucket, with declared columns and field ids.
-
-    A manifest cannot name it: dialects whose files declare tables make it.
-    """
-
-    type: ClassVar[str] = "iceberg"
-    guarantee: ClassVar[str] = (
-        "Exactly once: a commit is one metadata file whose name nobody else can take; it adds the "
-        "files and moves the checkpoint."
-    )
-    unwraps: ClassVar[bool] = False
-    snapshots_stay: ClassVar[timedelta | None] = timedelta(hours=1)
-    written_alone: ClassVar[bool] = True
-    table_schema: str = ""
-    """The columns, in Iceberg's JSON of a schema; empty where a registry has them."""
-    schema_registry: SchemaRegistry | None = None
-    """Where the columns are, of all versions of `subject`."""
-    subject: str = ""
-    """The subject of the registry."""
-    time_column: str | None = None
-    """The column that takes the time of each record."""
-    partitions: tuple[str, ...] = ()
-    """How the table is partitioned, in terms of `partitionBy`."""
-    retention: timedelta | None = None
-    """Rows leave the table when their record is older than this; `time_column` is required."""
-
-    @property
-    @override
-    def keeps_itself(self) -> bool:
-        return True
-
-    @property
-    @override
-    def declared(self) -> Declared:
-        location = self.location(self.identifier)
-        if self.schema_registry is None:
-            return Declared(self.table_schema, location, self.partitions)
-        where = (self.schema_registry, self.subject, self.key, self.time_column)
-        return Declared(Registered(*where), location, self.partitions)
-
-    @property
-    @override
-    def retained(self) -> tuple[timedelta | None, str]:
-        return self.retention, self.time_column or ""
-
-    @property
-    @override
-    def record_time(self) -> str | None:
-        return self.time_column
-
-    @override
-    def stored_problems(self) -> Iterator[tuple[str | None, str]]:
-        from dataflow_assets.connectors.iceberg.sink.stored import problems
-
-        return problems(self)
-
-    def stored_tables(self) -> Mapping[str, str]:
-        """The folder of each table of the namespace, by its name; also of rejected records.
-
-        Called by `dataflow check`. Raises TransientError, PermanentError.
-        """
-        from dataflow_assets.connectors.iceberg.sink.stored import tables
-
-        return {name: self.location((*self.identifier[:-1], name)) for name in tables(self)}
-
-    def maintain(self, keep: Keep, readers: Sequence[Positions]) -> list[Tidied]:
-        """Snapshots expire; files that no snapshot lists are deleted."""
-        from dataflow_assets.connectors.iceberg.maintenance.maintain import maintain
-
-        return maintain(self, keep, readers)
-
-
-class NessieSink(NessieConnection, _TableSink):
+class NessieSink(NessieConnection, TableSink):
     """Appends rows to one table on a branch of Nessie, or merges them into it by a key.
 
     Each micro-batch is one commit of the branch. Without `upsertMode` deletes are rejected records.

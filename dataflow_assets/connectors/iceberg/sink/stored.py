@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import GONE, translated
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.declared import compared
 
 
 def tables(place: CatalogConnection) -> list[str]:
-    """The names of the tables in the namespace."""
-    with translated(place, "list the tables beside"):
-        found = connect(place).list_tables(place.identifier[:-1])
-    return [name for *_, name in found]
+    """The names of the tables in the namespace; none where there is no such namespace."""
+    with translated(place, "list the tables beside"), suppress(*GONE):
+        return [name for *_, name in connect(place).list_tables(place.identifier[:-1])]
+    return []
 
 
 def problems(sink: TableSinkOptions) -> Iterator[tuple[str | None, str]]:

@@ -24,7 +24,6 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.layout import parse_term
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, Declared, Registered
 from dataflow_assets.connectors.iceberg.table import registered
@@ -68,8 +67,8 @@ def _wanted(declared: Declared, stored: Schema | None) -> tuple[Schema, list[Dif
 
 def versions(declared: Declared | None) -> tuple[int, ...]:
     """Those of a registry's subject; none where the columns are in the declaration itself."""
-    of_registry = declared is not None and isinstance(declared.columns, Registered)
-    return registered.versions(declared.columns) if of_registry else ()
+    columns = declared.columns if declared is not None else ""
+    return registered.versions(columns) if isinstance(columns, Registered) else ()
 
 
 def opened(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared) -> Table:
@@ -104,8 +103,6 @@ def _with_our_own(wanted: Schema, stored: Schema) -> Schema:
 def _made(
     catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared, schema: Schema
 ) -> Table:
-    if not isinstance(catalog, BucketCatalog):
-        raise TypeError("tables with field ids of their own are made without a catalog only")
     spec = _spec(declared, schema)
     metadata = TableMetadataV2.model_validate(
         {

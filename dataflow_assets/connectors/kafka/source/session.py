@@ -37,6 +37,7 @@ from dataflow_assets.errors import DataflowError, PermanentError, outcome, told
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_OVERFLOW = "long overflow"  # as Java says it
 MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committed
 
 
@@ -55,6 +56,7 @@ class KafkaSourceSession(SourceSession):
         self._lows: dict[str, int] = {}
         self._most_bytes = Limit().bytes
         self._released: Offsets = {}
+        self._far_times = False
         self._losses = LossCheck(source, flow, self._broker, self._mark)
 
     @classmethod
@@ -136,6 +138,18 @@ class KafkaSourceSession(SourceSession):
         ]
 
     @override
+    def closed(self, after: Positions) -> frozenset[str]:
+        end = self._source.end
+        if end is None:
+            return frozenset()
+        topic = self.topic.now()
+        ends = dict.fromkeys(range(topic.partitions), 0) | dict(end.offsets)
+        if end.millis is not None:  # without a record of that time more may come
+            found = self._offsets(topic, Place.for_timestamp(end.millis))[0]
+            ends = {p: at for p, at in found.items() if at >= 0}
+        return frozenset(str(p) for p, at in ends.items() if int(after.get(str(p), 0)) >= at)
+
+    @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         topic = self.topic.now()
         found = self._broker.bounds(topic)
@@ -161,7 +175,13 @@ class KafkaSourceSession(SourceSession):
     @override
     def reads_in_tasks(self, span: Span) -> bool:
         """Spark's reader has its options from Spark's plan, where secrets may not be."""
-        return not self._broker.cluster.plain or self.is_small(span)
+        return self._far_times or not self._broker.cluster.plain or self.is_small(span)
+
+    @override
+    def frame_failed(self, reason: str) -> bool:
+        """A time that Spark's reader cannot hold: it makes microseconds of the milliseconds."""
+        self._far_times = self._far_times or _OVERFLOW in reason
+        return _OVERFLOW in reason
 
     @override
     def is_small(self, span: Span) -> bool:

@@ -8,23 +8,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-COLUMNS = ("topic", "key", "value", "partition", "offset")
+COLUMNS = ("topic", "key", "value", "partition", "offset", "dropped")
 
 # Janino knows neither lambdas nor generics.
 TEXT = """
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
+import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
+import org.apache.kafka.connect.transforms.Transformation;
+import org.apache.kafka.connect.transforms.predicates.Predicate;
 
 public class Helper {
   private final JsonConverter json = new JsonConverter();
   private final boolean plain;
+  private final ArrayList steps = new ArrayList();
+  private final ArrayList conditions = new ArrayList();
+  private final ArrayList negated = new ArrayList();
 
   public Helper(boolean plain) {
     this.plain = plain;
@@ -35,20 +42,41 @@ public class Helper {
     json.configure(options, false);
   }
 
+  public void add(Transformation step, Predicate condition, boolean negate) {
+    steps.add(step);
+    conditions.add(condition);
+    negated.add(Boolean.valueOf(negate));
+  }
+
+  private ConnectRecord transformed(ConnectRecord record) {
+    for (int i = 0; i < steps.size() && record != null; i++) {
+      Predicate condition = (Predicate) conditions.get(i);
+      boolean negate = ((Boolean) negated.get(i)).booleanValue();
+      if (condition == null || condition.test(record) != negate)
+        record = ((Transformation) steps.get(i)).apply(record);
+    }
+    return record;
+  }
+
   public byte[] pack(List records) throws Exception {
     int n = records.size();
-    byte[][][] cells = new byte[5][n][];
+    byte[][][] cells = new byte[6][n][];
     int i = 0;
     for (Iterator it = records.iterator(); it.hasNext(); i++) {
-      SourceRecord r = (SourceRecord) it.next();
+      SourceRecord delivered = (SourceRecord) it.next();
+      cells[3][i] = cell(null, delivered.sourcePartition());
+      cells[4][i] = cell(null, delivered.sourceOffset());
+      ConnectRecord r = transformed(delivered);
+      if (r == null) {
+        cells[5][i] = new byte[0];
+        continue;
+      }
       cells[0][i] = r.topic() == null ? null : r.topic().getBytes("UTF-8");
       cells[1][i] = cell(r.keySchema(), r.key());
       cells[2][i] = plain(r.value()) ? bytes(r.value()) : cell(r.valueSchema(), r.value());
-      cells[3][i] = cell(null, r.sourcePartition());
-      cells[4][i] = cell(null, r.sourceOffset());
     }
     long total = 4;
-    for (int c = 0; c < 5; c++) {
+    for (int c = 0; c < 6; c++) {
       total += n + 4L * (n + 1);
       for (i = 0; i < n; i++) total += cells[c][i] == null ? 0 : cells[c][i].length;
     }
@@ -56,7 +84,7 @@ public class Helper {
       throw new IllegalStateException("a poll has delivered more than 2 GB");
     ByteBuffer out = ByteBuffer.allocate((int) total).order(ByteOrder.LITTLE_ENDIAN);
     out.putInt(n);
-    for (int c = 0; c < 5; c++) {
+    for (int c = 0; c < 6; c++) {
       for (i = 0; i < n; i++) out.put((byte) (cells[c][i] == null ? 0 : 1));
       int at = 0;
       out.putInt(0);
@@ -101,7 +129,10 @@ public class Helper {
 
 
 def unpacked(data: bytes) -> pa.RecordBatch:
-    """What `pack` has packed, without a copy of the texts."""
+    """What `pack` has packed, without a copy of the texts.
+
+    `dropped` is null but for records that a transformation has dropped.
+    """
     buffer = pa.py_buffer(data)
     rows = int(np.frombuffer(data, "<i4", 1)[0])
     arrays = list(_arrays(buffer, data, rows))

@@ -17,9 +17,9 @@ from dataflow_assets.connectors.kafka_connect.host.contexts import (
 from dataflow_assets.connectors.kafka_connect.host.java_errors import connector_error
 from dataflow_assets.connectors.kafka_connect.host.plugins import jars_of
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order
-from dataflow_assets.connectors.kafka_connect.host.resuming import Repeats
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
 from dataflow_assets.connectors.kafka_connect.host.task import Task
+from dataflow_assets.connectors.kafka_connect.host.transforms import helper_of
 from dataflow_assets.connectors.kafka_connect.host.virtual_machine import (
     VirtualMachine,
     java_map,
@@ -68,7 +68,7 @@ class Running:
         """The connector where it does not run yet, then its tasks behind what is sealed."""
         self._spool.clear()
         last, known = self._spool.end()
-        reader = offset_reader(self._machine.helper, known)
+        reader = offset_reader(self._machine.new_helper(), known)
         if not self._started:
             self._start_connector(reader)
         sealer = Sealer(self._spool, last, known, self._order)
@@ -77,7 +77,8 @@ class Running:
             task = kind()
             task.initialize(task_context(reader, config))
             task.start(config)
-            self._tasks.append(Task(number, task, self._machine, sealer, Repeats(known)))
+            helper = helper_of(self._machine, self._config)
+            self._tasks.append(Task(number, task, self._machine, helper, sealer))
         for one in self._tasks:
             one.start()
         self._say(Event("started", tasks=len(self._tasks)))

@@ -28,13 +28,13 @@ from dataflow_assets.failpoints import reach
 class Sealer:
     """Gives parts their numbers. Used by the threads of all tasks.
 
-    `last`: number of the last part that is there. `known`: the offsets behind it.
+    `last`: number of the last part that is there. `known`: the offsets behind all parts.
     """
 
     def __init__(self, spool: Spool, last: int, known: Offsets, order: Order) -> None:
         self.seconds = order.part_seconds
         self._spool, self._last, self._order = spool, last, order
-        self._known = dict(known)
+        self.known = dict(known)
         self._lock, self._token = threading.Lock(), uuid.uuid4().hex[:8]
         self._sealed = spool.size
         """Bytes of parts, some of which may be forgotten by now."""
@@ -61,14 +61,14 @@ class Sealer:
         """
         rows = rows_of(delivered)
         with self._lock:
-            offsets = offsets_of(delivered, task, self._known)
+            offsets = offsets_of(delivered, task, self.known)
             is_open = not all(resuming.resumable(one.last) for one in offsets.values())
             part = Part(self._last + 1, task, rows.num_rows, rows.nbytes, is_open, self._token)
             reach("connect.sealing")
             self._store(part, rows, offsets)
             reach("connect.sealed")
             self._last, self._sealed = part.number, self._sealed + part.bytes
-            self._known |= offsets
+            self.known |= offsets
             self._open = (self._open - {task}) | ({task} if is_open else set())
 
     def _store(self, part: Part, rows: pa.Table, offsets: Offsets) -> None:
@@ -83,7 +83,11 @@ class Sealer:
 
 
 def rows_of(table: pa.Table) -> pa.Table:
-    """The columns of a part; a record without a key has its place in the source as id."""
+    """The columns of a part; a record without a key has its place in the source as id.
+
+    What a transformation has dropped is left out.
+    """
+    table = table.filter(table["dropped"].is_null())
     ids = table["key"]
     if ids.null_count:
         columns = (table[name].to_pylist() for name in ("key", "partition", "offset"))

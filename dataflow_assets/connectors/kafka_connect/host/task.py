@@ -19,6 +19,7 @@ from dataflow_assets.failpoints import reach
 log = logging.getLogger(__name__)
 _CROWDED = 0.2  # seconds until somebody looks again whether there is room
 _RETRY = 1.0  # seconds after an error that the task calls temporary
+_WITHOUT_ROWS = 10.0  # seconds until a part is sealed whose records were all dropped
 _FIRST = 30.0  # seconds that the first poll may take before a task counts as one that has nothing
 
 
@@ -26,15 +27,16 @@ class Task:
     """Polls until it is stopped. Records that are not sealed yet are kept as the task gave them."""
 
     def __init__(
-        self, number: int, task: Any, machine: VirtualMachine, sealer: Sealer, repeats: Repeats
+        self, number: int, task: Any, machine: VirtualMachine, helper: Any, sealer: Sealer
     ) -> None:
         self.number, self.delivered = number, time.monotonic() + _FIRST
         self.error: BaseException | None = None
-        self._task, self._machine, self._sealer, self._repeats = task, machine, sealer, repeats
+        self._task, self._machine, self._helper, self._sealer = task, machine, helper, sealer
+        self._repeats = Repeats(sealer.known)
         self._lock = threading.Lock()
         self._batches: list[pa.RecordBatch] = []
         self._lists: list[Any] = []
-        self._since = 0.0
+        self._since, self._patience = 0.0, 0.0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"task-{number}", daemon=True)
 
@@ -56,7 +58,7 @@ class Task:
     def seal_when_due(self, *, now: bool = False) -> None:
         """Stores what has waited long enough, then tells the task: called by another thread."""
         with self._lock:
-            due = now or time.monotonic() - self._since >= self._sealer.seconds
+            due = now or time.monotonic() - self._since >= self._patience
             if self._batches and due:
                 self._seal()
 
@@ -87,10 +89,12 @@ class Task:
         self.delivered = min(self.delivered, time.monotonic())
         if records is None or records.isEmpty():
             return
-        batch = self._repeats.dropped(unpacked(bytes(self._machine.helper.pack(records))))
+        batch = self._repeats.dropped(unpacked(bytes(self._helper.pack(records))))
         with self._lock:
             if not self._batches:
-                self._since = time.monotonic()
+                self._since, self._patience = time.monotonic(), _WITHOUT_ROWS
+            if batch.column("dropped").null_count:
+                self._patience = self._sealer.seconds
             self._batches.append(batch)
             self._lists.append(records)
             self.delivered = time.monotonic()
@@ -105,6 +109,6 @@ class Task:
         self._sealer.seal(self.number, pa.Table.from_batches(self._batches))
         lists, self._batches, self._lists = self._lists, [], []
         for records in lists:
-            self._machine.helper.done(self._task, records)
+            self._helper.done(self._task, records)
         reach("connect.told")
         self.delivered = time.monotonic()

@@ -24,8 +24,13 @@ class VirtualMachine:
         jpype.startJVM(str(library), *options, classpath=list(jars), convertStrings=False)
         compiler = jpype.JClass("org.codehaus.janino.SimpleCompiler")()
         compiler.cook(helper.TEXT)
-        self.helper: Any = jpype.JClass(compiler.getClassLoader().loadClass("Helper"))(plain)
+        self._helper = jpype.JClass(compiler.getClassLoader().loadClass("Helper"))
+        self._plain = plain
         self._loader: Any = None
+
+    def new_helper(self) -> Any:
+        """Of the host, or of one task: its converter and its transformations are not shared."""
+        return self._helper(self._plain)
 
     def connector(self, name: str, jars: Sequence[Path]) -> Any:
         """A new connector of a plugin."""
@@ -36,6 +41,10 @@ class VirtualMachine:
         isolated = jpype.JClass("org.apache.kafka.connect.runtime.isolation.PluginClassLoader")
         self._loader = isolated(urls[0], urls, parent)
         self.enter()
+        return self.instance(name)
+
+    def instance(self, name: str) -> Any:
+        """A new object of a class of the plugin, or of Connect."""
         return jpype.JClass(jpype.JClass("java.lang.Class").forName(name, True, self._loader))()
 
     def enter(self) -> None:

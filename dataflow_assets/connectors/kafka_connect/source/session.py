@@ -110,18 +110,20 @@ class KafkaConnectSession(SourceSession):
             framework = [str(path) for path in jars.fetch("connect")]
             order = order_of(self._source, framework, start.spool, limit)
             self._host = HostProcess(order, self._source.hidden)
-        self._host.check()
         return self._host
 
     def _next(self, start: ConnectPosition, stop: ConnectPosition | None) -> list[Part]:
-        """Sealed parts; of a run that has an end the next one, or none once it is quiet."""
+        """Sealed parts; of a run that has an end the next one, or none once it is quiet.
+
+        What is sealed is read also where the process has ended meanwhile.
+        """
         if stop is not None and not stop.visible:
             return [part for part in self._waiting(start) if part.number <= stop.part]
         while not (parts := self._waiting(start)):
-            if stop is None or self._is_quiet(stop.visible):
-                return []
             assert self._host is not None  # noqa: S101 - plan has started it
             self._host.check()
+            if stop is None or self._is_quiet(stop.visible):
+                return []
             time.sleep(_TICK)
         return parts
 
@@ -136,6 +138,8 @@ class KafkaConnectSession(SourceSession):
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        if not piece.part:
+            return ("",)
         one = Piece.parse(piece.part)
         return tuple(smaller.text for smaller in one.smaller(_rows(one.part, limit)))
 
@@ -194,7 +198,7 @@ def _pieces(parts: Sequence[Part], limit: Limit) -> tuple[list[str], list[Part],
             return pieces, taken, True
         pieces += [one.text for one in found]
         taken.append(part)
-    return pieces, taken, False
+    return pieces or [""] * bool(taken), taken, False
 
 
 def _rows(part: Part, limit: Limit) -> int:

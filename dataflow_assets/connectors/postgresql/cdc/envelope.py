@@ -27,8 +27,7 @@ _NULL = msgspec.Raw(b"null")
 _UNIX = 946_684_800_000_000  # 2000, in microseconds since 1970
 
 
-@dataclass(frozen=True)
-class Transaction:
+class Transaction(msgspec.Struct, frozen=True, gc=False):
     """A transaction of the log; of a snapshot's rows only `lsn` is known.
 
     `committed`: microseconds since 2000.

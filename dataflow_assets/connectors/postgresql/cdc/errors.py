@@ -94,6 +94,14 @@ def given_up(source: PostgresqlCdcOptions, confirmed: object, after: object) -> 
     )
 
 
+def moved(source: PostgresqlCdcOptions, confirmed: object, after: object) -> TransientError:
+    """What a stretch has lacked cannot be told: the next attempt looks where the flow is."""
+    return TransientError(
+        f"{source.title} was moved to {confirmed} while changes behind {after} were read: another "
+        "run of the flow has taken over, or the slot has another reader"
+    )
+
+
 def ends_before(
     source: PostgresqlCdcOptions, end: object, after: object, *, standby: bool
 ) -> PermanentError | TransientError:

@@ -25,13 +25,15 @@ class IdleLog:
         self._source = source
         self._after: Lsn | None = None
         self._idle: tuple[Lsn, Lsn] | None = None
+        self._found: tuple[Lsn, Seen] | None = None
+        """From where on somebody has looked last, and the change that was found."""
         self._server = ""
         self._moved = self._rested = float("-inf")
 
     def of(self, server: str) -> None:
         """The log is that of this server now: another one may have other changes at its places."""
         if server != self._server:
-            self._server, self._idle = server, None
+            self._server, self._idle, self._found = server, None, None
 
     @property
     def rests(self) -> bool:
@@ -71,15 +73,32 @@ class IdleLog:
         return size > LOOK_BYTES or (due and size >= IDLE_BYTES)
 
     def seen(self, after: Lsn, end: Lsn) -> Seen:
-        """The first change between two places; what is known to have none is not asked again."""
+        """The first change between two places; what is known is not asked again.
+
+        Who asks for news is followed by who plans, and a look at a transaction of gigabytes takes
+        the server as long as reading it.
+        """
         low, high = self._idle or (after, after)
         begin = high if low.value <= after.value <= high.value else after
         if begin.value >= end.value:
             return Seen(0)
+        if (known := self._known(begin, end)) is not None:
+            return known
         began = time.monotonic()
         found = look(self._source, begin, end)
         took = time.monotonic() - began
         if found.first is None:
             self._idle = (low if begin is high else after), end
             self._rested = time.monotonic() + (REST * took if took >= SLOW_SECONDS else 0.0)
+        else:
+            self._found = begin, found
         return found
+
+    def _known(self, after: Lsn, end: Lsn) -> Seen | None:
+        """The change that was found last, if it is the first one between these places too."""
+        if self._found is None:
+            return None
+        low, seen = self._found
+        assert seen.first is not None  # noqa: S101 - only such are kept
+        is_between = low.value <= after.value <= seen.first.value < end.value
+        return seen if is_between else None

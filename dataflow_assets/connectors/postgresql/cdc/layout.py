@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed
 from dataflow_assets.connectors.postgresql.source.types import TypeOf

@@ -9,7 +9,8 @@ from dataflow_assets.connectors.postgresql.cdc.layout import Announcement
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 from dataflow_assets.connectors.postgresql.cdc.read import begin
-from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER, Walsender
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER
+from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 
 PATIENCE = 2.0  # seconds for which it waits for the slot: whoever asks asks for other flows too
 _BEGIN, _RELATION, _TRUNCATE = map(ord, "BRT")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,14 +22,16 @@ from dataflow_assets.connectors.postgresql.cdc.envelope import (
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.layout import Announcement, Layout, selected
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.peeked import REFUSED, Peeked, is_short
 from dataflow_assets.connectors.postgresql.cdc.position import (
     Lsn,
     SnapshotPart,
     StreamPart,
     parse_part,
 )
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader
 from dataflow_assets.connectors.postgresql.cdc.snapshot import rows_of
-from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER, Walsender
+from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import PartSlice, Slice
@@ -40,6 +43,7 @@ BATCH_BYTES = 8 * 1024 * 1024  # of all tables together
 PATIENCE = 60.0  # seconds for which a reader waits until another one lets go of the slot
 _STEP = 0.02
 _BEGIN, _RELATION, _TRUNCATE = map(ord, "BRT")
+_BEGUN = struct.Struct(">IIqI")  # where the commit record begins, when it was written, the id
 _ROWS = frozenset(map(ord, "IUD"))
 _CONFIRMED = (
     "SELECT confirmed_flush_lsn::text, to_jsonb(s)->>'wal_status' FROM pg_replication_slots s "
@@ -99,9 +103,8 @@ class Stream:
             return
         with (
             explained(self.source, "reading changes"),
-            closing(Walsender(self.source.dsn())) as sender,
+            closing(begun(self.source, after, upto)) as sender,
         ):
-            begin(self.source, sender, after)
             self._tables = part.tables
             reach("postgresql-cdc.read")
             waiting_rows = waiting_bytes = 0
@@ -185,8 +188,39 @@ class Stream:
         )
 
 
+def begun(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn) -> Reader:
+    """A reader of the changes between two places, by the way that takes less, already started.
+
+    Args:
+        source: with its secrets in place.
+        after: where the transactions begin to be read.
+        upto: where they end.
+
+    Raises:
+        PermanentError, TransientError, Failure as `begin`.
+    """
+    with lent_to_source(source.dsn()) as link:
+        short = is_short(link, source.slot, after, upto)
+    if short:
+        try:
+            return _started(source, Peeked(source.dsn(), upto), after)
+        except Failure as failure:
+            if failure.sqlstate not in REFUSED:
+                raise
+    return _started(source, Walsender(source.dsn()), after)
+
+
+def _started(source: PostgresqlCdcOptions, sender: Reader, after: Lsn) -> Reader:
+    try:
+        begin(source, sender, after)
+    except BaseException:
+        sender.close()
+        raise
+    return sender
+
+
 def begin(
-    source: PostgresqlCdcOptions, sender: Walsender, after: Lsn, patience: float = PATIENCE
+    source: PostgresqlCdcOptions, sender: Reader, after: Lsn, patience: float = PATIENCE
 ) -> None:
     """Starts the stream behind `after`, as soon as nobody else reads the slot.
 
@@ -217,11 +251,13 @@ def begin(
             time.sleep(_STEP)
         else:
             break
-    with lent_to_source(source.dsn()) as link:  # the slot is ours: nobody moves it any more
-        slot.check(source, slot.find(link, source), after)
+    with lent_to_source(source.dsn()) as link:
+        found = slot.find(link, source)
+    if found is not None and found.confirmed.value > after.value and not sender.holds_slot:
+        raise errors.moved(source, found.confirmed, after)
+    slot.check(source, found, after)
 
 
 def _transaction(data: bytes | memoryview) -> Transaction:
-    lsn = Lsn(int.from_bytes(data[26:34], "big"))
-    committed = int.from_bytes(data[34:42], "big", signed=True)
-    return Transaction(str(lsn), int.from_bytes(data[42:46], "big"), committed)
+    high, low, committed, xid = _BEGUN.unpack_from(data, HEADER + 1)
+    return Transaction(f"{high:X}/{low:X}", xid, committed)

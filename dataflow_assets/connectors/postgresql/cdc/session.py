@@ -21,10 +21,12 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     PARTITION,
     START,
     Reached,
+    SnapshotPart,
     dump,
     dump_end,
     is_end,
     parse,
+    parse_part,
     stored,
 )
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
@@ -131,6 +133,10 @@ class PostgresqlCdcSession(SourceSession):
         if upserts:  # changes before the load come too: deletions among them
             return {PARTITION: dump(Reached(at.lsn, known, at.again | wanted & known))}
         return {PARTITION: dump(Reached(at.lsn, known - wanted, at.again | wanted))}
+
+    @override
+    def is_load(self, piece: PartSlice) -> bool:
+        return isinstance(parse_part(piece.part), SnapshotPart)
 
     @override
     def fold(self, positions: Positions) -> Positions:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dataflow_assets.connectors.postgresql.cdc import errors
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.cdc.walsender import APPLICATION
+from dataflow_assets.connectors.postgresql.cdc.reader import APPLICATION
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.errors import PermanentError

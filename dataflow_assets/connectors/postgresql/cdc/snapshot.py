@@ -22,8 +22,9 @@ from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.layout import Layout, selected
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, SnapshotPart
+from dataflow_assets.connectors.postgresql.cdc.reader import APPLICATION
 from dataflow_assets.connectors.postgresql.cdc.tables import Leaf, Published, Table
-from dataflow_assets.connectors.postgresql.cdc.walsender import APPLICATION, Walsender
+from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.source.decode_copy import Decoder

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN, not_logged
-from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER
 from dataflow_assets.contracts import DELETE, INSERT, UPDATE
 from dataflow_assets.errors import PermanentError
 

@@ -1,104 +1,28 @@
-"""A replication connection: statements, then the stream of a slot, message by message.
-
-psycopg connects, libpq does the rest: psycopg itself has no COPY in both directions.
-"""
+"""The stream of a slot by the replication protocol, message by message."""
 
 from __future__ import annotations
 
-import logging
-import select
-import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
-from typing import Self
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
-import psycopg
 from psycopg import pq
-from psycopg.conninfo import make_conninfo
+from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.client import TextLink, quote, unreachable
-from dataflow_assets.connectors.postgresql.errors import Failure, from_psycopg
-from dataflow_assets.errors import TransientError
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader
+from dataflow_assets.connectors.postgresql.client import quote
 
-log = logging.getLogger(__name__)
-
-APPLICATION = "dataflow-cdc"
-_SETTINGS = {
-    "wal_sender_timeout": "0",  # a reader that waits for its sink is not dead; TCP tells who is
-    "statement_timeout": "0",
-    "lock_timeout": "30s",
-    "timezone": "UTC",
-    "datestyle": "ISO",
-    "intervalstyle": "postgres",
-    "bytea_output": "hex",
-    "lc_monetary": "C",
-    "extra_float_digits": "1",
-}
-ASK_SECONDS = 30  # of silence, after which the server is asked how far it is
-SILENT_SECONDS = 600.0  # in which a server reads even a very large transaction
-_PROGRESS = """
-SELECT r.sent_lsn::text, a.wait_event_type || ' ' || a.wait_event
-FROM pg_stat_activity a LEFT JOIN pg_stat_replication r USING (pid) WHERE a.pid = $1
-"""
 _DATA, _KEEPALIVE = ord("w"), ord("k")
 _BEGIN, _COMMIT = ord("B"), ord("C")
-CANCEL_SECONDS = 2.0  # for the connection by which the server is told to stop
-HEADER = 25  # bytes before pgoutput's own message
-
-Row = tuple[str | None, ...]
 
 
-class Walsender:
-    """One replication connection. Used by one thread; never confirms anything."""
+class Walsender(Reader):
+    """One replication connection: what the server decodes is sent at once."""
 
-    def __init__(self, connection: str) -> None:
-        self._given = connection
-        given = dsn.parse(connection).get("options", "")
-        options = " ".join([given, *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
-        info = make_conninfo(
-            dsn.conninfo(connection, APPLICATION), replication="database", options=options
-        )
-        try:
-            self._connection = psycopg.connect(info, autocommit=True)
-        except psycopg.Error as error:
-            raise unreachable(str(error), info, connection) from None
-        self._libpq = self._connection.pgconn
-        self._sending = False
-        """The server may still be looking for what to send."""
+    replication: ClassVar[Mapping[str, str]] = {"replication": "database"}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends the connection; the slot is free when the server notices. Safe twice.
-
-        A server that looks through log which is not for us would notice when it sends something,
-        seconds later.
-        """
-        if self._sending:
-            self._sending = False
-            with suppress(psycopg.Error):
-                self._connection.cancel_safe(timeout=CANCEL_SECONDS)
-        self._connection.close()
-
-    def execute(self, query: str) -> list[Row]:
-        """Runs one statement, of SQL or of the replication protocol, without parameters."""
-        result = self._libpq.exec_(query.encode())
-        if result.status not in {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK}:
-            raise self._failure(result)
-        columns = range(result.nfields)
-        return [
-            tuple(_text(result.get_value(row, column)) for column in columns)
-            for row in range(result.ntuples)
-        ]
-
+    @override
     def start(self, slot: str, publication: str, after: Lsn) -> None:
-        """Begins the stream with the first transaction that commits at `after` or behind it."""
         name = quote(publication).replace("'", "''")
         result = self._libpq.exec_(
             f"START_REPLICATION SLOT {quote(slot)} LOGICAL {after} "
@@ -106,17 +30,11 @@ class Walsender:
         )
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._failure(result)
-        self._sending = True
+        self._slot, self._sending = slot, True
 
+    @override
     def messages(self, upto: Lsn) -> Iterator[tuple[int, memoryview | bytes]]:
-        """The messages of the transactions whose commit record begins before `upto`.
-
-        Ends only when the server says that there are no others: by a transaction that commits
-        later, or by how far it has read.
-
-        Returns:
-            The kind of pgoutput's message, and the message with its header of 25 bytes.
-        """
+        """As `Reader`; the end is a transaction that commits later, or how far the server is."""
         end, inside = upto.value, False
         libpq = self._libpq
         while True:
@@ -139,52 +57,3 @@ class Walsender:
             else:
                 self._sending = False
                 raise self._ended()
-
-    def _wait(self) -> None:
-        """Until the server sends: it is silent while it looks through log that is not for us.
-
-        Raises:
-            TransientError: it does not even look any more.
-        """
-        ready = select.poll()  # `select` takes no descriptor above 1023
-        ready.register(self._libpq.socket, select.POLLIN)
-        begun, place = time.monotonic(), ""
-        while not ready.poll(ASK_SECONDS * 1_000):
-            found, why = self._progress()
-            if found != place:
-                begun, place = time.monotonic(), found
-            silence = time.monotonic() - begun
-            log.warning("process %s of the server sends nothing: %s", self._libpq.backend_pid, why)
-            if silence >= SILENT_SECONDS:
-                raise TransientError(
-                    f"process {self._libpq.backend_pid} of the server has sent nothing for "
-                    f"{silence:.0f} seconds and stays at {place or 'its beginning'} of the log "
-                    f"({why}): it is paused, its disk hangs, or it waits for a standby that is "
-                    "down (synchronized_standby_slots)"
-                )
-        try:
-            self._libpq.consume_input()
-        except psycopg.Error as error:
-            raise from_psycopg(error) from None
-
-    def _progress(self) -> tuple[str, str]:
-        """How far the server's process has come in the log, and what it waits for."""
-        with closing(TextLink(self._given, APPLICATION)) as link:
-            rows = link.execute(_PROGRESS, self._libpq.backend_pid)
-        if not rows:
-            raise Failure("the server's process is gone")
-        place, wait = rows[0]
-        return place or "", wait or "nothing that it would tell"
-
-    def _ended(self) -> Failure:
-        result = self._libpq.get_result()
-        if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
-            return Failure("the server has ended the stream")
-        return self._failure(result)
-
-    def _failure(self, result: pq.abc.PGresult) -> Failure:
-        return from_psycopg(psycopg.errors.error_from_result(result, encoding="utf-8"))
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode()

@@ -12,6 +12,7 @@ from dataflow_assets.manifests.dialects.sql.relations import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
+from dataflow_assets.manifests.dialects.sql.windows import implied
 from dataflow_assets.sql.aggregates import ONLY, Aggregate
 from dataflow_assets.sql.expressions import (
     Column,
@@ -43,6 +44,7 @@ def by_key(
     assert isinstance(last, Ranking)  # noqa: S101 - that is what this is called for
     given = [one.expression for one in outputs if one.key]
     places = frozenset(one.at for one in given if isinstance(one, Column))
+    places |= implied(relation.windows, relation.bounds, places)
     plain = all(isinstance(one, Column | Constant) for one in given)
     found = list(unique(relation.stages, _primary(relation.table)))
     if is_single(last, relation.where):

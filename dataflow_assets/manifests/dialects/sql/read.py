@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dataflow_assets.contracts import Rejects, Source
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.manifests.dialects.dataflow import Reading, same
+from dataflow_assets.manifests.dialects.dataflow import Reading
+from dataflow_assets.manifests.dialects.dataflow_rules import same
 from dataflow_assets.manifests.dialects.documents import Path
 from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.key_tables import entry, names

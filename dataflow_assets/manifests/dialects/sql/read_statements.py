@@ -166,9 +166,10 @@ def _setting(cursor: Cursor) -> Option:
     cursor.take()
     if cursor.next.kind == "text":
         return read_option(cursor)
-    if cursor.next.kind != "word":
-        cursor.fail(f"expected an option in quotes, found {cursor.next}")
-    place, key = cursor.place, cursor.take().text
+    token = cursor.take()
+    if token.kind != "word":
+        raise Unreadable(token.place, f"expected an option in quotes, found {token}")
+    place, key = token.place, token.text
     while cursor.next.says(".", "-"):
         key += cursor.take().text + cursor.take().text
     cursor.expect("=")

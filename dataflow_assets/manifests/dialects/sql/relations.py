@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.group_windows import over_windows
 from dataflow_assets.manifests.dialects.sql.grouping import grouping, has_map, is_grouped, stage
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.ranking import (
@@ -111,6 +112,7 @@ def related(select: Select, catalog: Catalog, environment: Environment) -> Relat
     """The rows of a query. Raises Unreadable, or Refusals."""
     if select.refused:
         raise Refusals(select.refused)
+    select = over_windows(select)
     source, scope = _source(select, catalog, environment)
     where = source.where
     if select.where is not None:
@@ -144,24 +146,28 @@ def _grouped(select: Select, source: Relation, scope: Scope) -> Relation:
 
 def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) -> Relation:
     """With one more stage, whose groups are final with the window that they are in."""
-    if source.windows is None or (source.stages and not set(source.bounds[:2]) <= set(made.keys)):
-        return replace(found, stages=(*source.stages, made), bounds=())
+    stages = source.stages
+    inside = bool(source.bounds) and set(source.bounds[:2]) <= set(made.keys)
+    if source.windows is None or (stages and not inside):
+        return replace(found, stages=(*stages, made), bounds=())
     window = closing(made.keys, source.bounds, source.windows, place)
     kept = [one for one in source.bounds if one in made.keys]
     bounds = tuple(Column(one.type, made.keys.index(one)) for one in kept)
-    stages = (*source.stages, replace(made, window=window))
-    return replace(found, stages=stages, bounds=bounds)
+    return replace(found, stages=(*stages, replace(made, window=window)), bounds=bounds)
 
 
 def _ranked(source: Relation, found: Numbering) -> Relation:
     """The rows with their numbers."""
     source = source.limited()
+    if source.windows is not None and not source.stages:
+        message = "ROW_NUMBER() over rows of windows is not supported: number groups of them"
+        raise Unreadable(found.place, message)
     changes, columns = source.changes, [one for _, one in source.columns]
     width = None if source.stages or changes else len(source.table.stored)
     made = ranking(found, columns, source.where, width, retracts=changes)
     passed_on = tuple((name, numbered(made, one, name)) for name, one in source.columns)
-    stages = (*source.stages, made)
-    return replace(source, columns=passed_on, where=None, stages=stages, unlimited=found.place)
+    rows = replace(source, columns=passed_on, where=None, unlimited=found.place)
+    return _in_windows(found.place, rows, source, made)
 
 
 def _distinct(place: Place, source: Relation) -> Relation:

@@ -55,7 +55,7 @@ def view(
     outputs = outputs_of(insert, relation, target, settings)
     check_grouped(relation.windows, relation.stages, insert.query.place)
     appends = not relation.changes and not target.table.key
-    if isinstance(relation.stages[-1], Ranking):
+    if isinstance(relation.stages[-1], Ranking) and not appends:
         relation, outputs = by_key(insert, relation, target, outputs)
     elif not appends:
         _check_key(insert, relation, target, outputs)

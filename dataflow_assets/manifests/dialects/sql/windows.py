@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from typing import cast
 
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
-from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.syntax import Literal, Windowed
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
@@ -38,9 +37,6 @@ def windows(node: Windowed, scope: Scope, table: Declared, environment: Environm
         message = f"{name} is no column with a WATERMARK: declare WATERMARK FOR {name} AS {name}"
         known = "" if declared is None else f"; {table.name} has one for {declared.column}"
         raise Unreadable(node.column.place, message + known)
-    if table.connector == UPSERT:
-        message = f"a window over {table.name} is not supported: rows of upsert-kafka are replaced"
-        raise Unreadable(node.place, message)
     size, step, offset = _lengths(node)
     watermark = bound(declared.delay, rows)
     if not time.type.moment or watermark.type.kind != time.type.kind:

@@ -1,0 +1,255 @@
+"""Connectors of Kafka Connect into PostgreSQL: through the host, and through a worker.
+
+The worker needs a broker, and a sink by JDBC behind it, and stores at least once. Both are measured
+from their start to the last row, with the start of their JVM inside.
+
+`file`: lines of a file that is there. A flow decodes them into columns; a worker stores each as one
+text, for it has no step that decodes. `debezium`: rows that PostgreSQL's log holds behind a slot.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+import psycopg
+
+from bench import flows, messages, report, tables
+from bench.connect_worker import ConnectWorker, Properties, jdbc_sink
+from bench.meters import Meter, Spent
+from bench.places import Places
+from dataflow_assets import registry
+from dataflow_assets.connectors.kafka_connect import KafkaConnectSource
+from dataflow_assets.contracts import Source
+from dataflow_assets.flow import Flow
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Patience, Request
+from dataflow_assets.spark import jars
+from dataflow_assets.spark.process import LOOPBACK
+from dataflow_assets.spark.session import Spark
+
+LINES = 500_000
+TABLE = "bench_connect"
+NAME = "bench_connect_source"  # of the table that is followed, of its slot and its publication
+_FILE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+_DEBEZIUM = "io.debezium.connector.postgresql.PostgresConnector"
+_TICK = 0.2
+_LONGEST = 900.0  # seconds
+
+
+def run(places: Places, spark: Spark, count: int, rounds: int) -> dict[str, Any]:
+    """Each measure's medians, and the ratio of each flow to the worker of the same round."""
+    spent: dict[str, list[Spent]] = {}
+    first: dict[str, list[float]] = {}
+    for number in range(rounds):
+        one = _Round(places, spark, places.folder / f"connect-{number}", count)
+        for name, measure in one.measures.items():
+            found, seconds = measure()
+            spent.setdefault(name, []).append(found)
+            first.setdefault(name, []).append(seconds)
+    figures = report.figures(spent, dict.fromkeys(spent, count))
+    for name, each in first.items():
+        figures[name]["first_row_seconds"] = median(each)
+    return figures
+
+
+class _Round:
+    """One file, one followed table; each measure returns what it took, and until the first row."""
+
+    def __init__(self, places: Places, spark: Spark, folder: Path, count: int) -> None:
+        self._places, self._spark, self._folder, self._count = places, spark, folder, count
+        folder.mkdir()
+        self._file = folder / "lines.jsonl"
+        with self._file.open("wb") as file:
+            file.writelines(body + b"\n" for body in messages.bodies(0, count))
+
+    @property
+    def measures(self) -> Mapping[str, Callable[[], tuple[Spent, float]]]:
+        return {
+            "worker-connect-file": self._worker_file,
+            "flow-connect-file": self._flow_file,
+            "worker-connect-debezium": self._worker_debezium,
+            "flow-connect-debezium": self._flow_debezium,
+        }
+
+    def _worker_file(self) -> tuple[Spent, float]:
+        _fresh(self._places, "line text")
+        hoist = {
+            "transforms": "hoist",
+            "transforms.hoist.type": "org.apache.kafka.connect.transforms.HoistField$Value",
+            "transforms.hoist.field": "line",
+        }
+        worker = self._worker("file", "connect-plugins", {**_named(_FILE), **self._lines, **hoist})
+        return self._worked(worker)
+
+    def _flow_file(self) -> tuple[Spent, float]:
+        tables.fresh(self._places, TABLE, "binary")
+        return self._drained(self._flow(self._source("connect-plugins", _FILE, self._lines)))
+
+    def _worker_debezium(self) -> tuple[Spent, float]:
+        """Runs once before, for the snapshot of an empty table but for one row."""
+        _followed(self._places)
+        _fresh(self._places, "id bigint, customer text")
+        topic = f"bench.public.{NAME}"
+        source = {**_named(_DEBEZIUM), **_debezium(self._places)}
+        worker = self._worker(topic, "connect-debezium", source)
+        with worker:
+            _wait(self._places, 1)
+        _fill(self._places, self._count)
+        return self._worked(worker)
+
+    def _flow_debezium(self) -> tuple[Spent, float]:
+        _followed(self._places)
+        _fresh(self._places, "id bigint, customer text")
+        unwrap = Transformation(registry.steps()["debeziumUnwrap"].model_validate({}))
+        source = self._source("connect-debezium", _DEBEZIUM, _debezium(self._places))
+        flow = self._flow(source, unwrap)
+        flows.run(flow, self._spark)
+        _fill(self._places, self._count)
+        return self._drained(flow)
+
+    @property
+    def _lines(self) -> Properties:
+        return {"file": self._file, "topic": "file", "batch.size": 5_000}
+
+    def _flow(self, source: Source, *steps: Transformation) -> Flow:
+        sink = flows.append(self._places, TABLE)
+        return flows.read(source, f"{self._folder.name}-{len(steps)}", sink, steps)
+
+    def _plugins(self, of: str) -> str:
+        folder = self._folder / of
+        plugin = folder / "plugin"
+        if not plugin.exists():
+            plugin.mkdir(parents=True)
+            for jar in jars.fetch(of):
+                (plugin / jar.name).symlink_to(jar)
+        return str(folder)
+
+    def _source(self, plugins: str, connector: str, config: Properties) -> Source:
+        return KafkaConnectSource.model_validate(
+            {
+                "class": connector,
+                "config": {key: str(value) for key, value in config.items()},
+                "plugins": [self._plugins(plugins)],
+                "spool": str(self._folder / f"spool-{plugins}"),
+                "tasksMax": 1,
+                "envelope": False,
+            }
+        )
+
+    def _worker(self, topic: str, plugins: str, source: Properties) -> ConnectWorker:
+        messages.create(self._places.bootstrap, topic, 1)
+        info = psycopg.conninfo.conninfo_to_dict(self._places.dsn)
+        url = f"jdbc:postgresql://{info['host']}:{info['port']}/{info['dbname']}?sslmode=disable"
+        return ConnectWorker(
+            self._folder / f"worker-{plugins}",
+            bootstrap=self._places.bootstrap,
+            plugins=self._plugins(plugins),
+            connectors={"source": source, "sink": jdbc_sink(url, topic, TABLE)},
+        )
+
+    def _worked(self, worker: ConnectWorker) -> tuple[Spent, float]:
+        before = _rows(self._places)
+        with Meter(self._places) as meter:
+            begun = time.monotonic()
+            worker.start()
+            _wait(self._places, before + 1)
+            first = time.monotonic() - begun
+            _wait(self._places, before + self._count)
+        process = psutil.Process(worker.pid)
+        times = process.cpu_times()
+        meter.spent.cpu["connector"] = times.user + times.system
+        meter.spent.memory = {"connector": process.memory_info().rss}
+        worker.stop()
+        return meter.spent, first
+
+    def _drained(self, flow: Flow) -> tuple[Spent, float]:
+        used = _children()
+        with Meter(self._places) as meter:
+            begun = time.monotonic()
+            order = Request(patience=Patience(5))
+            commits = [
+                time.monotonic() - begun
+                for report in drain(flow, self._spark.session, order)
+                if report.delta.rows
+            ]
+        meter.spent.seconds = commits[-1]  # then the run waits whether more comes
+        meter.spent.cpu["connector"] = _children() - used
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        meter.spent.memory = {"connector": peak * 1_024}
+        return meter.spent, commits[0]
+
+
+def _named(connector: str) -> Properties:
+    return {"name": "source", "connector.class": connector, "tasks.max": 1}
+
+
+def _debezium(places: Places) -> Properties:
+    info = psycopg.conninfo.conninfo_to_dict(places.dsn)
+    return {
+        "database.hostname": LOOPBACK,
+        "database.port": info["port"],
+        "database.user": "postgres",
+        "database.dbname": info["dbname"],
+        "topic.prefix": "bench",
+        "plugin.name": "pgoutput",
+        "slot.name": NAME,
+        "publication.name": NAME,
+        "publication.autocreate.mode": "filtered",
+        "table.include.list": f"public.{NAME}",
+        "poll.interval.ms": 50,
+    }
+
+
+def _followed(places: Places) -> None:
+    """A table with one row, no slot and no publication."""
+    with psycopg.connect(places.dsn, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+            "WHERE slot_name = %s",
+            [NAME],
+        )
+        connection.execute(f"DROP PUBLICATION IF EXISTS {NAME}".encode())
+        connection.execute(f"DROP TABLE IF EXISTS {NAME}".encode())
+        connection.execute(f"CREATE TABLE {NAME} (id bigint PRIMARY KEY, customer text)".encode())
+        connection.execute(f"INSERT INTO {NAME} VALUES (-1, 'first')".encode())
+
+
+def _fill(places: Places, count: int) -> None:
+    rows = f"SELECT n, 'c-' || n % 10000 FROM generate_series(0, {count - 1}) AS n"
+    with psycopg.connect(places.dsn, autocommit=True) as connection:
+        connection.execute(f"INSERT INTO {NAME} {rows}".encode())
+    tables.settle(places)
+
+
+def _fresh(places: Places, columns: str) -> None:
+    with psycopg.connect(places.dsn, autocommit=True) as connection:
+        connection.execute(f"DROP TABLE IF EXISTS {TABLE}".encode())
+        connection.execute(f"CREATE TABLE {TABLE} ({columns})".encode())
+    tables.settle(places)
+
+
+def _rows(places: Places) -> int:
+    with psycopg.connect(places.dsn) as connection:
+        (found,) = connection.execute(f"SELECT count(*) FROM {TABLE}".encode()).fetchone() or (0,)
+    return int(found)
+
+
+def _wait(places: Places, rows: int) -> None:
+    """Until the table has so many."""
+    until = time.monotonic() + _LONGEST
+    while _rows(places) < rows:
+        assert time.monotonic() < until, f"fewer than {rows} rows within {_LONGEST:g} seconds"
+        time.sleep(_TICK)
+
+
+def _children() -> float:
+    """CPU seconds of processes that have ended: the host of a connector is one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

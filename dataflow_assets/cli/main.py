@@ -1,0 +1,55 @@
+"""One call of the command line: what is asked is run, and how it ends is the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+from dataflow_assets.cli.console import err, sentence, trace
+from dataflow_assets.cli.parser import COMMANDS, command_line
+from dataflow_assets.errors import ManifestError
+from dataflow_assets.manifests.dialects.keys import meant
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and hands back its exit code."""
+    parser = command_line()
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given:
+        parser.print_help(sys.stderr)
+        return 2
+    asked = _asked(parser, given)
+    if not (asked.verbose or sys.warnoptions):
+        warnings.simplefilter("ignore")
+    try:
+        code: int = asked.command(asked)
+    except BrokenPipeError:
+        # whoever read our output has seen enough; nothing may be written there any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except ManifestError as error:
+        err(str(error))
+        return 1
+    except Exception as error:  # noqa: BLE001 (one sentence; the traceback on demand)
+        if asked.verbose:
+            err(trace(error))
+        err(f"dataflow: {sentence(error)}")
+        return 1
+    return code
+
+
+def _asked(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
+    """The parsed command line; what is wrong with it ends the process, with the usage."""
+    if not given[0].startswith("-") and given[0] not in COMMANDS:
+        parser.error(f"unknown command {given[0]}; {meant(given[0], COMMANDS)}")
+    asked = parser.parse_args(given)
+    if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
+        parser.error("--table truncate needs --from: rows that were read stay read otherwise")
+    if getattr(asked, "table", "keep") == "adopt" and asked.start != "checkpoint":
+        parser.error("--table adopt goes on from the checkpoint: leave --from out")
+    return asked

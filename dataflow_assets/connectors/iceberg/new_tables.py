@@ -1,0 +1,85 @@
+"""New tables of a catalog with the field ids that a file declares, in the folder that it names.
+
+The request `createTable` gives fields new ids, in PyIceberg's client as in servers. A commit that
+makes the table of nothing keeps the ids, as does a metadata file that is registered; each catalog
+knows one of the two.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AddSortOrderUpdate,
+    AssignUUIDUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetDefaultSpecUpdate,
+    SetLocationUpdate,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+)
+from pyiceberg.typedef import Identifier
+
+from dataflow_assets.connectors.iceberg.hint import HINT
+from dataflow_assets.errors import PermanentError
+
+_NO_SNAPSHOT = -1
+_NEWEST = -1  # what the change before has added
+
+
+def check_free(io: FileIO, location: str) -> None:
+    """Raises PermanentError where a table is in the folder, which the catalog does not know."""
+    if io.new_input(f"{location}/metadata/{HINT}").exists():
+        raise PermanentError(
+            f"{location} holds a table of a flow that had no catalog, or another one: move the "
+            "folder away, choose another prefix, or take the catalog out again"
+        )
+
+
+def creating(metadata: TableMetadata) -> tuple[TableUpdate, ...]:
+    """The changes of a commit that makes the table of nothing."""
+    schema = {"schema": metadata.schema(), "last-column-id": metadata.last_column_id}
+    return (
+        AssignUUIDUpdate(uuid=metadata.table_uuid),
+        UpgradeFormatVersionUpdate.model_validate({"format-version": metadata.format_version}),
+        AddSchemaUpdate.model_validate(schema),
+        SetCurrentSchemaUpdate.model_validate({"schema-id": _NEWEST}),
+        AddPartitionSpecUpdate(spec=metadata.spec()),
+        SetDefaultSpecUpdate.model_validate({"spec-id": _NEWEST}),
+        AddSortOrderUpdate.model_validate({"sort-order": metadata.sort_orders[0]}),
+        SetDefaultSortOrderUpdate.model_validate({"sort-order-id": _NEWEST}),
+        SetLocationUpdate(location=metadata.location),
+    )
+
+
+def written(io: FileIO, metadata: TableMetadata) -> str:
+    """The path of a metadata file to register. Nessie asks for a current snapshot, be it none."""
+    path = f"{metadata.location}/metadata/00000-{metadata.table_uuid}.metadata.json"
+    content = json.loads(metadata.model_dump_json(exclude_none=True))
+    with io.new_output(path).create() as file:
+        file.write(json.dumps({**content, "current-snapshot-id": _NO_SNAPSHOT}).encode())
+    return path
+
+
+def as_declared(catalog: Catalog, identifier: Identifier, metadata: TableMetadata) -> Table:
+    """The table that was just made.
+
+    Raises:
+        PermanentError: the catalog has given the fields other ids; the table is dropped again.
+    """
+    table: Table = catalog.load_table(identifier)
+    if table.schema().as_struct() == metadata.schema().as_struct():
+        return table
+    if table.metadata.current_snapshot_id is None:
+        catalog.drop_table(identifier)
+    raise PermanentError(
+        "the catalog gives the fields of a table other ids than the file declares: use a catalog "
+        "that keeps them, such as Nessie, or none"
+    )

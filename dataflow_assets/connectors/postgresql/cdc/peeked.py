@@ -1,0 +1,120 @@
+"""A short stretch of the log by a function of the server, which decodes all of it first.
+
+The server needs a third of the processor that it needs to send each change by itself, but keeps
+what it has decoded in memory and temporary files, and begins where the slot is. So this is for
+stretches behind the slot's own place that are short, also with what was open before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from psycopg import pq
+from typing_extensions import override
+
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader
+from dataflow_assets.connectors.postgresql.cdc.slot import END
+from dataflow_assets.connectors.postgresql.client import TextLink, quote
+from dataflow_assets.connectors.postgresql.errors import Failure
+
+MOST_BYTES = 128 * 1024 * 1024  # of the log that the server reads for it
+REFUSED = frozenset({"53400", "42501"})
+"""What the server says where its `temp_file_limit` is too low, and where the role may not."""
+_BEGIN = ord("B")
+_FILE_HEADER = 19  # bytes of a binary COPY before its first row
+_VALUE = 6  # bytes of a row before its only value
+_IS_SHORT = """
+SELECT confirmed_flush_lsn = '{after}' AND pg_wal_lsn_diff('{upto}', restart_lsn) <= {most}
+FROM pg_replication_slots WHERE slot_name = '{slot}'
+"""
+# Results of that size stay in memory; a reader that is gone is noticed while the server decodes.
+_READY = "SELECT ({end}) >= '{upto}', set_config('work_mem', '64MB', false)"
+_NOTICES = ", set_config('client_connection_check_interval', '5s', false)"
+_PEEK = """
+COPY (SELECT data FROM pg_logical_slot_peek_binary_changes('{slot}', '{upto}', NULL,
+  'proto_version', '1', 'publication_names', '{publication}', 'messages', 'false'))
+TO STDOUT (FORMAT binary)
+"""
+
+
+def is_short(link: TextLink, slot: str, after: Lsn, upto: Lsn) -> bool:
+    """Whether a stretch begins where the slot is, and the server has little to decode for it."""
+    given = {"slot": slot, "after": after, "upto": upto, "most": MOST_BYTES}
+    found: list[tuple[bool | None]] = link.execute(_IS_SHORT.format(**given))
+    return found == [(True,)]
+
+
+class Peeked(Reader):
+    """One stretch by one statement. The slot is free again when `start` returns."""
+
+    holds_slot: ClassVar = False
+
+    def __init__(self, connection: str, upto: Lsn) -> None:
+        """Connects.
+
+        Args:
+            connection: the connection string.
+            upto: the end of the stretch: nothing behind it is decoded.
+        """
+        super().__init__(connection)
+        self._upto = upto
+        self._first: bytes | memoryview = b""
+
+    @override
+    def start(self, slot: str, publication: str, after: Lsn) -> None:
+        ready = _READY + (_NOTICES if self._connection.info.server_version >= 140_000 else "")
+        ((has_all, *_),) = self.execute(ready.format(end=END, upto=self._upto))
+        if has_all != "t":  # the statement would end early, without a word
+            raise Failure(f"the log of this server ends before {self._upto}")
+        name = quote(publication).replace("'", "''")
+        query = _PEEK.format(slot=slot, upto=self._upto, publication=name)
+        self._slot, self._sending = slot, True
+        self._libpq.send_query(query.encode())
+        self._until_answered()
+        self._check(self._libpq.get_result(), pq.ExecStatus.COPY_OUT)
+        # The answer comes before the work: its first row tells that all of it was done.
+        self._first = self._row()
+
+    @override
+    def messages(self, upto: Lsn) -> Iterator[tuple[int, memoryview | bytes]]:
+        """As `Reader`; the end is that of the statement."""
+        head, row = bytes(HEADER), self._first[_FILE_HEADER:]
+        while row:
+            if len(row) > _VALUE:  # the end of a binary COPY is shorter
+                kind = row[_VALUE]
+                data = head + row[_VALUE:]
+                if kind == _BEGIN and int.from_bytes(data[26:34], "big") >= upto.value:
+                    return
+                yield kind, data
+            row = self._row()
+
+    def _row(self) -> bytes | memoryview:
+        """The next row; empty where the statement has ended well."""
+        while True:
+            size, row = self._libpq.get_copy_data(1)
+            if size > 0:
+                return row
+            if size == 0:
+                self._wait()
+                continue
+            self._sending = False
+            self._check(self._libpq.get_result(), pq.ExecStatus.COMMAND_OK)
+            return b""
+
+    def _until_answered(self) -> None:
+        self._libpq.consume_input()
+        while self._libpq.is_busy():
+            self._wait()
+
+    def _check(self, result: pq.abc.PGresult | None, expected: pq.ExecStatus) -> None:
+        """Raises Failure where the server refuses; another statement may follow."""
+        if result is not None and result.status == expected:
+            return
+        self._sending = False
+        while self._libpq.get_result() is not None:
+            pass
+        if result is None:
+            raise Failure("the server has answered nothing")
+        raise self._failure(result)

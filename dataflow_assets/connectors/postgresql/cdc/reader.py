@@ -1,0 +1,178 @@
+"""A connection that reads a slot: statements, then what the server sends, as it comes.
+
+psycopg connects, libpq does the rest: psycopg itself has no COPY in both directions.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from typing import ClassVar, Self
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn
+from dataflow_assets.connectors.postgresql.client import TextLink, unreachable
+from dataflow_assets.connectors.postgresql.errors import Failure, from_psycopg
+from dataflow_assets.errors import TransientError
+
+log = logging.getLogger(__name__)
+
+APPLICATION = "dataflow-cdc"
+_SETTINGS = {
+    "wal_sender_timeout": "0",  # a reader that waits for its sink is not dead; TCP tells who is
+    "statement_timeout": "0",
+    "lock_timeout": "30s",
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+    "extra_float_digits": "1",
+}
+ASK_SECONDS = 30  # of silence, after which the server is asked how far it is
+SILENT_SECONDS = 600.0  # in which a server shows that it goes on
+_PROGRESS = """
+SELECT r.sent_lsn::text, a.wait_event_type || ' ' || a.wait_event
+FROM pg_stat_activity a LEFT JOIN pg_stat_replication r USING (pid) WHERE a.pid = $1
+"""
+# A large transaction is put aside on the server's disk until its end is read: nothing is sent.
+_SPILLED = "SELECT spill_bytes FROM pg_stat_replication_slots WHERE slot_name = $1"
+_SPILLS = 140_000  # the version from which a server counts that
+CANCEL_SECONDS = 2.0  # for the connection by which the server is told to stop
+HEADER = 25  # bytes before pgoutput's own message
+
+Row = tuple[str | None, ...]
+
+
+class Reader(ABC):
+    """Reads one slot. Used by one thread; never confirms anything."""
+
+    replication: ClassVar[Mapping[str, str]] = {}
+    """What makes the connection one of the replication protocol."""
+    holds_slot: ClassVar = True
+    """From `start` on nobody else can read or move the slot."""
+
+    def __init__(self, connection: str) -> None:
+        self._given = connection
+        given = dsn.parse(connection).get("options", "")
+        options = " ".join([given, *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
+        named = dsn.conninfo(connection, APPLICATION)
+        info = make_conninfo(named, options=options, **self.replication)
+        try:
+            self._connection = psycopg.connect(info, autocommit=True)
+        except psycopg.Error as error:
+            raise unreachable(str(error), info, connection) from None
+        self._libpq = self._connection.pgconn
+        self._slot = ""
+        self._sending = False
+        """The server may still be looking for what to send."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection; the slot is free when the server notices. Safe twice.
+
+        A server that looks through log which is not for us would notice when it sends something,
+        seconds later.
+        """
+        if self._sending:
+            self._sending = False
+            with suppress(psycopg.Error):
+                self._connection.cancel_safe(timeout=CANCEL_SECONDS)
+        self._connection.close()
+
+    @abstractmethod
+    def start(self, slot: str, publication: str, after: Lsn) -> None:
+        """Begins with the first transaction that commits at `after` or behind it.
+
+        Raises:
+            Failure: somebody else reads the slot, or the server refuses.
+        """
+
+    @abstractmethod
+    def messages(self, upto: Lsn) -> Iterator[tuple[int, memoryview | bytes]]:
+        """The messages of the transactions whose commit record begins before `upto`.
+
+        Ends only when the server says that there are no others. Called once, after `start`.
+
+        Returns:
+            The kind of pgoutput's message, and the message with its header of 25 bytes.
+        """
+
+    def execute(self, query: str) -> list[Row]:
+        """Runs one statement, of SQL or of the replication protocol, without parameters."""
+        result = self._libpq.exec_(query.encode())
+        if result.status not in {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK}:
+            raise self._failure(result)
+        columns = range(result.nfields)
+        return [
+            tuple(_text(result.get_value(row, column)) for column in columns)
+            for row in range(result.ntuples)
+        ]
+
+    def _wait(self) -> None:
+        """Until the server sends: it is silent while it looks through log that is not for us.
+
+        Raises:
+            TransientError: it does not even look any more.
+        """
+        ready = select.poll()  # `select` takes no descriptor above 1023
+        ready.register(self._libpq.socket, select.POLLIN)
+        begun, place, spilled = time.monotonic(), "", 0
+        while not ready.poll(ASK_SECONDS * 1_000):
+            found, why, aside = self._progress()
+            if (found, aside) != (place, spilled):
+                begun, place, spilled = time.monotonic(), found, aside
+            silence = time.monotonic() - begun
+            log.warning("process %s of the server sends nothing: %s", self._libpq.backend_pid, why)
+            if silence >= SILENT_SECONDS:
+                raise TransientError(
+                    f"process {self._libpq.backend_pid} of the server has sent nothing for "
+                    f"{silence:.0f} seconds and stays at {place or 'its beginning'} of the log "
+                    f"({why}): it is paused, its disk hangs, or it waits for a standby that is "
+                    "down (synchronized_standby_slots)"
+                )
+        try:
+            self._libpq.consume_input()
+        except psycopg.Error as error:
+            raise from_psycopg(error) from None
+
+    def _progress(self) -> tuple[str, str, int]:
+        """Where the server's process is in the log, what it waits for, and what it has put aside.
+
+        The last is a number of bytes.
+        """
+        counts = self._connection.info.server_version >= _SPILLS
+        with closing(TextLink(self._given, APPLICATION)) as link:
+            rows = link.execute(_PROGRESS, self._libpq.backend_pid)
+            spilled = link.execute(_SPILLED, self._slot) if counts else []
+        if not rows:
+            raise Failure("the server's process is gone")
+        place, wait = rows[0]
+        aside = int(spilled[0][0]) if spilled else 0
+        return place or "", wait or "nothing that it would tell", aside
+
+    def _ended(self) -> Failure:
+        result = self._libpq.get_result()
+        if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
+            return Failure("the server has ended the stream")
+        return self._failure(result)
+
+    def _failure(self, result: pq.abc.PGresult) -> Failure:
+        return from_psycopg(psycopg.errors.error_from_result(result, encoding="utf-8"))
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()

@@ -1,0 +1,134 @@
+"""The two ways to read the log: a short stretch by a statement, others by the walsender."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from dataflow_assets.connectors.postgresql.cdc import peeked, read
+from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump, parse
+from dataflow_assets.connectors.postgresql.cdc.read import begin, begun
+from dataflow_assets.connectors.postgresql.cdc.reader import Reader
+from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.errors import TransientError
+from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.test_cdc_stream import CHANGES
+
+COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
+
+
+@pytest.fixture
+def table(followed: Followed) -> Followed:
+    followed.make(COLUMNS)
+    followed.run("INSERT INTO source SELECT i, 'row ' || i, i FROM generate_series(1, 100) i")
+    return followed
+
+
+def _end(table: Followed) -> Lsn:
+    return Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+
+
+def _after(table: Followed) -> Lsn:
+    found = parse(table.start()["wal"])
+    assert found is not None
+    table.run("SELECT pg_replication_slot_advance(%s, %s)", table.schema, str(found.lsn))
+    return found.lsn
+
+
+def test_both_ways_read_the_same(table: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the end of the stretch lies inside of a transaction, and of a commit record."""
+    after = _after(table)
+    ends = [_end(table)]
+    for statement in CHANGES.strip().split(";\n"):
+        table.run(statement)
+        end = _end(table)
+        ends += [Lsn(end.value - back) for back in (60, 24, 8, 0)]
+    table.run("BEGIN; INSERT INTO source VALUES (7777); ROLLBACK")
+    ways = list[type[Reader]]()
+    for most in (peeked.MOST_BYTES, -1):
+        monkeypatch.setattr(peeked, "MOST_BYTES", most)
+        with closing(begun(table.source, after, _end(table))) as found:
+            ways.append(type(found))
+    assert ways == [Peeked, Walsender]
+    for end in [*ends, _end(table)]:
+        messages = []
+        for sender in (Peeked(table.dsn, end), Walsender(table.dsn)):
+            with closing(sender):
+                begin(table.source, sender, after)
+                messages.append([bytes(data[25:]) for _, data in sender.messages(end)])
+            table.wait_until_free()
+        assert messages[0] == messages[1]
+    assert len(messages[0]) > 110
+
+
+def test_a_stretch_that_is_not_the_slot_s_next_one(table: Followed) -> None:
+    """The statement begins where the slot is, so it would read what lies before as well."""
+    _after(table)
+    table.run(CHANGES)
+    later = _end(table)
+    table.run("UPDATE source SET name = 'later' WHERE id = 1")
+    with closing(begun(table.source, later, _end(table))) as found:
+        assert isinstance(found, Walsender)
+    table.wait_until_free()
+    (row,) = table.bodies({"wal": dump(Reached(later))})
+    assert b'"later"' in row
+
+
+def test_a_server_that_keeps_no_large_temporary_files(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends the changes instead."""
+    monkeypatch.setattr(peeked, "_READY", peeked._READY.replace("64MB", "64kB"))
+    after = _after(table)
+    table.run("INSERT INTO source SELECT i, repeat('x', 100), i FROM generate_series(1000, 9000) i")
+    separator = "&" if "?" in table.dsn else "?"
+    table.dsn += f"{separator}options=-c%20temp_file_limit%3D64kB"
+    with closing(begun(table.source, after, end := _end(table))) as found:
+        assert isinstance(found, Walsender)
+        assert sum(kind == ord("I") for kind, _ in found.messages(end)) == 8_001
+
+
+def test_a_slot_that_is_moved_while_it_is_read(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can say what was read: the next attempt looks where the flow is."""
+    after = _after(table)
+    table.run(CHANGES)
+    end, start = _end(table), Peeked.start
+
+    def started(self: Peeked, slot: str, publication: str, after: Lsn) -> None:
+        table.run("SELECT pg_replication_slot_advance(%s, %s)", table.schema, str(end))
+        start(self, slot, publication, after)
+
+    monkeypatch.setattr(Peeked, "start", started)
+    with pytest.raises(TransientError, match="was moved to"):
+        begun(table.source, after, end)
+
+
+def test_a_server_whose_log_ends_earlier(table: Followed) -> None:
+    """The statement would end there, as if there were nothing more."""
+    after = _after(table)
+    far = Lsn(_end(table).value + 1024**3)
+    with (
+        closing(Peeked(table.dsn, far)) as sender,
+        pytest.raises(Failure, match="the log of this server ends before"),
+    ):
+        begin(table.source, sender, after)
+
+
+def test_a_slot_that_becomes_free(table: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked again on the same connection."""
+    after = _after(table)
+    table.run(CHANGES)
+    end = _end(table)
+    monkeypatch.setattr(read, "_STEP", 0.01)
+    with closing(Walsender(table.dsn)) as other, closing(Peeked(table.dsn, end)) as sender:
+        begin(table.source, other, after)
+        with pytest.raises(Failure, match="is active"):
+            begin(table.source, sender, after, patience=0.05)
+        other.close()
+        begin(table.source, sender, after, patience=10)
+        assert sum(kind == ord("I") for kind, _ in sender.messages(end)) == 40
