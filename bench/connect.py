@@ -168,7 +168,6 @@ class _Round:
         process = psutil.Process(worker.pid)
         times = process.cpu_times()
         meter.spent.cpu["connector"] = times.user + times.system
-        meter.spent.memory = {"connector": process.memory_info().rss}
         worker.stop()
         return meter.spent, first
 
@@ -184,8 +183,6 @@ class _Round:
             ]
         meter.spent.seconds = commits[-1]  # then the run waits whether more comes
         meter.spent.cpu["connector"] = _children() - used
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-        meter.spent.memory = {"connector": peak * 1_024}
         return meter.spent, commits[0]
 
 
