@@ -77,6 +77,27 @@ def test_a_stretch_that_is_not_the_slot_s_next_one(table: Followed) -> None:
     assert b'"later"' in row
 
 
+def test_a_slot_that_went_back_is_not_read_from_there(table: Followed) -> None:
+    """A server that crashed, or was promoted, may have an older place of the slot."""
+    _after(table)
+    table.run(CHANGES)
+    later = _end(table)
+    with (
+        closing(Peeked(table.dsn, _end(table))) as sender,
+        pytest.raises(TransientError, match=f"was moved to .* while changes behind {later}"),
+    ):
+        begin(table.source, sender, later)
+
+
+def test_a_stretch_may_last_longer_than_other_transactions(table: Followed) -> None:
+    """A role may have a limit, and a stretch lasts as long as its sink takes."""
+    mark = "&" if "?" in table.dsn else "?"
+    limited = f"{table.dsn}{mark}options=-c%20transaction_timeout%3D1s"
+    for reader in (Peeked(limited, _end(table)), Walsender(limited)):
+        with closing(reader):
+            assert reader.execute("SHOW transaction_timeout") == [("0",)]
+
+
 def test_a_server_that_keeps_no_large_temporary_files(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

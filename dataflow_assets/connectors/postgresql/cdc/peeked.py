@@ -8,6 +8,7 @@ stretches behind the slot's own place that are short, also with what was open be
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import ClassVar
 
 from psycopg import pq
@@ -20,8 +21,9 @@ from dataflow_assets.connectors.postgresql.client import TextLink, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
 
 MOST_BYTES = 128 * 1024 * 1024  # of the log that the server reads for it
-REFUSED = frozenset({"53400", "42501"})
-"""What the server says where its `temp_file_limit` is too low, and where the role may not."""
+REFUSED = frozenset({"53400", "53100", "53200", "42501"})
+"""What the server says where its `temp_file_limit`, its disk or its memory is too small for what it
+decodes, and where the role may not."""
 _BEGIN = ord("B")
 _FILE_HEADER = 19  # bytes of a binary COPY before its first row
 _VALUE = 6  # bytes of a row before its only value
@@ -29,12 +31,13 @@ _IS_SHORT = """
 SELECT confirmed_flush_lsn = '{after}' AND pg_wal_lsn_diff('{upto}', restart_lsn) <= {most}
 FROM pg_replication_slots WHERE slot_name = '{slot}'
 """
-# Results of that size stay in memory; a reader that is gone is noticed while the server decodes.
+# Results of that size stay in memory.
 _READY = "SELECT ({end}) >= '{upto}', set_config('work_mem', '64MB', false)"
-_NOTICES = ", set_config('client_connection_check_interval', '5s', false)"
+# A reader that is gone is noticed while the server decodes; not before 14, nor on every platform.
+_NOTICES = "SET client_connection_check_interval = '5s'"
 _PEEK = """
 COPY (SELECT data FROM pg_logical_slot_peek_binary_changes('{slot}', '{upto}', NULL,
-  'proto_version', '1', 'publication_names', '{publication}', 'messages', 'false'))
+  'proto_version', '1', 'publication_names', '{publication}'))
 TO STDOUT (FORMAT binary)
 """
 
@@ -64,8 +67,9 @@ class Peeked(Reader):
 
     @override
     def start(self, slot: str, publication: str, after: Lsn) -> None:
-        ready = _READY + (_NOTICES if self._connection.info.server_version >= 140_000 else "")
-        ((has_all, *_),) = self.execute(ready.format(end=END, upto=self._upto))
+        with suppress(Failure):
+            self.execute(_NOTICES)
+        ((has_all, _),) = self.execute(_READY.format(end=END, upto=self._upto))
         if has_all != "t":  # the statement would end early, without a word
             raise Failure(f"the log of this server ends before {self._upto}")
         name = quote(publication).replace("'", "''")
@@ -104,7 +108,6 @@ class Peeked(Reader):
             return b""
 
     def _until_answered(self) -> None:
-        self._libpq.consume_input()
         while self._libpq.is_busy():
             self._wait()
 

@@ -243,6 +243,8 @@ def begin(
         ((confirmed, status),) = rows
         if confirmed is None or status == "lost":
             raise errors.lost(source, "")
+        if not sender.holds_slot and confirmed != str(after):
+            raise errors.moved(source, confirmed, after)
         try:
             sender.start(source.slot, source.publication, after)
         except Failure as failure:

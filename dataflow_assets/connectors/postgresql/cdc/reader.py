@@ -37,6 +37,8 @@ _SETTINGS = {
     "lc_monetary": "C",
     "extra_float_digits": "1",
 }
+# A stretch is one transaction, which lasts as long as its sink; older servers refuse the name.
+_PATIENT = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'"
 ASK_SECONDS = 30  # of silence, after which the server is asked how far it is
 SILENT_SECONDS = 600.0  # in which a server shows that it goes on
 _PROGRESS = """
@@ -74,6 +76,11 @@ class Reader(ABC):
         self._slot = ""
         self._sending = False
         """The server may still be looking for what to send."""
+        try:
+            self.execute(_PATIENT)
+        except BaseException:
+            self._connection.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

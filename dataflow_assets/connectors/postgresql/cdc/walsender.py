@@ -26,7 +26,7 @@ class Walsender(Reader):
         name = quote(publication).replace("'", "''")
         result = self._libpq.exec_(
             f"START_REPLICATION SLOT {quote(slot)} LOGICAL {after} "
-            f"(proto_version '1', publication_names '{name}', messages 'false')".encode()
+            f"(proto_version '1', publication_names '{name}')".encode()
         )
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._failure(result)
