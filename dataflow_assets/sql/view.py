@@ -57,6 +57,14 @@ class ViewPlan:
         """Whether rows of the table are replaced and deleted."""
         return bool(self.primary)
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the state has all rows of the target.
+
+        Rows of windows that have ended, and those that have expired, are in the target alone.
+        """
+        return self.stages[-1].window is None and not self.expires
+
     @cached_property
     def shape(self) -> str:
         """A digest of all that decides what is kept of rows; names and spelling do not count."""

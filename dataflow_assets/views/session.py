@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -24,6 +25,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.windows import millis
 from dataflow_assets.views import watermarks
 from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, folder_of, stored
@@ -50,6 +52,8 @@ MOST = 250_000
 LOOK = 60.0
 """Seconds between two looks for files that nobody needs."""
 _NOTHING = ViewPosition({}, "")
+
+_TICK = timedelta(milliseconds=1)
 
 
 class ViewSession(SourceSession):
@@ -149,7 +153,7 @@ class ViewSession(SourceSession):
         previous = self._state(start)
         if start.state and self._source.view.changelog:
             self._notices.new_partitions(messages.upto.keys() - start.offsets.keys())
-        number, now = start.number + 1, utc_now()
+        number, now = start.number + 1, _later(previous)
         folder = folder_of(start.generation, number, uuid.uuid4().hex)
         place = Place(self._source.location, self._flow, folder)
         environment = Environment(self._source.view.zone, now)
@@ -185,7 +189,7 @@ class ViewSession(SourceSession):
         self, place: Place, manifest: Manifest, earlier: tuple[Earlier, ...]
     ) -> tuple[Manifest, tuple[Earlier, ...]]:
         """Once a state is as far as those before it: deletes of rows that only those had."""
-        if not earlier:
+        if not earlier or not self._source.view.remembers:
             return manifest, ()
         before = [self._read(one.state, one.digest) for one in earlier]
         if not is_rebuilt(manifest.offsets, before):
@@ -247,7 +251,8 @@ class ViewSession(SourceSession):
             f"build it again: dataflow run {self._flow} --from earliest reads the topic again, and "
             "rows of the same keys are replaced"
         )
-        if found.shape != view.shape:
+        # A ranking computes rows again only where their numbers change.
+        if found.shape != view.shape or isinstance(view.stages[-1], Ranking):
             raise PermanentError(
                 f"flow {self._flow}: the query was changed, and what is kept for it is of another "
                 f"one: {again}. Or write the query as it was"
@@ -327,3 +332,12 @@ def _now() -> int:
 
 def _whole(offsets: Positions) -> dict[str, int]:
     return {partition: int(at) for partition, at in offsets.items()}
+
+
+def _later(previous: Manifest | None) -> datetime:
+    """The time of a micro-batch: behind that of the one before, whatever this machine's clock says.
+
+    What is kept of the later one would count as the older, and expire first.
+    """
+    now = utc_now()
+    return now if previous is None else max(now, previous.at + _TICK)

@@ -84,8 +84,10 @@ def _least(found: Watermarks, now: int, idle: int) -> int | None:
     """The least of the partitions that are waited for.
 
     Once all are idle, those count that had records last: what the others had is over before.
+    Partitions that have come to their end for ever count once all have.
     """
-    marks = list(found.marks.values())
+    every = list(found.marks.values())
+    marks = [one for one in every if one.moment != LAST] or every
     awaited = [one for one in marks if not idle or now - one.active < idle]
     if not awaited:
         there = [one for one in marks if one.moment is not None]

@@ -5,6 +5,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from dataflow_assets.manifests import load as loading
 from dataflow_assets.manifests import packages
@@ -98,4 +99,4 @@ def test_every_connector_has_an_extra_of_its_name() -> None:
 
     known = set(metadata.metadata(packages.NAME).get_all("Provides-Extra") or ())
     named = {n for n, one in {**registry.sources(), **registry.sinks()}.items() if not one.double}
-    assert named <= known
+    assert {canonicalize_name(one) for one in named} <= {canonicalize_name(one) for one in known}

@@ -104,7 +104,8 @@ def test_no_seed_s_secret_is_shown() -> None:
         assert secret not in shown
 
 
-def test_examples_load_clean_and_together() -> None:
+def test_examples_load_clean_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", "/data")
     paths = sorted(EXAMPLES.glob("*.yaml"))
     loaded = load(paths)
     assert not loaded.findings

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.request import Report
+from dataflow_assets.runs.request import Report, Start
+from tests.drained import drained
 from tests.sql.files import Sent, Sql, latest
 
 Run = Callable[[Flow], list[Report]]
@@ -109,3 +110,29 @@ def test_without_the_setting_nothing_is_forgotten(sql: Sql, run: Run, clock: Clo
     sql.send(inserted("x"))
     run(flow)
     assert rows(sql) == [("x", 2)]
+
+
+def test_a_clock_that_is_behind_keeps_the_order(sql: Sql, run: Run, clock: Clock) -> None:
+    """As after a takeover by another machine."""
+    flow = sql.write("g STRING", COUNTS, COUNTED, EXPIRE)
+    sql.send(inserted("x"))
+    run(flow)
+    clock.now -= timedelta(seconds=2)
+    sql.send(inserted("x", "x", "x"))
+    run(flow)
+    clock.now += timedelta(minutes=60, seconds=1)
+    sql.send(inserted("x"))
+    run(flow)
+    assert rows(sql)[0][1] in (1, 5)
+
+
+def test_a_changed_query_deletes_nothing_where_rows_expire(
+    sql: Sql, run: Run, clock: Clock
+) -> None:
+    """A row that is not in its state may have been written, and have expired since."""
+    sql.send(inserted("x", "y"))
+    run(sql.write("g STRING", COUNTS, COUNTED, EXPIRE))
+    clock.later(5)
+    changed = COUNTED.replace("FROM s", "FROM s WHERE g <> 'x'")
+    drained(sql.write("g STRING", COUNTS, changed, EXPIRE), Start("earliest"))
+    assert rows(sql) == [("x", 1), ("y", 1)]

@@ -163,7 +163,11 @@ def test_a_value_that_does_not_exist_is_told(text: str, column: int, says: str) 
         ("1 IN (SELECT 1)", 6, "subqueries inside expressions are not supported"),
         ('"a"', 1, "double quotes are not Flink's"),
         ("'a", 1, "this text has no closing quote"),
-        ("ROW_NUMBER() OVER (ORDER BY 1)", 14, "OVER needs state, and is not supported yet"),
+        (
+            "ROW_NUMBER() OVER (ORDER BY 1)",
+            1,
+            "ROW_NUMBER() is a column of its own: compute with it",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_at_its_column(text: str, column: int, says: str) -> None:

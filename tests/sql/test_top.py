@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.request import Report, Start
 from tests.drained import drained
@@ -135,3 +136,13 @@ def test_fewer_rows_are_built_again_and_the_others_are_deleted(sql: Sql, run: Ru
     assert [one[1] for one in table(sql)] == [1, 2, 3]
     drained(sql.write(ROWS, RANKED, query.replace("3", "1")), Start("earliest"))
     assert table(sql) == [("x", 1, 3, 3)]
+
+
+def test_a_changed_column_beside_a_number_is_built_again(sql: Sql, run: Run) -> None:
+    """A row that keeps its number would keep what the query before had made of it."""
+    query = f"SELECT g, rn, k, a FROM ({NUMBERED}) WHERE rn <= 3"
+    sql.send([row(1, "x", 4)])
+    run(sql.write(ROWS, RANKED, query))
+    sql.send([row(2, "x", 5)])
+    with pytest.raises(PermanentError, match="the query was changed, and what is kept for it"):
+        run(sql.write(ROWS, RANKED, query.replace(" a FROM", " a * 100 FROM", 1)))

@@ -16,10 +16,11 @@ from confluent_kafka import Producer
 import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.preview.live import waiting
-from dataflow_assets.runs.request import Report
+from dataflow_assets.runs.request import Report, Start
 from dataflow_assets.views.compute import Limits
 from dataflow_assets.views.session import ViewSession
 from tests.conftest import Topics
+from tests.drained import drained
 from tests.in_process import Session
 from tests.lanes.driving import Driving
 from tests.sql.files import Sent, Sql
@@ -119,6 +120,21 @@ def test_windows_are_appended_to_a_table_of_a_database(
             run(flow)
         found = connection.execute(f"SELECT b::text, n FROM {schema}.t ORDER BY b".encode())
         assert found.fetchall() == [("2026-01-01 00:00:00", 1), ("2026-01-01 00:00:10", 1)]
+
+
+def test_windows_that_have_ended_stay_where_a_query_without_windows_was_before(
+    sql: Sql, run: Run
+) -> None:
+    """They are not kept, so the rows of the query before are no longer told from theirs."""
+    keyed = f"{COUNTS}, PRIMARY KEY (b, g) NOT ENFORCED"
+    sql.send([event(1), event(9), event(3, "y"), event(12), event(25)])
+    before = "SELECT FLOOR(ts TO MINUTE), g, COUNT(*) FROM s GROUP BY FLOOR(ts TO MINUTE), g"
+    run(sql.write(EVENTS, keyed, before))
+    flow = sql.write(EVENTS, keyed, COUNTED.format(TUMBLE))
+    drained(flow, Start("earliest"))
+    assert {(0, "x", 2), (0, "y", 1), (10, "x", 1)} <= set(rows(sql))
+    stored = dict(sql.rows())
+    assert None not in stored.values()
 
 
 def test_rows_that_are_late_are_dropped_and_counted(

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from dataflow_assets.manifests.dialects.sql.windows import implied
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sql.expressions import Column
 from dataflow_assets.sql.types import TIMESTAMP, TIMESTAMP_LTZ
@@ -23,7 +24,7 @@ from dataflow_assets.sql.windows import (
 )
 from dataflow_assets.testing import chosen
 from dataflow_assets.views.source import ViewSource
-from dataflow_assets.views.watermarks import Mark, Watermarks, advanced, due, reached
+from dataflow_assets.views.watermarks import LAST, Mark, Watermarks, advanced, due, reached
 
 TIME = Column(TIMESTAMP, 0)
 SECOND = 1000
@@ -75,6 +76,16 @@ def test_a_day_in_berlin_has_23_hours_in_march() -> None:
     assert at_front(closing.front(again, zone)) == millis(datetime(2026, 10, 25, 2, tzinfo=UTC))
 
 
+def test_the_time_of_a_window_says_which_one_it_is_unless_a_clock_goes_forward() -> None:
+    local, day = Column(TIMESTAMP_LTZ, 0), 86_400 * SECOND
+    bounds_at = [Column(TIMESTAMP, 0), Column(TIMESTAMP, 1), Column(TIMESTAMP, 2)]
+    plain, cumulated = _windows("HOP", day, SECOND), _windows("CUMULATE", day, SECOND)
+    zoned = Windows("HOP", local, day, SECOND, local)
+    assert implied(plain, bounds_at, {2}) == implied(cumulated, bounds_at, {2}) == {0, 1, 2}
+    assert implied(zoned, bounds_at, {2}) == implied(cumulated, bounds_at, {0}) == frozenset()
+    assert implied(zoned, bounds_at, {0}) == implied(zoned, bounds_at, {1}) == {0, 1, 2}
+
+
 def test_the_watermark_is_the_least_of_the_partitions_and_never_falls() -> None:
     found = advanced(Watermarks(), {"0": 100, "1": None}, {"0"}, 1, 0)
     assert found.reached is None
@@ -97,6 +108,13 @@ def test_an_idle_partition_is_not_waited_for() -> None:
     assert found.reached == 130
     waiting = advanced(found, {"0": None, "1": None}, {"1"}, 9_000, 500)
     assert waiting.reached == 130  # what was not read yet counts as much as what was
+
+
+def test_a_partition_at_its_end_ends_no_window_of_one_that_is_idle() -> None:
+    """Idle ones do not move the watermark, and nothing of the other one can."""
+    marks = {"0": Mark(1_000, LAST), "1": Mark(500, 20)}
+    assert reached(Watermarks(marks), 1_100, 500) == 20
+    assert reached(Watermarks({"0": Mark(1_000, LAST)}), 9_999, 500) == LAST
 
 
 def test_once_all_are_idle_those_count_that_were_active_last() -> None:

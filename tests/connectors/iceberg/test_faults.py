@@ -360,5 +360,5 @@ def test_wrong_credentials_are_permanent_and_not_told(make: MakeSink) -> None:
 
 
 def test_an_unknown_warehouse_is_permanent(make: MakeSink) -> None:
-    with pytest.raises(PermanentError, match="check warehouse"):
+    with pytest.raises(PermanentError, match="check catalogURI, warehouse, namespace"):
         opened(make(warehouse="s3://nowhere"))

@@ -115,5 +115,10 @@ def implied(
         given: places of columns.
     """
     places = [one.at for one in bounds if isinstance(one, Column)]
-    telling = places[1:] if found is not None and found.kind == "CUMULATE" else places
+    start, end, time = places[:1], places[1:2], places[2:]
+    telling = [*end]
+    if found is None or found.kind != "CUMULATE":
+        telling += start
+    if found is None or not found.local:  # in spring two ends of a clock are one time
+        telling += time
     return frozenset(places) if set(telling) & set(given) else frozenset()
