@@ -44,8 +44,10 @@ class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
     value: Any
     """What the connector is given to go on behind."""
     seen: Any = None
-    """Where that is before the last record: that record's offset; it is dropped when it comes
+    """Where that is before the last records: the offset of those; they are dropped when they come
     again."""
+    times: int = 1
+    """How many sealed records have that offset."""
 
     @property
     def last(self) -> Any:
