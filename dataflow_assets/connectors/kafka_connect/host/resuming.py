@@ -5,7 +5,8 @@ log has made (COPY writes such entries): it takes that entry for done, and the o
 lost. So it is given the offset before the entry, and the records that come once more are dropped:
 several ones where a change makes more than one record of the same offset, such as a deletion and
 its tombstone, or the deletion and the insert of another primary key.
-Inside of a snapshot no connector of Debezium can go on: it begins the snapshot again.
+Inside of a snapshot no connector of Debezium can go on: it begins the snapshot again. Some say
+whether the snapshot is complete; others have a mark in the offset for as long as it runs.
 """
 
 from __future__ import annotations
@@ -20,11 +21,17 @@ from dataflow_assets.connectors.kafka_connect.spool import Offset, Offsets, cano
 
 _ENTRY, _COUNT = "lsn_proc", "lsn_events_processed"
 _COMPLETED = "snapshot_completed"
+_MARKS = ("snapshot", "initsync")  # of MySQL and MariaDB, of MongoDB
+_RUNS = frozenset({"true", "initial", "blocking"})
 
 
 def resumable(offset: Any) -> bool:
     """Whether a connector that is given this offset goes on, and does not begin again."""
-    return not isinstance(offset, dict) or offset.get(_COMPLETED) is not False
+    if not isinstance(offset, dict):
+        return True
+    if _COMPLETED in offset:
+        return offset[_COMPLETED] is not False
+    return all(str(offset.get(mark)).lower() not in _RUNS for mark in _MARKS)
 
 
 def behind(texts: Sequence[str], task: int, known: Offset | None) -> Offset:
