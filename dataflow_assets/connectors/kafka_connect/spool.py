@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,15 @@ def still_open(parts: Sequence[Part]) -> list[Part]:
     goes_on = [part for part in parts if not part.open and part.token != _EMPTIED]
     closed = {part.task: part.number for part in goes_on}
     return [part for part in parts if part.open and part.number > closed.get(part.task, 0)]
+
+
+def without_gap(parts: Sequence[Part], first: int) -> list[Part]:
+    """Those in front of the first number that is missing, from `first` on.
+
+    A folder that is listed while parts come may show a part without an older one.
+    """
+    numbered = enumerate(parts, first)
+    return [part for _, part in takewhile(lambda one: one[0] == one[1].number, numbered)]
 
 
 def published(parts: Sequence[Part]) -> list[Part]:

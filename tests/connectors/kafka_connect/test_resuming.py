@@ -98,8 +98,8 @@ def test_records_of_one_offset_come_once_wherever_a_part_or_a_crash_divides_them
 ) -> None:
     """A deletion and its tombstone; with another primary key the insert, too."""
     known, sealed = Offset(0, at(2, 2)), 0
-    for size in parts:
-        size = min(size, group - sealed)
+    for most in parts:
+        size = min(most, group - sealed)
         repeats = Repeats({PARTITION: known})
         again = rows(*[(3, 1)] * group, (4, 1))
         new = repeats.dropped(again).column("n").to_pylist()
