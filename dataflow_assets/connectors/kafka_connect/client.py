@@ -14,6 +14,7 @@ from typing import IO
 from dataflow_assets.connectors.kafka_connect.errors import HostFailure
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
+from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition
 from dataflow_assets.contracts import Limit
 
 log = logging.getLogger(__name__)
@@ -155,10 +156,11 @@ class HostProcess:
 
 
 def order_of(
-    source: KafkaConnectSourceOptions, jars: list[str], spool_id: str, limit: Limit
+    source: KafkaConnectSourceOptions, jars: list[str], start: ConnectPosition, limit: Limit
 ) -> Order:
     """What the host learns of a source with its secrets in place.
 
+    `start`: where the flow is.
     `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.
     """
     return Order(
@@ -167,7 +169,8 @@ def order_of(
         plugins=list(source.plugins),
         jars=jars,
         spool=source.spool,
-        spool_id=spool_id,
+        spool_id=start.spool,
+        position=start.part,
         tasks=source.tasks_max,
         heap=source.heap,
         plain=not source.envelope,

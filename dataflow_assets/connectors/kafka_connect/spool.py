@@ -284,6 +284,25 @@ def other_spool(folder: str) -> str:
     )
 
 
+def older_spool(folder: str, last: int, position: int) -> str:
+    """What is wrong where a flow has read parts that the spool never had."""
+    return (
+        f"the spool {folder} ends with part {last}, and the flow has read part {position}: the "
+        "folder is an older copy, behind which the connector would deliver records once more and "
+        "lose others. Put the newer folder back; or remove it, and start from earliest with "
+        "table: truncate"
+    )
+
+
+def without_state(folder: str) -> str:
+    """What is wrong where parts are there, and nothing says which connector has delivered them."""
+    return (
+        f"the spool {folder} has parts and no state.json: records that the connector knows to be "
+        "delivered may be in them. Put the whole folder back; or remove it, so that the connector "
+        "begins, too"
+    )
+
+
 def canonical(partition: Any) -> str:
     """A source partition as the key of `Offsets`: equal maps are equal texts."""
     return msgspec.json.encode(partition, order="sorted").decode()
