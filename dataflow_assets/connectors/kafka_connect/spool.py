@@ -8,7 +8,8 @@ Behind an open part the connector cannot go on: it would deliver the part's reco
 published once its task has sealed a part that is not open, and nobody reads it before. What is
 still open when the next process begins becomes a part without records.
 
-One process at a time writes to a folder: it holds `lock`.
+One process at a time writes parts to a folder: it holds `lock`. Whoever writes the state holds
+`state.lock`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.durable_files import make_folder, sync
 
 SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.binary())])
 """Of a part: the topic that the connector names, the record's key as JSON, its value."""
@@ -115,7 +117,7 @@ class Spool:
     @contextmanager
     def locked(self, patience: float) -> Iterator[None]:
         """For the process that writes. TransientError where another one does for too long."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         until = time.monotonic() + patience
         with (self.folder / "lock").open("w") as lock:
             while not _taken(lock.fileno()):
@@ -141,7 +143,8 @@ class Spool:
     def begin(self, connector: str, offsets: Offsets) -> State:
         """In a folder without state; the connector goes on behind the offsets. Needs the lock."""
         state = State(uuid.uuid4().hex, connector, 1, dict(offsets))
-        self._write("state.json", msgspec.json.encode(state))
+        with self._noting():
+            self._write(state)
         return state
 
     def parts(self, after: int = 0) -> list[Part]:
@@ -177,7 +180,7 @@ class Spool:
             unfinished.unlink()  # the disk may be full
             raise
         unfinished.rename(self.folder / part.name)
-        _sync(self.folder)
+        sync(self.folder)
 
     def read(self, part: Part) -> pq.ParquetFile:
         """Raises FileNotFoundError where it was forgotten."""
@@ -213,39 +216,50 @@ class Spool:
 
     def forget(self, upto: int) -> None:
         """Every branch has the parts up to this number: they are deleted, once that is noted."""
-        state = self.state()
-        if state is None or upto < state.first:
-            return
-        done = [part for part in self.parts(state.first - 1) if part.number <= upto]
-        noted = State(state.id, state.connector, upto + 1, self.offsets(done, state.offsets))
-        self._write("state.json", msgspec.json.encode(noted))
-        for part in done:
-            (self.folder / part.name).unlink(missing_ok=True)
+        with self._noting():
+            state = self.state()
+            if state is None or upto < state.first:
+                return
+            done = [part for part in self.parts(state.first - 1) if part.number <= upto]
+            noted = State(state.id, state.connector, upto + 1, self.offsets(done, state.offsets))
+            self._write(noted)
+            for part in done:
+                (self.folder / part.name).unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Takes away what an older process has left. Needs the lock.
 
         Parts that are not whole, parts that are forgotten, and the records of open ones.
         """
-        state = self.state()
         for path in self.folder.glob(".*.parquet"):
             path.unlink(missing_ok=True)
+        with self._noting():
+            state = self.state()
+            for path in self.folder.glob(".state.json.*"):
+                path.unlink(missing_ok=True)
         for part in self.parts():
-            if state is None or part.number < state.first:
+            if state is not None and part.number < state.first:
                 (self.folder / part.name).unlink(missing_ok=True)
         for part in still_open(self.parts()):
             empty = Part(part.number, part.task, 0, 0, open=False, token=_EMPTIED)
             self.seal(empty, SCHEMA.empty_table(), {})
             (self.folder / part.name).unlink()
 
-    def _write(self, name: str, content: bytes) -> None:
-        unfinished = self.folder / f".{name}"
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """For whoever writes the state: two drivers of a flow may do so, and the process."""
+        with (self.folder / "state.lock").open("w") as lock:
+            fcntl.flock(lock.fileno(), fcntl.LOCK_EX)
+            yield
+
+    def _write(self, state: State) -> None:
+        unfinished = self.folder / f".state.json.{uuid.uuid4().hex}"
         with unfinished.open("wb") as file:
-            file.write(content)
+            file.write(msgspec.json.encode(state))
             file.flush()
             os.fsync(file.fileno())
-        unfinished.rename(self.folder / name)
-        _sync(self.folder)
+        unfinished.rename(self.folder / "state.json")
+        sync(self.folder)
 
 
 def still_open(parts: Sequence[Part]) -> list[Part]:
@@ -314,11 +328,3 @@ def _taken(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

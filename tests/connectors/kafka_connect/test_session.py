@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.kafka_connect.client import HostProcess
+from dataflow_assets.connectors.kafka_connect.source import session
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
 from dataflow_assets.connectors.kafka_connect.source.session import CONNECT, KafkaConnectSession
 from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectSource
@@ -102,3 +103,16 @@ def test_a_part_that_is_forgotten_is_lost(driver: Driver) -> None:
     driver.spool.forget(1)
     with pytest.raises(PermanentError, match=r"part 1 of the spool \S+ is gone"):
         driver.plan()
+
+
+def test_the_name_of_a_part_is_durable_before_a_flow_has_read_the_part(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process renames a part first, and makes its folder durable then."""
+    synced = list[Path]()
+    monkeypatch.setattr(session, "sync", synced.append)
+    assert numbers(driver.plan()) == []
+    assert synced == []
+    driver.seal(1)
+    assert numbers(driver.plan()) == [1]
+    assert synced == [driver.spool.folder]

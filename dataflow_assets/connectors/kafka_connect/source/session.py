@@ -34,6 +34,7 @@ from dataflow_assets.contracts import (
     folded,
 )
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.durable_files import sync
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.spark import jars
 
@@ -105,6 +106,8 @@ class KafkaConnectSession(SourceSession):
                 raise PermanentError(other_spool(self._source.spool))
             parts = self._next(start, stop)
         pieces, taken, full = _pieces(parts, limit)
+        if taken:
+            sync(self._spool.folder)  # the process may not have come to it yet
         offsets = self._spool.offsets(taken, {})
         added = ConnectPosition(spool, taken[-1].number if taken else start.part, offsets)
         return Span.of_parts(added.text, pieces, full=full)
