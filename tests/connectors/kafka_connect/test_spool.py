@@ -153,6 +153,12 @@ def test_equal_partitions_are_one_whatever_their_order() -> None:
     assert canonical({"b": 1, "a": 2}) == canonical({"a": 2, "b": 1}) == '{"a":2,"b":1}'
 
 
+def test_the_last_record_of_a_partition_wins_whatever_the_order_of_its_keys() -> None:
+    partitions = ['{"a":1,"b":2}', '{"b":2,"a":1}', '{"a":1,"b":2}']
+    found = pa.table({"partition": partitions, "offset": ['{"n":1}', '{"n":2}', '{"n":3}']})
+    assert offsets_of(found, 0, {}) == {'{"a":1,"b":2}': Offset(0, {"n": 3})}
+
+
 def test_an_open_part_is_read_once_its_task_can_go_on_behind_a_later_one(spool: Spool) -> None:
     first = sealed(spool, 1, 0, 10)
     middle = [sealed(spool, n, 0, n * 10, still_open=True) for n in (2, 3)]
