@@ -93,10 +93,6 @@ def test_a_part_that_the_disk_has_no_space_for_takes_none(
         sealed(spool, 1, 0, 10)
     names = sorted(path.name for path in spool.folder.iterdir())
     assert names == ["lock", "state.json", "state.lock"]
-        "lock",
-        "state.json",
-        "state.lock",
-    ]
 
 
 def test_a_crash_while_parts_are_forgotten_brings_none_back(
