@@ -14,7 +14,6 @@ from typing import IO
 from dataflow_assets.connectors.kafka_connect.errors import HostFailure
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
-from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition
 from dataflow_assets.contracts import Limit
 
 log = logging.getLogger(__name__)
@@ -156,12 +155,17 @@ class HostProcess:
 
 
 def order_of(
-    source: KafkaConnectSourceOptions, jars: list[str], start: ConnectPosition, limit: Limit
+    source: KafkaConnectSourceOptions,
+    jars: list[str],
+    limit: Limit,
+    *,
+    spool_id: str,
+    position: int,
 ) -> Order:
     """What the host learns of a source with its secrets in place.
 
-    `start`: where the flow is.
     `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.
+    `spool_id`, `position`: the spool that the flow has read so far, and up to which part.
     """
     return Order(
         connector=source.connector_class,
@@ -169,8 +173,8 @@ def order_of(
         plugins=list(source.plugins),
         jars=jars,
         spool=source.spool,
-        spool_id=start.spool,
-        position=start.part,
+        spool_id=spool_id,
+        position=position,
         tasks=source.tasks_max,
         heap=source.heap,
         plain=not source.envelope,

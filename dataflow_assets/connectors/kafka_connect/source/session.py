@@ -116,7 +116,9 @@ class KafkaConnectSession(SourceSession):
         """The process, which goes on behind what is sealed."""
         if self._host is None:
             framework = [str(path) for path in jars.fetch("connect")]
-            order = order_of(self._source, framework, start, limit)
+            order = order_of(
+                self._source, framework, limit, spool_id=start.spool, position=start.part
+            )
             self._host = HostProcess(order, self._source.hidden)
         return self._host
 
