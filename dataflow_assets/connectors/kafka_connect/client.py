@@ -155,11 +155,17 @@ class HostProcess:
 
 
 def order_of(
-    source: KafkaConnectSourceOptions, jars: list[str], spool_id: str, limit: Limit
+    source: KafkaConnectSourceOptions,
+    jars: list[str],
+    limit: Limit,
+    *,
+    spool_id: str,
+    position: int,
 ) -> Order:
     """What the host learns of a source with its secrets in place.
 
     `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.
+    `spool_id`, `position`: the spool that the flow has read so far, and up to which part.
     """
     return Order(
         connector=source.connector_class,
@@ -168,6 +174,7 @@ def order_of(
         jars=jars,
         spool=source.spool,
         spool_id=spool_id,
+        position=position,
         tasks=source.tasks_max,
         heap=source.heap,
         plain=not source.envelope,

@@ -8,7 +8,8 @@ Behind an open part the connector cannot go on: it would deliver the part's reco
 published once its task has sealed a part that is not open, and nobody reads it before. What is
 still open when the next process begins becomes a part without records.
 
-One process at a time writes to a folder: it holds `lock`.
+One process at a time writes parts to a folder: it holds `lock`. Whoever writes the state holds
+`state.lock`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.durable_files import make_folder, sync
 
 SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.binary())])
 """Of a part: the topic that the connector names, the record's key as JSON, its value."""
@@ -44,8 +47,10 @@ class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
     value: Any
     """What the connector is given to go on behind."""
     seen: Any = None
-    """Where that is before the last record: that record's offset; it is dropped when it comes
+    """Where that is before the last records: the offset of those; they are dropped when they come
     again."""
+    times: int = 1
+    """How many sealed records have that offset."""
 
     @property
     def last(self) -> Any:
@@ -112,7 +117,7 @@ class Spool:
     @contextmanager
     def locked(self, patience: float) -> Iterator[None]:
         """For the process that writes. TransientError where another one does for too long."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         until = time.monotonic() + patience
         with (self.folder / "lock").open("w") as lock:
             while not _taken(lock.fileno()):
@@ -138,7 +143,8 @@ class Spool:
     def begin(self, connector: str, offsets: Offsets) -> State:
         """In a folder without state; the connector goes on behind the offsets. Needs the lock."""
         state = State(uuid.uuid4().hex, connector, 1, dict(offsets))
-        self._write("state.json", msgspec.json.encode(state))
+        with self._noting():
+            self._write(state)
         return state
 
     def parts(self, after: int = 0) -> list[Part]:
@@ -174,7 +180,7 @@ class Spool:
             unfinished.unlink()  # the disk may be full
             raise
         unfinished.rename(self.folder / part.name)
-        _sync(self.folder)
+        sync(self.folder)
 
     def read(self, part: Part) -> pq.ParquetFile:
         """Raises FileNotFoundError where it was forgotten."""
@@ -210,39 +216,50 @@ class Spool:
 
     def forget(self, upto: int) -> None:
         """Every branch has the parts up to this number: they are deleted, once that is noted."""
-        state = self.state()
-        if state is None or upto < state.first:
-            return
-        done = [part for part in self.parts(state.first - 1) if part.number <= upto]
-        noted = State(state.id, state.connector, upto + 1, self.offsets(done, state.offsets))
-        self._write("state.json", msgspec.json.encode(noted))
-        for part in done:
-            (self.folder / part.name).unlink(missing_ok=True)
+        with self._noting():
+            state = self.state()
+            if state is None or upto < state.first:
+                return
+            done = [part for part in self.parts(state.first - 1) if part.number <= upto]
+            noted = State(state.id, state.connector, upto + 1, self.offsets(done, state.offsets))
+            self._write(noted)
+            for part in done:
+                (self.folder / part.name).unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Takes away what an older process has left. Needs the lock.
 
         Parts that are not whole, parts that are forgotten, and the records of open ones.
         """
-        state = self.state()
         for path in self.folder.glob(".*.parquet"):
             path.unlink(missing_ok=True)
+        with self._noting():
+            state = self.state()
+            for path in self.folder.glob(".state.json.*"):
+                path.unlink(missing_ok=True)
         for part in self.parts():
-            if state is None or part.number < state.first:
+            if state is not None and part.number < state.first:
                 (self.folder / part.name).unlink(missing_ok=True)
         for part in still_open(self.parts()):
             empty = Part(part.number, part.task, 0, 0, open=False, token=_EMPTIED)
             self.seal(empty, SCHEMA.empty_table(), {})
             (self.folder / part.name).unlink()
 
-    def _write(self, name: str, content: bytes) -> None:
-        unfinished = self.folder / f".{name}"
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """For whoever writes the state: two drivers of a flow may do so, and the process."""
+        with (self.folder / "state.lock").open("w") as lock:
+            fcntl.flock(lock.fileno(), fcntl.LOCK_EX)
+            yield
+
+    def _write(self, state: State) -> None:
+        unfinished = self.folder / f".state.json.{uuid.uuid4().hex}"
         with unfinished.open("wb") as file:
-            file.write(content)
+            file.write(msgspec.json.encode(state))
             file.flush()
             os.fsync(file.fileno())
-        unfinished.rename(self.folder / name)
-        _sync(self.folder)
+        unfinished.rename(self.folder / "state.json")
+        sync(self.folder)
 
 
 def still_open(parts: Sequence[Part]) -> list[Part]:
@@ -250,6 +267,15 @@ def still_open(parts: Sequence[Part]) -> list[Part]:
     goes_on = [part for part in parts if not part.open and part.token != _EMPTIED]
     closed = {part.task: part.number for part in goes_on}
     return [part for part in parts if part.open and part.number > closed.get(part.task, 0)]
+
+
+def without_gap(parts: Sequence[Part], first: int) -> list[Part]:
+    """Those in front of the first number that is missing, from `first` on.
+
+    A folder that is listed while parts come may show a part without an older one.
+    """
+    numbered = enumerate(parts, first)
+    return [part for _, part in takewhile(lambda one: one[0] == one[1].number, numbered)]
 
 
 def published(parts: Sequence[Part]) -> list[Part]:
@@ -272,6 +298,25 @@ def other_spool(folder: str) -> str:
     )
 
 
+def older_spool(folder: str, last: int, position: int) -> str:
+    """What is wrong where a flow has read parts that the spool never had."""
+    return (
+        f"the spool {folder} ends with part {last}, and the flow has read part {position}: the "
+        "folder is an older copy, behind which the connector would deliver records once more and "
+        "lose others. Put the newer folder back; or remove it, and start from earliest with "
+        "table: truncate"
+    )
+
+
+def without_state(folder: str) -> str:
+    """What is wrong where parts are there, and nothing says which connector has delivered them."""
+    return (
+        f"the spool {folder} has parts and no state.json: records that the connector knows to be "
+        "delivered may be in them. Put the whole folder back; or remove it, so that the connector "
+        "begins, too"
+    )
+
+
 def canonical(partition: Any) -> str:
     """A source partition as the key of `Offsets`: equal maps are equal texts."""
     return msgspec.json.encode(partition, order="sorted").decode()
@@ -283,11 +328,3 @@ def _taken(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

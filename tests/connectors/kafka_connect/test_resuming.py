@@ -28,6 +28,15 @@ def texts(*offsets: Any) -> list[str]:
         ({"position": 1}, True),
         ({"lsn": 1, "snapshot": "INITIAL", "snapshot_completed": False}, False),
         ({"lsn": 1, "snapshot": "INITIAL", "snapshot_completed": True}, True),
+        ({"file": "b.1", "pos": 4, "snapshot": "INITIAL"}, False),
+        ({"file": "b.1", "pos": 4, "snapshot": "BLOCKING"}, False),
+        ({"file": "b.1", "pos": 4, "snapshot": True}, False),
+        ({"file": "b.1", "pos": 4, "snapshot": "true"}, False),
+        ({"file": "b.1", "pos": 4, "snapshot": False}, True),
+        ({"file": "b.1", "pos": 4}, True),
+        ({"sec": 1, "initsync": True}, False),
+        ({"sec": 1, "initsync": False}, True),
+        ({"snapshot": 12}, True),
         (at(1, 1), True),
         (None, True),
     ],
@@ -52,7 +61,8 @@ def test_the_offset_before_all_records_helps_where_they_begin_an_entry() -> None
     assert behind(texts(at(9, 1)), 0, snapshot) == Offset(0, snapshot.value, at(9, 1))
     one = Offset(0, at(2, 2), at(3, 1))
     assert behind(texts(at(4, 1)), 0, one) == Offset(0, at(3, 1), at(4, 1)), "entry 3 was a single"
-    assert behind(texts(at(3, 1)), 0, one) == one, "the same record, which came once more"
+    twice = Offset(0, at(2, 2), at(3, 1), 2)
+    assert behind(texts(at(3, 1)), 0, one) == twice, "another record of the same offset"
     assert behind(texts(at(9, 1)), 0, None) == Offset(0, at(9, 1)), "nothing else is known"
 
 
@@ -79,6 +89,32 @@ def test_the_record_that_is_read_again_is_dropped_once(
     repeats = Repeats({PARTITION: Offset(0, at(2, 2), at(3, 1))})
     found = [repeats.dropped(rows(*places)).column("n").to_pylist() for places in delivered]
     assert found == new
+
+
+@pytest.mark.parametrize("parts", [[3], [1, 2], [2, 1], [1, 1, 1]])
+@pytest.mark.parametrize("group", [2, 3])
+def test_records_of_one_offset_come_once_wherever_a_part_or_a_crash_divides_them(
+    parts: list[int], group: int
+) -> None:
+    """A deletion and its tombstone; with another primary key the insert, too."""
+    known, sealed = Offset(0, at(2, 2)), 0
+    for most in parts:
+        size = min(most, group - sealed)
+        repeats = Repeats({PARTITION: known})
+        again = rows(*[(3, 1)] * group, (4, 1))
+        new = repeats.dropped(again).column("n").to_pylist()
+        assert new == [*range(sealed, group), group]
+        if size:
+            known, sealed = behind(texts(*[at(3, 1)] * size), 0, known), sealed + size
+    assert Repeats({PARTITION: known}).dropped(rows((3, 1), (3, 1), (3, 1), (4, 1))).column(
+        "n"
+    ).to_pylist() == [*range(sealed, 4)]
+
+
+def test_all_records_of_the_last_offset_are_counted() -> None:
+    found = behind(texts(at(1, 1), at(3, 1), at(3, 1)), 0, None)
+    assert found == Offset(0, at(1, 1), at(3, 1), 2)
+    assert behind(texts(at(3, 1)), 0, found) == Offset(0, at(1, 1), at(3, 1), 3)
 
 
 def test_other_partitions_and_records_without_an_offset_stay() -> None:

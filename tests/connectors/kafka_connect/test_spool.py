@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from dataflow_assets.connectors.kafka_connect.host.sealing import offsets_of, rows_of
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool, canonical
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk import durable_files
 
 
 def table(*records: str) -> pa.Table:
@@ -76,6 +78,7 @@ def test_a_part_that_is_not_whole_is_none(
         first.name,
         "lock",
         "state.json",
+        "state.lock",
     ]
 
 
@@ -88,7 +91,8 @@ def test_a_part_that_the_disk_has_no_space_for_takes_none(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         sealed(spool, 1, 0, 10)
-    assert sorted(path.name for path in spool.folder.iterdir()) == ["lock", "state.json"]
+    names = sorted(path.name for path in spool.folder.iterdir())
+    assert names == ["lock", "state.json", "state.lock"]
 
 
 def test_a_crash_while_parts_are_forgotten_brings_none_back(
@@ -143,6 +147,12 @@ def test_a_record_without_a_key_has_its_place_as_id() -> None:
 
 def test_equal_partitions_are_one_whatever_their_order() -> None:
     assert canonical({"b": 1, "a": 2}) == canonical({"a": 2, "b": 1}) == '{"a":2,"b":1}'
+
+
+def test_the_last_record_of_a_partition_wins_whatever_the_order_of_its_keys() -> None:
+    partitions = ['{"a":1,"b":2}', '{"b":2,"a":1}', '{"a":1,"b":2}']
+    found = pa.table({"partition": partitions, "offset": ['{"n":1}', '{"n":2}', '{"n":3}']})
+    assert offsets_of(found, 0, {}) == {'{"a":1,"b":2}': Offset(0, {"n": 3})}
 
 
 def test_an_open_part_is_read_once_its_task_can_go_on_behind_a_later_one(spool: Spool) -> None:
@@ -201,3 +211,51 @@ def test_the_end_is_the_same_while_parts_are_forgotten(
 
     monkeypatch.setattr(spool, step, lambda *given: forget(spool, *given))
     assert spool.end() == (2, {"partition 0": Offset(0, {"at": 20})})
+
+
+def test_an_older_driver_that_forgets_late_brings_nothing_back(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newer driver waits until the older one has noted what is done."""
+    for number in (1, 2, 3):
+        sealed(spool, number, 0, number * 10)
+    newer = threading.Thread(target=Spool(spool.folder).forget, args=(3,))
+    original = Spool._write
+
+    def late(*given: Any) -> None:
+        if newer.ident is None:
+            newer.start()
+            newer.join(0.5)
+        original(*given)
+
+    monkeypatch.setattr(Spool, "_write", late)
+    spool.forget(1)
+    newer.join()
+    assert spool.end() == (3, {"partition 0": Offset(0, {"at": 30})})
+    assert spool.parts() == []
+
+
+def test_a_state_that_was_not_written_to_its_end_is_cleared(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed(spool, 1, 0, 10)
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", crash)
+        with pytest.raises(KeyboardInterrupt):
+            spool.forget(1)
+    assert len(list(spool.folder.glob(".state.json.*"))) == 1
+    spool.clear()
+    assert list(spool.folder.glob(".*")) == []
+
+
+def test_a_new_folder_and_those_above_survive_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = list[Path]()
+    monkeypatch.setattr(durable_files, "sync", synced.append)
+    with Spool(tmp_path / "spools" / "mine").locked(0):
+        assert synced == [tmp_path, tmp_path / "spools"]

@@ -48,6 +48,7 @@ def test_records_are_changed_and_dropped_and_their_offsets_count(
         "transforms.add.type": f"{CONNECT}.InsertField$Value",
         "transforms.add.static.field": "city",
         "transforms.add.static.value": "Berlin",
+        "transforms.add.replace.null.with.default": False,
         "transforms.add.predicate": "empty",
         "transforms.add.negate": True,
         "predicates": "empty",
@@ -57,7 +58,7 @@ def test_records_are_changed_and_dropped_and_their_offsets_count(
     drain_file(reading.manifest)
     assert [(row["topic"], row["record"]) for row in reading.rows] == [
         ("shop-t", {"n": 1, "city": "Berlin"}),
-        ("shop-t", {"n": 2, "price": 1.5, "raw": "AQI=", "city": "Berlin"}),
+        ("shop-t", {"n": 2, "price": 1.5, "raw": "AQI=", "stock": None, "city": "Berlin"}),
     ]
     assert read_to(reading) == [{"at": 3}]
 

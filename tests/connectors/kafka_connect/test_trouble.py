@@ -41,13 +41,16 @@ def places(reading: Flow) -> list[int]:
 def test_records_without_a_key_with_other_schemas_and_without_a_value(
     plugin: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connector is stopped at the end of its run."""
+    """The connector is stopped at the end of its run.
+
+    `stock` has a default in its schema, and no value in the record.
+    """
     reading = flow(tmp_path, plugin, "")
     with caplog.at_level(logging.INFO):
         drain_file(reading.manifest)
     assert "TroublesomeConnector: the connector was stopped" in caplog.text
     assert [row["id"] for row in reading.rows] == [{"shop": "1", "at": n} for n in (1, 2, 3)]
-    values = [{"n": 1}, {"n": 2, "price": 1.5, "raw": "AQI="}, None]
+    values = [{"n": 1}, {"n": 2, "price": 1.5, "raw": "AQI=", "stock": None}, None]
     assert [row["record"] for row in reading.rows] == values
 
 

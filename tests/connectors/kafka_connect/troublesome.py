@@ -94,6 +94,8 @@ public class TroublesomeTask extends SourceTask {
     }
     SchemaBuilder schema = SchemaBuilder.struct().field("n", Schema.INT32_SCHEMA);
     if (at > 1) schema.field("price", Decimal.schema(2)).field("raw", Schema.BYTES_SCHEMA);
+    Schema stock = SchemaBuilder.int32().optional().defaultValue(new Integer(7)).build();
+    if (at > 1) schema.field("stock", stock);
     Struct value = new Struct(schema.build()).put("n", new Integer(at));
     if (at > 1) value.put("price", new java.math.BigDecimal("1.50")).put("raw", new byte[] {1, 2});
     if (at == 3) value = null;

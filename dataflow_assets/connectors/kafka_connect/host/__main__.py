@@ -13,7 +13,13 @@ from typing import IO
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
-from dataflow_assets.connectors.kafka_connect.spool import Spool, State, other_spool
+from dataflow_assets.connectors.kafka_connect.spool import (
+    Spool,
+    State,
+    older_spool,
+    other_spool,
+    without_state,
+)
 from dataflow_assets.errors import DataflowError, PermanentError
 
 _LOCKED = 60.0  # seconds in which the host of an older run has ended
@@ -43,14 +49,28 @@ class Host:
             running.end()
 
     def _opened(self) -> State:
-        """The spool as the flow knows it; a new one where the flow begins."""
+        """The spool as the flow knows it; a new one where the flow begins.
+
+        Nothing of it is deleted before it is known to be the flow's.
+        """
+        state = self._known() if self._order.spool_id else self._begun()
         self._spool.clear()
-        state, wanted = self._spool.state(), self._order.spool_id
-        if wanted:
-            if state is None or state.id != wanted:
-                raise PermanentError(other_spool(self._order.spool))
-            return state
+        return state
+
+    def _known(self) -> State:
+        state, order = self._spool.state(), self._order
+        if state is None or state.id != order.spool_id:
+            raise PermanentError(other_spool(order.spool))
+        last, _ = self._spool.end()
+        if last < order.position:
+            raise PermanentError(older_spool(order.spool, last, order.position))
+        return state
+
+    def _begun(self) -> State:
+        state = self._spool.state()
         if state is None:
+            if self._spool.parts():
+                raise PermanentError(without_state(self._order.spool))
             return self._spool.begin(self._order.connector, {})
         if state.first > 1 or state.connector != self._order.connector:
             raise PermanentError(

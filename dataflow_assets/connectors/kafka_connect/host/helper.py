@@ -39,6 +39,7 @@ public class Helper {
     options.put("schemas.enable", "false");
     options.put("decimal.format", "NUMERIC");
     options.put("converter.type", "value");
+    options.put("replace.null.with.default", "false"); // a NULL of the source stays one
     json.configure(options, false);
   }
 

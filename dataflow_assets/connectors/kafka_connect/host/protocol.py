@@ -21,6 +21,8 @@ class Order(msgspec.Struct, frozen=True):
     spool: str
     spool_id: str
     """Of the spool that the flow has read so far; empty for a flow that begins."""
+    position: int
+    """Number of the last part that the flow has read; 0 for a flow that begins."""
     tasks: int
     heap: str
     plain: bool

@@ -100,16 +100,14 @@ def offsets_of(table: pa.Table, task: int, known: Offsets) -> dict[str, Offset]:
 
     `known`: the offsets before the records.
     """
-    texts = defaultdict[str, list[str]](list)
+    texts, keys = defaultdict[str, list[str]](list), dict[str, str]()
     columns = (table[name].to_pylist() for name in ("partition", "offset"))
     for partition, offset in zip(*columns, strict=True):
         if partition is not None and offset is not None:
-            texts[partition].append(offset)
-    keys = {partition: canonical(msgspec.json.decode(partition)) for partition in texts}
-    return {
-        key: resuming.behind(texts[partition], task, known.get(key))
-        for partition, key in keys.items()
-    }
+            if partition not in keys:
+                keys[partition] = canonical(msgspec.json.decode(partition))
+            texts[keys[partition]].append(offset)
+    return {key: resuming.behind(found, task, known.get(key)) for key, found in texts.items()}
 
 
 def _ids(rows: Any) -> Iterator[str]:

@@ -16,7 +16,13 @@ from dataflow_assets.connectors.kafka_connect.client import HostProcess, order_o
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
 from dataflow_assets.connectors.kafka_connect.source.read import missing
-from dataflow_assets.connectors.kafka_connect.spool import Part, Spool, other_spool
+from dataflow_assets.connectors.kafka_connect.spool import (
+    Part,
+    Spool,
+    other_spool,
+    published,
+    without_gap,
+)
 from dataflow_assets.contracts import (
     Lag,
     Limit,
@@ -28,6 +34,7 @@ from dataflow_assets.contracts import (
     folded,
 )
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.durable_files import sync
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.spark import jars
 
@@ -81,7 +88,7 @@ class KafkaConnectSession(SourceSession):
         return bool(self._waiting(start)) or not self._is_quiet(stop.visible)
 
     def _waiting(self, start: ConnectPosition) -> list[Part]:
-        return self._spool.published(start.part)
+        return published(without_gap(self._spool.parts(start.part), start.part + 1))
 
     def _is_quiet(self, visible: int) -> bool:
         if self._host is None:
@@ -98,8 +105,9 @@ class KafkaConnectSession(SourceSession):
             if start.spool not in ("", spool):
                 raise PermanentError(other_spool(self._source.spool))
             parts = self._next(start, stop)
-        self._check_there(start, parts)
         pieces, taken, full = _pieces(parts, limit)
+        if taken:
+            sync(self._spool.folder)  # the process may not have come to it yet
         offsets = self._spool.offsets(taken, {})
         added = ConnectPosition(spool, taken[-1].number if taken else start.part, offsets)
         return Span.of_parts(added.text, pieces, full=full)
@@ -108,7 +116,9 @@ class KafkaConnectSession(SourceSession):
         """The process, which goes on behind what is sealed."""
         if self._host is None:
             framework = [str(path) for path in jars.fetch("connect")]
-            order = order_of(self._source, framework, start.spool, limit)
+            order = order_of(
+                self._source, framework, limit, spool_id=start.spool, position=start.part
+            )
             self._host = HostProcess(order, self._source.hidden)
         return self._host
 
@@ -117,24 +127,31 @@ class KafkaConnectSession(SourceSession):
 
         What is sealed is read also where the process has ended meanwhile.
         """
+        self._check_there(start)
         if stop is not None and not stop.visible:
             return [part for part in self._waiting(start) if part.number <= stop.part]
         while not (parts := self._waiting(start)):
             assert self._host is not None  # noqa: S101 - plan has started it
             self._host.check()
+            self._check_there(start)
             if stop is None or self._is_quiet(stop.visible):
                 return []
             time.sleep(_TICK)
         return parts
 
-    def _check_there(self, start: ConnectPosition, parts: Sequence[Part]) -> None:
-        """Parts have numbers without gaps: one that is missing was lost."""
-        for number, part in enumerate(parts, start.part + 1):
-            if part.number != number:
-                raise PermanentError(missing(self._source, number))
-        state = self._spool.state()
-        if state is not None and start.part + 1 < state.first:
-            raise PermanentError(missing(self._source, start.part + 1))
+    def _check_there(self, start: ConnectPosition) -> None:
+        """Parts have numbers without gaps: one that two listings lack, and no later one, is lost.
+
+        In one listing a part may be missing whose name came while the folder was read.
+        """
+        number, state = start.part + 1, self._spool.state()
+        forgotten = state is not None and number < state.first
+        if forgotten or (self._lacks(number) and self._lacks(number)):
+            raise PermanentError(missing(self._source, number))
+
+    def _lacks(self, number: int) -> bool:
+        parts = self._spool.parts(number - 1)
+        return bool(parts) and parts[0].number != number
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:

@@ -1,0 +1,85 @@
+"""What the process of a connector checks of its spool before it starts the connector."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from dataflow_assets.connectors.kafka_connect.host.__main__ import Host
+from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool
+from dataflow_assets.errors import PermanentError
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    """Three parts, the last of which is open."""
+    made = Spool(tmp_path / "spool")
+    with made.locked(0):
+        made.begin("C", {})
+        for number in (1, 2, 3):
+            part = Part(number, 0, 0, 0, open=number == 3, token="0123abcd")
+            made.seal(part, SCHEMA.empty_table(), {"{}": Offset(0, number)})
+    return made
+
+
+def order(spool: Spool, spool_id: str, position: int) -> Order:
+    """For a connector that no plugin has: the process ends when the spool is checked."""
+    return Order(
+        connector="NoConnector",
+        config={},
+        plugins=[],
+        jars=[],
+        spool=str(spool.folder),
+        spool_id=spool_id,
+        position=position,
+        tasks=1,
+        heap="64m",
+        plain=False,
+        part_rows=1,
+        part_bytes=1,
+    )
+
+
+def opened(given: Order, sentence: str) -> bool:
+    """Whether the driver is told that the spool is opened, before the process ends."""
+    said = list[Event]()
+    with pytest.raises(PermanentError, match=sentence):
+        Host(given, said.append).run(threading.Event())
+    return [event.event for event in said] == ["opened"]
+
+
+def id_of(spool: Spool) -> str:
+    state = spool.state()
+    assert state is not None
+    return state.id
+
+
+def test_the_flow_is_not_behind_the_end_of_its_spool(spool: Spool) -> None:
+    """Forgotten parts count: without them a spool that is read to its end would be refused."""
+    assert opened(order(spool, id_of(spool), 3), "has the class")
+    spool.forget(3)
+    assert opened(order(spool, id_of(spool), 3), "has the class")
+
+
+def test_an_older_copy_of_the_spool_is_refused(spool: Spool) -> None:
+    older = "ends with part 3, and the flow has read part 4: the folder is an older copy"
+    assert not opened(order(spool, id_of(spool), 4), older)
+
+
+def test_parts_without_a_state_are_not_deleted(spool: Spool) -> None:
+    (spool.folder / "state.json").unlink()
+    kept = spool.parts()
+    assert not opened(order(spool, "", 0), r"has parts and no state\.json")
+    assert not opened(order(spool, "0" * 32, 1), "is not the one that the flow has read so far")
+    assert spool.parts() == kept
+
+
+def test_a_spool_of_another_flow_is_left_as_it_was(spool: Spool) -> None:
+    """Its open part keeps its records, and what is not whole yet may be whole later."""
+    (spool.folder / ".unfinished.parquet").touch()
+    kept = sorted(spool.folder.iterdir())
+    assert not opened(order(spool, "0" * 32, 1), "is not the one that the flow has read so far")
+    assert sorted(spool.folder.iterdir()) == kept

@@ -1,0 +1,118 @@
+"""What the driver reads of a spool whose folder changes while somebody lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+import pytest
+
+from dataflow_assets.connectors.kafka_connect.client import HostProcess
+from dataflow_assets.connectors.kafka_connect.source import session
+from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
+from dataflow_assets.connectors.kafka_connect.source.session import CONNECT, KafkaConnectSession
+from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectSource
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool
+from dataflow_assets.contracts import Limit, PartSlice, Span
+from dataflow_assets.errors import PermanentError
+
+
+class Running:
+    """A process that has opened the spool and seals nothing more."""
+
+    def __init__(self, spool: str) -> None:
+        self._spool = spool
+
+    def spool(self) -> str:
+        return self._spool
+
+    def check(self) -> None:
+        pass
+
+
+class Driver:
+    """A session, and the spool that it reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.spool = Spool(folder / "spool")
+        with self.spool.locked(0):
+            self.id = self.spool.begin("C", {}).id
+        given = {"class": "C", "plugins": [str(folder)], "spool": str(self.spool.folder)}
+        self._session = KafkaConnectSession(KafkaConnectSource.model_validate(given))
+        self._session._host = cast("HostProcess", Running(self.id))
+
+    def seal(self, *numbers: int) -> None:
+        for number in numbers:
+            rows = pa.Table.from_pylist([{"record": b"{}"}], SCHEMA)
+            part = Part(number, 0, 1, 10, open=False, token="0123abcd")
+            self.spool.seal(part, rows, {"{}": Offset(0, number)})
+
+    def plan(self, part: int = 0) -> Span:
+        after = {CONNECT: ConnectPosition(self.id, part).text}
+        return self._session.plan(after, Limit(100, 1_000_000))
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Driver:
+    return Driver(tmp_path)
+
+
+def numbers(span: Span) -> list[int]:
+    return [
+        Piece.parse(piece.part).part.number for piece in span.slices if isinstance(piece, PartSlice)
+    ]
+
+
+def hide(patch: pytest.MonkeyPatch, *listings: Sequence[int]) -> None:
+    """The numbers that the next listings of a folder do not show."""
+    original, left = Spool.parts, [*listings]
+
+    def parts(spool: Spool, after: int = 0) -> list[Part]:
+        hidden = left.pop(0) if left else ()
+        return [part for part in original(spool, after) if part.number not in hidden]
+
+    patch.setattr(Spool, "parts", parts)
+
+
+def test_parts_are_read_up_to_a_gap(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.seal(1, 2, 3)
+    hide(monkeypatch, [2], [2], [2])
+    assert numbers(driver.plan()) == [1]
+    monkeypatch.undo()
+    assert numbers(driver.plan(1)) == [2, 3]
+
+
+def test_a_part_that_one_listing_lacks_is_not_lost(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.seal(1, 2)
+    hide(monkeypatch, [1])
+    assert numbers(driver.plan()) == [1, 2]
+
+
+def test_a_part_that_every_listing_lacks_is_lost(driver: Driver) -> None:
+    driver.seal(2, 3)
+    with pytest.raises(PermanentError, match=r"part 1 of the spool \S+ is gone"):
+        driver.plan()
+
+
+def test_a_part_that_is_forgotten_is_lost(driver: Driver) -> None:
+    driver.seal(1, 2)
+    driver.spool.forget(1)
+    with pytest.raises(PermanentError, match=r"part 1 of the spool \S+ is gone"):
+        driver.plan()
+
+
+def test_the_name_of_a_part_is_durable_before_a_flow_has_read_the_part(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process renames a part first, and makes its folder durable then."""
+    synced = list[Path]()
+    monkeypatch.setattr(session, "sync", synced.append)
+    assert numbers(driver.plan()) == []
+    assert synced == []
+    driver.seal(1)
+    assert numbers(driver.plan()) == [1]
+    assert synced == [driver.spool.folder]
