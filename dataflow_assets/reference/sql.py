@@ -74,6 +74,10 @@ them has deletes, give each a table of its own. Queries with groups may write in
 column of its PRIMARY KEY is a constant, another one in each of them. Each flow reads a table of its
 own name: `CREATE TABLE another LIKE t` declares the same topic again.
 
+This is looked at within one file, by the names of its tables. Flows of two files, or of two tables
+of one topic, that write groups of the same keys replace and delete each other's rows unnoticed. A
+constant that told one INSERT apart must not be given to another one later.
+
 ## Groups
 
 A query with `GROUP BY`, an aggregate or `DISTINCT` keeps state. Its target needs a PRIMARY KEY that
