@@ -41,26 +41,27 @@ BACKLOG = 20_000_000  # messages
 WAITING = 5_000_000
 
 _Measured = Callable[[Places, Spark, argparse.Namespace], Any]
+
+
+def _in_rounds(run: Callable[[Places, Spark, int, int], Any], count: int) -> _Measured:
+    """A measure of so many messages, or as many as are asked for, several times."""
+    return lambda found, spark, given: run(found, spark, given.messages or count, given.rounds)
+
+
 MEASURED: Mapping[str, tuple[str, _Measured]] = {
     "tiny": ("tiny micro-batches", lambda found, spark, _: tiny.run(found, spark)),
     "age": ("age of changes", lambda found, spark, _: age.run(found, spark)),
     "flow-trino": (
         "a table behind Trino",
-        lambda found, spark, given: coordinator.run(
-            found, spark, given.messages or coordinator.LARGEST, given.rounds
-        ),
+        _in_rounds(coordinator.run, coordinator.LARGEST),
     ),
     "justone": (
         "JustOne's properties",
-        lambda found, spark, given: justone.run(
-            found, spark, given.messages or justone.MESSAGES, given.rounds
-        ),
+        _in_rounds(justone.run, justone.MESSAGES),
     ),
     "changes": (
         "changes of a followed table",
-        lambda found, spark, given: changes.run(
-            found, spark, given.messages or changes.CHANGES, given.rounds
-        ),
+        _in_rounds(changes.run, changes.CHANGES),
     ),
     "log-memory": (
         "log that waits, and a large transaction",
@@ -68,15 +69,11 @@ MEASURED: Mapping[str, tuple[str, _Measured]] = {
     ),
     "connect": (
         "connectors of Kafka Connect",
-        lambda found, spark, given: connect.run(
-            found, spark, given.messages or connect.LINES, given.rounds
-        ),
+        _in_rounds(connect.run, connect.LINES),
     ),
     "sql": (
         "queries with state",
-        lambda found, spark, given: streaming_sql.run(
-            found, spark, given.messages or streaming_sql.MESSAGES, given.rounds
-        ),
+        _in_rounds(streaming_sql.run, streaming_sql.MESSAGES),
     ),
     "sql-memory": (
         "a state that grows",

@@ -7,7 +7,7 @@ are kept, as any of them may become the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.expressions import Expression
-from dataflow_assets.sql.stages import Changes, Finish, Merged, Stage, by_group
+from dataflow_assets.sql.stages import Changes, Merged, Merging, Stage
 from dataflow_assets.sql.types import BIGINT, Type
 from dataflow_assets.sql.values import Codec, pack, unpack
 
@@ -107,33 +107,16 @@ def best(stage: Ranking, changes: Changes) -> Changes:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class Ranks(Merging):
     """The keys of a ranking, and what their first rows become."""
 
     stage: Ranking
-    finish: Finish
-
-    @cached_property
-    def _keys(self) -> Codec:
-        return Codec([one.type for one in self.stage.keys])
 
     @cached_property
     def _rows(self) -> Codec:
         return Codec([one.given for one in self.stage.calls])
 
-    def merge(
-        self, old: Mapping[bytes, bytes | None], changes: Mapping[tuple[bytes, bytes], int]
-    ) -> Merged:
-        """The keys that have changed.
-
-        Returns:
-            `rows`: of each key what was passed on before and is no more, then what is new.
-        """
-        found = Merged()
-        for group, counted in by_group(changes).items():
-            self._one(group, old.get(group), counted, found)
-        return found
-
+    @override
     def _one(
         self, group: bytes, known: bytes | None, counted: Sequence[tuple[Any, int]], found: Merged
     ) -> None:

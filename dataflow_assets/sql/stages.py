@@ -13,11 +13,14 @@ the borders of micro-batches do not matter.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Self
+
+from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.aggregates import Aggregate, Kept, kept
@@ -256,33 +259,45 @@ def merge_distinct(
 
 
 @dataclass(frozen=True)
-class Groups:
-    """The groups of a stage, and what their rows become."""
+class Merging(ABC):
+    """The keys of a stage, what is kept of each, and what its rows become."""
 
     stage: Stage
     finish: Finish
 
     @cached_property
-    def _kept(self) -> list[Kept]:
-        return [kept(one, retracts=self.stage.retracts) for one in self.stage.calls]
-
-    @cached_property
-    def _codec(self) -> Codec:
+    def _keys(self) -> Codec:
         return Codec([one.type for one in self.stage.keys])
 
     def merge(
         self, old: Mapping[bytes, bytes | None], changes: Mapping[tuple[bytes, bytes], int]
     ) -> Merged:
-        """The groups that have changed.
+        """The keys that have changed.
 
         Returns:
-            `rows`: of each group whose row has changed, what was passed on before and what is now.
+            `rows`: of each key that has changed what was passed on before, and what is now.
         """
         found = Merged()
         for group, counted in by_group(changes).items():
             self._one(group, old.get(group), counted, found)
         return found
 
+    @abstractmethod
+    def _one(
+        self, group: bytes, known: bytes | None, counted: Sequence[tuple[Any, int]], found: Merged
+    ) -> None:
+        """Adds one key to `found`: what was kept of it, and what has changed."""
+
+
+@dataclass(frozen=True)
+class Groups(Merging):
+    """The groups of a stage, and what their rows become."""
+
+    @cached_property
+    def _kept(self) -> list[Kept]:
+        return [kept(one, retracts=self.stage.retracts) for one in self.stage.calls]
+
+    @override
     def _one(
         self, group: bytes, known: bytes | None, counted: Sequence[tuple[Any, int]], found: Merged
     ) -> None:
@@ -317,7 +332,7 @@ class Groups:
     def _row(self, group: bytes, values: list[Any], found: Merged) -> bytes | None:
         results = [one.result(value) for one, value in zip(self._kept, values, strict=True)]
         try:
-            return self.finish([*self._codec.unpack(group[self.stage.front :]), *results])
+            return self.finish([*self._keys.unpack(group[self.stage.front :]), *results])
         except RejectedRecord as error:
             found.refused.append((group, error.reason))
             return None

@@ -21,7 +21,7 @@ from dataflow_assets.sql.input import Input, Source
 from dataflow_assets.sql.plan import Cell, Output, metadata_of
 from dataflow_assets.sql.query_rows import Outputs, holds
 from dataflow_assets.sql.ranking import Ranking, Ranks
-from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage, WindowGroups
+from dataflow_assets.sql.stages import Finish, Groups, Intake, Merging, Stage, WindowGroups
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack
 from dataflow_assets.sql.windows import Windows
@@ -168,7 +168,7 @@ class Arrivals:
         return key, None if seen is None else pack(seen)
 
 
-def groups(view: ViewPlan, number: int, environment: Environment) -> Groups | Ranks:
+def groups(view: ViewPlan, number: int, environment: Environment) -> Merging:
     """The groups of a stage, whose rows go to the next one, or into the target."""
     stage = view.stages[number]
     if number + 1 == len(view.stages):

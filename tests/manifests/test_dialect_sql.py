@@ -19,6 +19,7 @@ from dataflow_assets.records.step import Context
 from dataflow_assets.sql.query import SqlQuery
 from dataflow_assets.views.source import ViewSource
 from tests import ROOT
+from tests.sql.files import PAGE_TABLES
 from tests.sql.hostile import EVERYTHING, TEXTS, spoilt
 
 WITH = "'topic' = 't', 'properties.bootstrap.servers' = 'k:9092'"
@@ -31,33 +32,7 @@ TARGET = (
     + ");"
 )
 UPSERTS = f"CREATE TABLE u (id BIGINT, b STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ({KEYED});"
-SEED = """
-CREATE TABLE pageviews_per_region (
-  user_region STRING,
-  pv BIGINT,
-  uv BIGINT,
-  PRIMARY KEY (user_region) NOT ENFORCED
-) WITH (
-  'connector' = 'upsert-kafka',
-  'topic' = 'pageviews_per_region',
-  'properties.bootstrap.servers' = 'k:9092',
-  'key.format' = 'avro',
-  'value.format' = 'avro'
-);
-
-CREATE TABLE pageviews (
-  user_id BIGINT,
-  page_id BIGINT,
-  viewtime TIMESTAMP,
-  user_region STRING,
-  WATERMARK FOR viewtime AS viewtime - INTERVAL '2' SECOND
-) WITH (
-  'connector' = 'kafka',
-  'topic' = 'pageviews',
-  'properties.bootstrap.servers' = 'k:9092',
-  'format' = 'json'
-);
-"""
+SEED = PAGE_TABLES.replace("'...'", "'k:9092'")
 
 
 def loaded(tmp_path: Path, *statements: str) -> Loaded:

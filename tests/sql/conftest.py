@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,13 @@ def sql(tmp_path: Path, kafka: devservers.Kafka, topic: Topics) -> Sql:
 def run() -> Callable[[Flow], list[Report]]:
     """Drains a flow in this process."""
     return drained
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Without fsync: nobody takes the power away."""
+    found = tmp_path_factory.mktemp("states")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATAFLOW_FILES", str(found))
+        patch.setattr(os, "fsync", lambda _: None)
+        yield found

@@ -16,6 +16,34 @@ from dataflow_assets.testing import chosen
 
 Sent = tuple[bytes | None, bytes | None]
 """Key and value."""
+PAGE_TABLES = """
+CREATE TABLE pageviews_per_region (
+  user_region STRING,
+  pv BIGINT,
+  uv BIGINT,
+  PRIMARY KEY (user_region) NOT ENFORCED
+) WITH (
+  'connector' = 'upsert-kafka',
+  'topic' = 'pageviews_per_region',
+  'properties.bootstrap.servers' = '...',
+  'key.format' = 'avro',
+  'value.format' = 'avro'
+);
+
+CREATE TABLE pageviews (
+  user_id BIGINT,
+  page_id BIGINT,
+  viewtime TIMESTAMP,
+  user_region STRING,
+  WATERMARK FOR viewtime AS viewtime - INTERVAL '2' SECOND
+) WITH (
+  'connector' = 'kafka',
+  'topic' = 'pageviews',
+  'properties.bootstrap.servers' = '...',
+  'format' = 'json'
+);
+"""
+"""Of Flink's page on upsert-kafka, as they are."""
 
 
 @dataclass(frozen=True)

@@ -195,16 +195,6 @@ def loaded(folder: Path, query: Query | Top, *, keyed: bool) -> ViewSource:
     return source
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Without fsync: nobody takes the power away."""
-    found = tmp_path_factory.mktemp("states")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DATAFLOW_FILES", str(found))
-        patch.setattr(os, "fsync", lambda _: None)
-        yield found
-
-
 def _checked(
     examples: int, drawn: st.SearchStrategy[Any] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:

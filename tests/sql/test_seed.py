@@ -15,36 +15,10 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.request import Report
 from dataflow_assets.testing import chosen
 from tests.conftest import Topics
-from tests.sql.files import latest, messages
+from tests.sql.files import PAGE_TABLES, latest, messages
 
 Run = Callable[[Flow], list[Report]]
-PAGE = """
-CREATE TABLE pageviews_per_region (
-  user_region STRING,
-  pv BIGINT,
-  uv BIGINT,
-  PRIMARY KEY (user_region) NOT ENFORCED
-) WITH (
-  'connector' = 'upsert-kafka',
-  'topic' = 'pageviews_per_region',
-  'properties.bootstrap.servers' = '...',
-  'key.format' = 'avro',
-  'value.format' = 'avro'
-);
-
-CREATE TABLE pageviews (
-  user_id BIGINT,
-  page_id BIGINT,
-  viewtime TIMESTAMP,
-  user_region STRING,
-  WATERMARK FOR viewtime AS viewtime - INTERVAL '2' SECOND
-) WITH (
-  'connector' = 'kafka',
-  'topic' = 'pageviews',
-  'properties.bootstrap.servers' = '...',
-  'format' = 'json'
-);
-
+PAGE = f"""{PAGE_TABLES}
 -- calculate the pv, uv and insert into the upsert-kafka sink
 INSERT INTO pageviews_per_region
 SELECT

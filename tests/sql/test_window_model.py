@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -52,16 +51,6 @@ def _loaded(folder: Path, query: Windowed, *, keyed: bool) -> ViewSource:
     source = chosen(load(file), None).source
     assert isinstance(source, ViewSource)
     return source
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Without fsync: nobody takes the power away."""
-    found = tmp_path_factory.mktemp("states")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DATAFLOW_FILES", str(found))
-        patch.setattr(os, "fsync", lambda _: None)
-        yield found
 
 
 def _checked(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
