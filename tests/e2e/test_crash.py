@@ -103,29 +103,18 @@ def _failpoint(step: str, action: str) -> dict[str, str]:
     return {"DATAFLOW_FAILPOINT": f"{step}:{action}", "DATAFLOW_FAILPOINT_TOKEN": token}
 
 
-SOME = ("postgresql upsert", "clickhouse append", "iceberg upsert", "kafka append")
-"""Every sink, and both ways to write."""
-
-
-@pytest.mark.timeout(600)
-def test_killed_at_random_moments(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """`make chaos` in small, into one of them by chance."""
-    _storm(random.choice(SOME), request, tmp_path)
-
-
 @pytest.mark.full
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mode", MODES)
-def test_killed_at_random_moments_whatever_the_sink(
+def test_killed_at_random_moments(
     mode: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    _storm(mode, request, tmp_path)
+    """`make chaos` in small: values and order are compared.
 
-
-def _storm(mode: str, request: pytest.FixtureRequest, folder: Path) -> None:
-    """Values and order are compared; servers that others use are not killed here."""
+    Servers that others use are not killed here. Every named step is in the tests above.
+    """
     seed = random.randrange(1 << 30)
     request.node.add_report_section("call", "seed", f"{mode}: {seed}")
-    with closing(Storm(mode, request, folder, seed)) as given:
+    with closing(Storm(mode, request, tmp_path, seed)) as given:
         own = [kind for kind in given.target.kinds if "database" not in kind]
         storm(given, own[:2] or given.chance.sample(GENTLE, 2), 2)

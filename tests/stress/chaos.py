@@ -42,7 +42,7 @@ from tests.stress.fuzz import commit
 from tests.systems import Fixtures
 
 CHECKED_EVERY = 5  # kills
-TRIES = 6  # of one kill, until it meets running work
+TRIES = 10  # of one kill, until it meets running work: the last one lasts for seconds
 STEP = 180.0  # seconds until a driver has come to a step
 PATIENCE = 300.0  # seconds until all that was sent is stored
 BACKLOG = 1_200.0  # likewise, of what came while kills went on by the clock

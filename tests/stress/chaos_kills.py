@@ -128,7 +128,7 @@ def pause_task(
     first: Driver, spark: Server, chance: random.Random, takeover: Takeover
 ) -> tuple[Driver, bool]:
     """Stops a worker in a task until a second driver has stored something; the same."""
-    if not first.meet(chance) or not (found := _tasks(first, spark, chance)):
+    if not (found := _tasks(first, spark, chance)):
         return first, False
     with _stopped(chance.choice(found)):
         reports = first.reports
