@@ -1,4 +1,4 @@
-"""The page of SQL files: grammar, options and functions, each with its verdict."""
+"""The page of SQL files: grammar, options and functions, and what each does here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
 from dataflow_assets.reference.blocks import escaped
-from dataflow_assets.reference.key_tables import section
+from dataflow_assets.reference.key_tables import section, statements
 from dataflow_assets.sql.aggregates import AGGREGATES
 from dataflow_assets.sql.functions import FUNCTIONS
 from dataflow_assets.sql.metadata import METADATA, WRITABLE
@@ -285,7 +285,7 @@ def render() -> str:
     formats = "With the prefixes `key.` and `value.`, of `kafka` with `format` also without."
     columns = [(name, says.format(metadata=metadata, writable=writable)) for name, says in _COLUMNS]
     tables = {
-        "statements": _table(("Statement", "Verdict", "Meaning"), _STATEMENTS),
+        "statements": statements(_STATEMENTS),
         "columns": _table(("Column", "Meaning"), columns),
         "windows": _table(("Window", "Meaning"), _WINDOWS),
     }
