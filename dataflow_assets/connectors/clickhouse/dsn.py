@@ -181,6 +181,8 @@ def _host(text: str, *, native: bool, secure: bool) -> tuple[str, int, bool]:
     if match[2] is None:
         return host, _HTTP[secure], secure
     port = int(match[2])
+    if not 0 < port < 65536:
+        raise PermanentError("connectionString: the port must be a number from 1 to 65535")
     if not native or port in _HTTP.values():
         return host, port, secure or (native and port == _HTTP[True])
     if port not in _NATIVE:
