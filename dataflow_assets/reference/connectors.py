@@ -35,12 +35,20 @@ def render(name: str) -> str:
 
 
 def example(role: str, name: str) -> Path:
-    """The manifest shown for one end: the first of `examples/` named for it."""
+    """The manifest shown for one end, of those in `examples/`: with what most people have.
+
+    That is a topic as source, and a table of PostgreSQL as sink, upserted.
+    """
     pattern = f"{name}-to-*.yaml" if role == "source" else f"*-to-{name}*.yaml"
-    found = sorted(EXAMPLES.glob(pattern))
+    found = sorted(EXAMPLES.glob(pattern), key=_unusual)
     if not found:
         raise LookupError(f"examples/ has no {pattern}: every connector needs one that runs")
     return found[0]
+
+
+def _unusual(path: Path) -> tuple[bool, bool, bool, str]:
+    source, _, sink = path.stem.partition("-to-")
+    return source != "kafka", not sink.startswith("postgresql"), "-upsert" not in sink, path.name
 
 
 def _end(role: str, cls: type[Connector]) -> str:
