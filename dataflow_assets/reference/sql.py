@@ -8,6 +8,7 @@ from dataflow_assets.manifests.dialects.key_tables import Key
 from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
+from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
 from dataflow_assets.reference.blocks import escaped
 from dataflow_assets.reference.key_tables import section, statements
 from dataflow_assets.sql.aggregates import AGGREGATES
@@ -298,7 +299,7 @@ def render() -> str:
         section("Properties of clients", properties, PRODUCERS),
         f"## Tables of databases\n\n{databases}\n",
         section("Options of `jdbc`", "PostgreSQL alone.", options.OF_JDBC),
-        section("SET", "", options.SETTINGS),
+        section("SET", "", SETTINGS),
         _aggregates(),
         _functions(),
     ]
