@@ -13,7 +13,7 @@ from functools import cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import foreign, unescaped, url
+from dataflow_assets.sdk.connection_strings import foreign, unescaped, url
 from dataflow_assets.secrets import FOLDER
 from dataflow_assets.tls import Material, Tls, names_one, pem
 

@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.private_files import private_file
-from dataflow_assets.sdk.database import foreign, unescaped, url
+from dataflow_assets.sdk.connection_strings import foreign, unescaped, url
 from dataflow_assets.secrets import FOLDER
 from dataflow_assets.tls import Material, Tls, names_one, pem
 
