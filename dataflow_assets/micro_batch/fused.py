@@ -36,9 +36,14 @@ from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.large_records import completed
-from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
+from dataflow_assets.micro_batch.message_metadata import (
+    TIMESTAMP,
+    Rows,
+    as_messages,
+    numbered,
+    wanted,
+)
 from dataflow_assets.micro_batch.places import Places
-from dataflow_assets.micro_batch.record_times import TIMESTAMP
 from dataflow_assets.micro_batch.results import Result, Told, encoded
 from dataflow_assets.micro_batch.routed_rows import RoutedRows, are_routed
 from dataflow_assets.micro_batch.task_failures import Failure

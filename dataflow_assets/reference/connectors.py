@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Source
-from dataflow_assets.reference.blocks import block, escaped, nested, table
 from dataflow_assets.reference.json_schema import EDITOR_LINE
+from dataflow_assets.reference.tables import block, escaped, nested, table
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 _TOP = """# `{name}`

@@ -8,7 +8,7 @@ from dataflow_assets.manifests.dialects.justone.keys import (
     CONSUMER,
     WORKER,
 )
-from dataflow_assets.reference.key_tables import section
+from dataflow_assets.reference.tables import section
 
 _TOP = """# JustOne's Kafka Connect sink for PostgreSQL: `*.properties`
 

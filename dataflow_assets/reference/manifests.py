@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.reference import connectors
-from dataflow_assets.reference.blocks import block
+from dataflow_assets.reference.tables import block
 from dataflow_assets.spec import Spec
 
 _TOP = """# Manifests: `DataFlow`

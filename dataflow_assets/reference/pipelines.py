@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataflow_assets.manifests.dialects.pipelines.bind import FUNCTIONS
 from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, CONNECT_KEYS, KEYS
 from dataflow_assets.pipelines.types import ALIASES, KINDS
-from dataflow_assets.reference.key_tables import section, statements
+from dataflow_assets.reference.tables import section, statements
 
 _TOP = """# SingleStore's pipelines: `*.sql`
 

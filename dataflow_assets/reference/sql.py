@@ -9,9 +9,8 @@ from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
 from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
-from dataflow_assets.reference.blocks import escaped
-from dataflow_assets.reference.key_tables import section, statements
 from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, WINDOWS
+from dataflow_assets.reference.tables import escaped, section, statements
 from dataflow_assets.sql.aggregates import AGGREGATES
 from dataflow_assets.sql.functions import FUNCTIONS
 from dataflow_assets.sql.metadata import METADATA, WRITABLE

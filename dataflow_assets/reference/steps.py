@@ -15,7 +15,7 @@ from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.records.record import Record, encode, parse, text
 from dataflow_assets.records.step import Context, Example, Step
 from dataflow_assets.reference import grammar
-from dataflow_assets.reference.blocks import block, escaped, nested
+from dataflow_assets.reference.tables import block, escaped, nested
 
 _CONTEXT = Context(datetime(2026, 7, 20, 10, tzinfo=UTC))
 _TOP = """# Steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataflow_assets.manifests.dialects import tableflow_model as model
-from dataflow_assets.reference.blocks import block
+from dataflow_assets.reference.tables import block
 from dataflow_assets.spec import Spec
 
 _TOP = """# Files of WarpStream Tableflow

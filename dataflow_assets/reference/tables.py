@@ -1,16 +1,20 @@
-"""Blocks of a manifest as tables: one row for each field of a model."""
+"""Tables of the reference: the fields of a block, keys of a file, statements.
+
+Only what does something else than it says is marked.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
+from dataflow_assets.manifests.dialects.key_tables import Key
 from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.secrets import Fills, SecretRef
@@ -131,3 +135,24 @@ def _kind(annotation: Any) -> str:
     if origin in (dict, Mapping):
         return f"mapping to {_kind(arguments[1])}"
     return "block" if list(_specs(annotation)) else "text"
+
+
+def section(title: str, about: str, keys: Sequence[Key]) -> str:
+    """A table of keys."""
+    head = ["| Key | Default | Meaning |", "|---|---|---|"]
+    rows = [
+        f"| `{one.name}` | {one.default} | {escaped(marked(one.verdict, one.says))} |"
+        for one in keys
+    ]
+    return "\n".join([f"## {title}", "", *([about, ""] if about else []), *head, *rows, ""])
+
+
+def marked(verdict: str, says: str) -> str:
+    """What is said about a key or a statement, with its verdict where it does not do that."""
+    return sentence(says) if verdict == "used" else f"*{verdict.capitalize()}.* {sentence(says)}"
+
+
+def statements(rows: Iterable[tuple[str, str, str]]) -> str:
+    """A table of statements: how each is written, its verdict, what is said about it."""
+    lines = [f"| {written} | {marked(verdict, says)} |" for written, verdict, says in rows]
+    return "\n".join(["| Statement | Meaning |", "|---|---|", *lines])
