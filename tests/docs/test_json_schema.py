@@ -42,6 +42,7 @@ BEYOND = {
     "no dashes between two",
     "a template",
     "a template as a value",
+    "a sign in a password that begins a comment",
     # the grammar of a text
     "an open quote",
     "any depth",

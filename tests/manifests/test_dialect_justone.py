@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dataflow_assets.connectors.kafka.source.parsed import ParsedKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import ParsedKafkaSource
 from dataflow_assets.connectors.postgresql.justone.sink import JustOneSink
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import PermanentError

@@ -215,6 +215,22 @@ MISTAKES = {
         source("brokers: ['h:1'], topic: t, securityProtocol: SASL_SSL"),
         ["SASL_SSL requires the blocks tls and sasl; add them"],
     ),
+    "the key of a topic's records": (
+        manifest(sink="type: kafka, config: {brokers: ['h:1'], topic: copies, key: id}"),
+        ["unknown key; did you mean keyField?"],
+    ),
+    "a key that only a Secret has": (
+        source("brokers: ['h:1'], topic: t, namespace: shop"),
+        ["unknown key; allowed: "],
+    ),
+    "a sign in a password that begins a comment": (
+        sink("postgresql", "connectionString: postgresql://u:pa #ss@h/d, table: t"),
+        ["a `#` behind a space begins a comment: put the value in quotes"],
+    ),
+    "a percent sign": (
+        manifest(more="  maxRejectedPercent: 10%\n"),
+        ["must be a number, got text: write it without a unit, in percent"],
+    ),
     "a port that is none": (
         sink("postgresql", "connectionString: 'postgresql://u:p@h:port/d', table: t"),
         ["the port must be a number from 1 to 65535, as in host:5432"],

@@ -31,6 +31,12 @@ MISTAKES = {
     "a type of PostgreSQL": (SQL, "name STRING", "name TEXT", "TEXT is not a type; write STRING"),
     "half of a statement set": (SQL, "EXECUTE STATEMENT SET BEGIN", "BEGIN", "BEGIN STATEMENT SET"),
     "a variable of a shell": (SQL, "${env:SHOP_DATABASE}", "${SHOP_DATABASE}", "${env:VARIABLE}"),
+    "no semicolon": (
+        SQL,
+        ");\n\nCREATE",
+        ")\n\nCREATE",
+        "put a `;` before CREATE: a statement begins here",
+    ),
     "JSONPath": (JUSTONE, "/@identity,", "$.identity,", "$.a.b[0] is written /@a/@b/#0"),
     "columns without commas": (JUSTONE, "id,latitude", "id latitude", "separated by commas"),
     "a schema in the table": (

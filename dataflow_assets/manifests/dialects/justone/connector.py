@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from pydantic import SecretStr, ValidationError
 
-from dataflow_assets.connectors.kafka.source.parsed import ParsedKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import ParsedKafkaSource
 from dataflow_assets.connectors.postgresql.justone.sink import JustOneSink
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import DataflowError
