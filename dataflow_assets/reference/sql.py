@@ -1,4 +1,4 @@
-"""The page of SQL files: grammar, options and functions, each with its verdict."""
+"""The page of SQL files: grammar, options and functions, and what each does here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataflow_assets.manifests.dialects.key_tables import Key
 from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
-from dataflow_assets.reference.blocks import escaped
-from dataflow_assets.reference.key_tables import section
+from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
+from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, WINDOWS
+from dataflow_assets.reference.tables import escaped, section, statements
 from dataflow_assets.sql.aggregates import AGGREGATES
 from dataflow_assets.sql.functions import FUNCTIONS
 from dataflow_assets.sql.metadata import METADATA, WRITABLE
@@ -189,83 +190,6 @@ of `PARTITION BY` are kept, in one piece which each change writes again: keep su
 Columns that nobody uses are not kept.
 """
 
-_STATEMENTS: Sequence[tuple[str, str, str]] = (
-    (
-        "`CREATE [TEMPORARY] TABLE [IF NOT EXISTS] t (...) WITH (...)`",
-        "used",
-        "a topic, or a table of a database",
-    ),
-    (
-        "`... LIKE other [(INCLUDING, EXCLUDING, OVERWRITING ...)]`",
-        "used",
-        "what is not said is taken over, options may be replaced",
-    ),
-    (
-        "`CREATE [TEMPORARY] VIEW [IF NOT EXISTS] v [(columns)] AS SELECT`",
-        "used",
-        "a name for a query",
-    ),
-    (
-        "`[EXECUTE] INSERT INTO t [(columns)] SELECT [UNION ALL SELECT]`",
-        "used",
-        (
-            "a flow, of each SELECT; columns that are not listed are null. Tables may be declared "
-            "in another file of the folder"
-        ),
-    ),
-    (
-        "`... ON CONFLICT DO DEDUPLICATE`",
-        "used",
-        "what happens anyway; `NOTHING` and `ERROR` are refused",
-    ),
-    (
-        "`EXECUTE STATEMENT SET BEGIN ... END`, `BEGIN STATEMENT SET ... END`",
-        "used",
-        "each INSERT is a flow of its own all the same",
-    ),
-    ("`SET 'key' = 'value'`", "used", "of the statements behind it; see below"),
-    ("`USE`, `SHOW`, `DESCRIBE`, `EXPLAIN`, `RESET`, `ADD JAR`", "note", "without effect"),
-    (
-        (
-            "`DROP`, `ALTER`, `DELETE`, `UPDATE`, `CREATE FUNCTION`, `CREATE CATALOG`, `AS "
-            "SELECT`, `INSERT OVERWRITE`, `WITH` in front of a query, hints"
-        ),
-        "refused",
-        "a finding says what to do instead",
-    ),
-)
-_COLUMNS: Sequence[tuple[str, str]] = (
-    ("`c TYPE [NOT NULL]`", "a field of the record; NOT NULL is held where the table is written"),
-    (
-        "`c TYPE METADATA [FROM 'key'] [VIRTUAL]`",
-        (
-            "{metadata}, cast to TYPE; other keys are refused. Without VIRTUAL an INSERT fills the "
-            "column: {writable}; a delete has none of them"
-        ),
-    ),
-    ("`c AS expression`", "computed where the table is read"),
-    (
-        "`WATERMARK FOR c AS expression`",
-        "how far the time of rows has come, for [windows](#windows)",
-    ),
-    (
-        "`PRIMARY KEY (a, b) NOT ENFORCED`",
-        (
-            "the key of `upsert-kafka`, in this order; the key of a table of a database, whose "
-            "rows are then upserted and deleted"
-        ),
-    ),
-)
-
-_WINDOWS: Sequence[tuple[str, str]] = (
-    ("`TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), size[, offset]))`", "one after the other"),
-    ("`TABLE(HOP(TABLE t, DESCRIPTOR(ts), slide, size[, offset]))`", "one begins every `slide`"),
-    (
-        "`TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size[, offset]))`",
-        "one ends every `step`, and all begin again every `size`",
-    ),
-)
-
 
 def render() -> str:
     """The whole page."""
@@ -283,11 +207,11 @@ def render() -> str:
         "PRIMARY KEY rows are upserted and deleted by it, else appended."
     )
     formats = "With the prefixes `key.` and `value.`, of `kafka` with `format` also without."
-    columns = [(name, says.format(metadata=metadata, writable=writable)) for name, says in _COLUMNS]
+    columns = [(name, says.format(metadata=metadata, writable=writable)) for name, says in COLUMNS]
     tables = {
-        "statements": _table(("Statement", "Verdict", "Meaning"), _STATEMENTS),
+        "statements": statements(STATEMENTS),
         "columns": _table(("Column", "Meaning"), columns),
-        "windows": _table(("Window", "Meaning"), _WINDOWS),
+        "windows": _table(("Window", "Meaning"), WINDOWS),
     }
     parts = [
         _TOP % tables,
@@ -298,7 +222,7 @@ def render() -> str:
         section("Properties of clients", properties, PRODUCERS),
         f"## Tables of databases\n\n{databases}\n",
         section("Options of `jdbc`", "PostgreSQL alone.", options.OF_JDBC),
-        section("SET", "", options.SETTINGS),
+        section("SET", "", SETTINGS),
         _aggregates(),
         _functions(),
     ]

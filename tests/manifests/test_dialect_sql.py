@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from dataflow_assets.connectors.kafka.sink.sql import SqlKafkaSink
-from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import SqlKafkaSource
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.dialects.sql.read import read
 from dataflow_assets.manifests.load import Loaded, load

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import SqlKafkaSource
 from dataflow_assets.contracts import MESSAGES, Asked, OffsetSlice, Span
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sql.function import Environment

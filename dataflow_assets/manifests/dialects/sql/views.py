@@ -9,7 +9,6 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from dataflow_assets.contracts import Source
-from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.inserts import (
     cells_of,
     check_upserts,
@@ -23,6 +22,7 @@ from dataflow_assets.manifests.dialects.sql.pruning import pruned
 from dataflow_assets.manifests.dialects.sql.ranked_keys import by_key
 from dataflow_assets.manifests.dialects.sql.ranking import arrival_cells
 from dataflow_assets.manifests.dialects.sql.relations import Relation
+from dataflow_assets.manifests.dialects.sql.settings import IDLE, TTL, milliseconds
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
@@ -37,7 +37,6 @@ from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.views.options import StateLocation
 from dataflow_assets.views.source import ViewSource
 
-IDLE, TTL = "table.exec.source.idle-timeout", "table.exec.state.ttl"
 LOCATION = "dataflow.stateLocation"
 ACCEPTED = "dataflow.acceptState"
 VARIABLE = "DATAFLOW_STATE"
