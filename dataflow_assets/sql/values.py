@@ -9,7 +9,7 @@ decimals are counted in units of their last digit, times in microseconds.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any
@@ -34,9 +34,23 @@ def pack(value: Any) -> bytes:
         return _encode(_with_large(value))
 
 
+def pack_all(given: Iterable[Sequence[Any]]) -> list[bytes]:
+    """Many rows of plain values, each as bytes of its own."""
+    rows = list(given)
+    try:
+        return list(map(_encode, rows))
+    except OverflowError:
+        return list(map(pack, rows))
+
+
 def unpack(packed: bytes) -> Any:
     """What was packed."""
     return _decode(packed)
+
+
+def unpack_all(packed: Iterable[bytes]) -> list[Any]:
+    """The same of many."""
+    return list(map(_decode, packed))
 
 
 def _with_large(value: Any) -> Any:
@@ -86,6 +100,19 @@ class Codec:
     def unpack(self, packed: bytes) -> Sequence[Any]:
         """The values of bytes."""
         return self.values(unpack(packed))
+
+    def pack_all(self, columns: Sequence[Sequence[Any]], count: int) -> list[bytes]:
+        """As many rows, given by their columns."""
+        if not columns:
+            return [pack(())] * count
+        pairs = zip(self._to, columns, strict=True)
+        return pack_all(zip(*(_column(to, one) for to, one in pairs), strict=True))
+
+
+def _column(to: Change, values: Sequence[Any]) -> Sequence[Any]:
+    if to is _same:
+        return values
+    return [None if value is None else to(value) for value in values]
 
 
 def _same(value: Any) -> Any:

@@ -18,10 +18,11 @@ from dataflow_assets.sql.bytes.layout import Layout, Times
 from dataflow_assets.sql.expressions import Expression, columns, program
 from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.input import Input, Source
+from dataflow_assets.sql.merging import Finish, Groups, Merging, WindowGroups
 from dataflow_assets.sql.plan import Cell, Output, metadata_of
 from dataflow_assets.sql.query_rows import Outputs, holds
 from dataflow_assets.sql.ranking import Ranking, Ranks
-from dataflow_assets.sql.stages import Finish, Groups, Intake, Merging, Stage, WindowGroups
+from dataflow_assets.sql.stages import Intake, Stage
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack
 from dataflow_assets.sql.windows import Windows

@@ -15,12 +15,12 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.message_metadata import Rows, wanted
 from dataflow_assets.records.record import Record, parse
+from dataflow_assets.sql.changes import NONE, changes
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.plan import KEY
 from dataflow_assets.sql.values import pack
 from dataflow_assets.sql.view import Arrivals, ViewPlan
 from dataflow_assets.sql.window_rows import WindowArrivals
-from dataflow_assets.views.hops import Change
 from dataflow_assets.views.output import REFUSED, Row
 
 _TIME = "timestamp"
@@ -30,7 +30,7 @@ _TIME = "timestamp"
 class Read:
     """What came of a slice."""
 
-    changes: list[Change] = field(default_factory=list)
+    changes: pa.Table = field(default_factory=lambda: NONE)
     refused: list[Row] = field(default_factory=list)
     records: int = 0
     late: int = 0
@@ -128,8 +128,10 @@ class _Taking(ABC):
 
     def found(self) -> Read:
         """All of the slice."""
-        self._read.changes += (Change(b"", row, times) for row, times in self._counted.items())
-        self._read.changes += (Change(key, row, at) for key, (row, at) in self._latest.items())
+        counted, latest = self._counted, self._latest
+        rows = [*counted, *(row for row, _ in latest.values())]
+        numbers = [*counted.values(), *(time for _, time in latest.values())]
+        self._read.changes = changes([b""] * len(counted) + [*latest], rows, numbers)
         return self._read
 
     def _replace(self, key: bytes, row: bytes | None, time: int) -> None:

@@ -28,7 +28,8 @@ from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.windows import millis
 from dataflow_assets.views import watermarks
-from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, folder_of, stored
+from dataflow_assets.views.compute import Computation, folder_of, stored
+from dataflow_assets.views.driver import Cache, Driver, Limits
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.garbage import collect
 from dataflow_assets.views.look import looked_at

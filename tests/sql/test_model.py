@@ -24,7 +24,8 @@ from dataflow_assets.contracts import MESSAGES, Asked, OffsetSlice, Span
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.testing import chosen
-from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, folder_of
+from dataflow_assets.views.compute import Computation, folder_of
+from dataflow_assets.views.driver import Cache, Driver, Limits
 from dataflow_assets.views.manifest import Manifest
 from dataflow_assets.views.output import batches
 from dataflow_assets.views.reading import Reader
