@@ -38,7 +38,7 @@ from dataflow_assets.sql.changes import (
 )
 from dataflow_assets.sql.function import Row
 from dataflow_assets.sql.stages import Stage
-from dataflow_assets.sql.values import Codec, pack, pack_all, unpack, unpack_all
+from dataflow_assets.sql.values import Codec, pack, pack_rows, unpack, unpack_all, unpack_columns
 
 Finish = Callable[[Row], bytes | None]
 """From a group's keys and results to what is passed on; None: no row. Raises RejectedRecord."""
@@ -110,10 +110,10 @@ def merge_distinct(stage: Stage, old: pa.Table, given: pa.Table) -> tuple[pa.Tab
 
 def _of_groups(stage: Stage, keys: Sequence[bytes], signs: Ints) -> pa.Table:
     """Values that have come or gone as changes of their groups."""
-    found = unpack_all(key[stage.front :] for key in keys)
+    groups, numbers, values = unpack_columns([key[stage.front :] for key in keys], 3)
     counts = [one.name == "COUNT" for one in stage.calls]
-    besides = pack_all((at, True if counts[at] else value) for _, at, value in found)
-    return added_up(changes([group for group, _, _ in found], besides, signs))
+    seen = [True if counts[at] else value for at, value in zip(numbers, values, strict=True)]
+    return added_up(changes(groups, pack_rows([numbers, seen]), signs))
 
 
 @dataclass

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.sql.changes import NONE, Ints, added_up, changes, joined, without_zeros
+from dataflow_assets.sql.columns import taken
 from dataflow_assets.sql.merging import FOLDED, Signed, aggregates
 from dataflow_assets.sql.stages import Stage
-from dataflow_assets.sql.values import pack_all, unpack_all
+from dataflow_assets.sql.values import pack_rows, unpack_columns
 
 Columns = list[Sequence[Any]]
 """Of each aggregate its arguments, by row; None where a row does not count."""
@@ -30,9 +31,8 @@ def spread(stage: Stage, given: Signed) -> Spread:
     """What rows that come and go are to `distinct` and to `groups` of a stage."""
     if not given.rows:
         return Spread(NONE, NONE)
-    pairs = unpack_all(given.rows)
-    groups = [group for group, _ in pairs]
-    columns: Columns = list(zip(*unpack_all(row for _, row in pairs), strict=True))
+    groups, arguments = unpack_columns(given.rows, 2)
+    columns: Columns = [*unpack_columns(arguments, len(stage.calls))]
     parts = []
     for at in sorted(stage.apart):
         parts.append(_values(stage, groups, at, columns[at], given.times))
@@ -47,10 +47,11 @@ def _values(
 ) -> pa.Table:
     """How many rows more have each value of an aggregate."""
     there = [number for number, value in enumerate(column) if value is not None]
-    keys = pack_all((groups[number], at, column[number]) for number in there)
+    owners, values = taken(groups, there), taken(column, there)
+    keys = pack_rows([owners, [at] * len(there), values])
     if stage.front:
-        fronts = (groups[number][: stage.front] for number in there)
-        keys = [front + key for front, key in zip(fronts, keys, strict=True)]
+        pairs = zip(owners, keys, strict=True)
+        keys = [owner[: stage.front] + key for owner, key in pairs]
     return changes(keys, [b""] * len(there), times[there])
 
 
@@ -62,12 +63,12 @@ def _folded(stage: Stage, groups: Sequence[bytes], columns: Columns, times: Ints
     np.add.at(rows, numbers, times)
     pairs = zip(aggregates(stage), columns, strict=True)
     folded = [kept.fold(numbers, count, column, times) for kept, column in pairs]
-    besides = pack_all(zip([FOLDED] * count, rows.tolist(), *folded, strict=True))
+    besides = pack_rows([[FOLDED] * count, rows.tolist(), *folded])
     return changes(coded.dictionary, besides, np.ones(count, np.int64))
 
 
 def _listed(_: Stage, groups: Sequence[bytes], columns: Columns, times: Ints) -> pa.Table:
     """Of a group each row by itself."""
-    rows = zip(*columns, strict=True) if columns else [()] * len(groups)
-    besides = pack_all((row,) for row in rows)
+    rows = [*zip(*columns, strict=True)] if columns else [()] * len(groups)
+    besides = pack_rows([rows])
     return without_zeros(added_up(changes(groups, besides, times)))

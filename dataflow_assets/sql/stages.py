@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.aggregates import Aggregate
+from dataflow_assets.sql.columns import Columns, spread_out
 from dataflow_assets.sql.expressions import Expression, program
 from dataflow_assets.sql.function import Environment, Evaluate, Row
 from dataflow_assets.sql.query_rows import NO_VALUE
 from dataflow_assets.sql.types import Type
-from dataflow_assets.sql.values import Codec
+from dataflow_assets.sql.values import Codec, pack_rows
 from dataflow_assets.sql.windows import FRONT, Closing
 
 
@@ -76,6 +77,7 @@ class Intake:
 
     def __init__(self, stage: Stage, environment: Environment) -> None:
         compiled = program(stage.shared, environment)
+        self._stage = stage
         self._where = compiled(stage.where) if stage.where is not None else None
         self._keys = [compiled(one) for one in stage.keys]
         self._arguments = [_argument(one, compiled) for one in stage.calls]
@@ -99,6 +101,24 @@ class Intake:
         except NO_VALUE as error:
             raise RejectedRecord("step", f"GROUP BY: {error}") from None
 
+    def together(self, rows: Columns) -> list[bytes | None]:
+        """Group and arguments of many rows, packed; None for a row that WHERE leaves out.
+
+        Only of a stage without windows. Raises an error of any kind where something cannot be
+        computed: rows are to be seen one by one then.
+        """
+        places: Sequence[int] = range(rows.count)
+        if self._where is not None:
+            found = rows.of(self._stage.where, self._where)
+            places = [at for at, value in enumerate(found) if value is True]
+        some = rows.take(places)
+        pairs = zip(self._stage.keys, self._keys, strict=True)
+        groups = self._group.pack_all([some.of(*one) for one in pairs], some.count)
+        calls = zip(self._stage.calls, self._arguments, strict=True)
+        given = self._given.pack_all([_arguments(*one, some) for one in calls], some.count)
+        packed = pack_rows([groups, given])
+        return [*packed] if some is rows else spread_out(packed, places, rows.count)
+
     def _front(self, end: datetime | None, window: Closing) -> bytes:
         if end is None:
             raise RejectedRecord("step", "the row has no time, and so no window")
@@ -114,6 +134,16 @@ def _argument(call: Aggregate, compiled: Callable[[Expression], Evaluate]) -> Ev
         return inner
     condition = compiled(call.condition)
     return lambda row: inner(row) if condition(row) is True else None
+
+
+def _arguments(call: Aggregate, evaluate: Evaluate, rows: Columns) -> Sequence[Any]:
+    """Of many rows."""
+    if call.condition is None and call.argument is None:
+        return [True] * rows.count
+    if call.condition is None and call.counts:
+        found = rows.of(call.argument, evaluate)
+        return [None if value is None else True for value in found]
+    return rows.of(call.argument if call.condition is None else None, evaluate)
 
 
 def _is_there(inner: Evaluate) -> Evaluate:

@@ -135,7 +135,7 @@ class Merges:
         """Every bucket that has changed, or of which something is kept beside it, is written."""
         table, count = self.tables[hop.table], self.buckets[hop.table]
         if pending.held:
-            name = self._place.name(f"{hop.table}-changes")
+            name = self._place.changes(hop.table)
             pending.staged.append(stage(self._files, name, joined(pending.held), count))
         staged = tuple(pending.staged)
         everything = bool(table.recent) or count != len(table.buckets) or ends(table, final)

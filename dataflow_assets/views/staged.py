@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pyarrow import ipc
 
 from dataflow_assets.sql.changes import SCHEMA, joined
 from dataflow_assets.views.files import StateFiles
@@ -34,13 +34,13 @@ def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Stag
     """Writes the changes of a table that has so many buckets."""
     numbers = buckets_of(changes["k"], buckets)
     order = np.argsort(numbers, kind="stable")
-    ordered = changes.take(pa.array(order))
+    ordered = changes.take(pa.array(order)).combine_chunks()  # so each part is one batch
     there, rows = np.unique(numbers, return_counts=True)
     ends = np.cumsum(rows)
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, SCHEMA, compression="zstd", use_dictionary=False) as writer:
+    with ipc.new_file(sink, SCHEMA, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
         for end, count in zip(ends.tolist(), rows.tolist(), strict=True):
-            writer.write_table(ordered.slice(end - count, count), row_group_size=1 << 30)
+            writer.write_table(ordered.slice(end - count, count))
     files.write(name, sink.getvalue().to_pybytes(), changes.num_rows)
     return Staged(name, tuple(there.tolist()), tuple(rows.tolist()))
 
@@ -59,4 +59,5 @@ def all_changes(files: StateFiles, staged: Iterable[Staged]) -> pa.Table:
 
 def _read(files: StateFiles, one: Staged, parts: Sequence[int] | range) -> pa.Table:
     with files.open(one.name) as opened:
-        return pq.ParquetFile(opened).read_row_groups(list(parts))
+        file = ipc.open_file(opened)
+        return pa.Table.from_batches([file.get_batch(at) for at in parts], SCHEMA)

@@ -39,7 +39,7 @@ def encoded(table: pa.Table) -> bytes:
 
 def decoded(content: bytes) -> pa.Table:
     """From a file."""
-    return pq.read_table(pa.BufferReader(content))
+    return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
 
 
 def touched(puts: pa.Table, at: int) -> pa.Table:

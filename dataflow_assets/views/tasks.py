@@ -47,6 +47,10 @@ class Place:
         """A new file: a second attempt of a task writes another one."""
         return f"{self.folder}/{kind}-{uuid4().hex}.parquet"
 
+    def changes(self, table: str) -> str:
+        """The same for changes of a table."""
+        return f"{self.folder}/{table}-changes-{uuid4().hex}.arrow"
+
 
 @dataclass(frozen=True)
 class Done:
@@ -149,7 +153,7 @@ def _staged(
     buckets: Mapping[str, int],
 ) -> dict[str, Staged]:
     return {
-        name: stage(files, place.name(f"{name}-changes"), some, buckets[name])
+        name: stage(files, place.changes(name), some, buckets[name])
         for name, some in changes.items()
     }
 
