@@ -37,6 +37,7 @@ from dataflow_assets.manifests.neighbours import clashes, cycles
 from dataflow_assets.manifests.packages import not_installed
 from dataflow_assets.manifests.secret_documents import SecretDocuments
 from dataflow_assets.manifests.secret_refs import absent, foreign, missing_keys
+from dataflow_assets.manifests.shared_targets import overwriting
 from dataflow_assets.secrets import Secrets
 
 MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
@@ -136,6 +137,7 @@ def _assemble(
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
         *clashes(flows),
+        *overwriting(flows),
         *missing_keys(flows, documents, unreadable),
         *foreign(flows),
         *unusable(flows),

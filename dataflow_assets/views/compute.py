@@ -34,7 +34,7 @@ class Computation:
         reached = previous.watermarks.reached if previous else None
         self._reader = dataclasses.replace(reader, reached=reached)
         self._place, self._previous, self._spark = place, previous, driver.spark
-        self._flowing = Flowing(reader.view, reader.environment)
+        self._flowing = _flowing(reader, previous)
         self._merges = Merges(self._flowing, place, previous.tables if previous else {}, driver)
         self._moments: dict[str, int | None] = {}
         self._watermarks = previous.watermarks if previous else Watermarks()
@@ -88,6 +88,7 @@ class Computation:
             parts=tuple(self._merges.parts),
             watermarks=self._watermarks,
             late=self.late + (previous.late if previous else 0),
+            expires_from=self._flowing.expires_from,
         )
 
     def check(self, flow: str, most_percent: float) -> None:
@@ -121,6 +122,15 @@ class Computation:
         self.records += records
         self.refused += refused
         self.late += late
+
+
+def _flowing(reader: Reader, previous: Manifest | None) -> Flowing:
+    """What is kept expires from the first micro-batch that was to forget anything."""
+    found = Flowing(reader.view, reader.environment)
+    if not reader.view.expires:
+        return found
+    known = None if previous is None else previous.expires_from
+    return dataclasses.replace(found, expires_from=found.now if known is None else known)
 
 
 def stored(files: StateFiles, place: Place, generation: str, manifest: Manifest) -> Position:

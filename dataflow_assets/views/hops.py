@@ -100,6 +100,8 @@ class Flowing:
 
     view: ViewPlan
     environment: Environment
+    expires_from: int | None = None
+    """When what is kept began to expire, in milliseconds; None: in this micro-batch."""
 
     @cached_property
     def hops(self) -> tuple[Hop, ...]:
@@ -112,9 +114,16 @@ class Flowing:
         return millis(self.environment.now)
 
     def since(self, hop: Hop) -> int | None:
-        """What was touched then, or before, is forgotten; None: nothing is."""
-        forgets = self.view.expires and not self.windowed(hop)
-        return self.now - self.view.expires if forgets else None
+        """What was touched then, or before, is forgotten; None: nothing is.
+
+        What was there when it began to expire counts as touched then.
+        """
+        since = self.now - self.view.expires
+        begun = self.expires_from is not None and self.expires_from <= since
+        return since if begun and self._expires(hop) else None
+
+    def _expires(self, hop: Hop) -> bool:
+        return bool(self.view.expires) and not self.windowed(hop)
 
     def arriving(self, arrived: pa.Table) -> dict[str, pa.Table]:
         """What was read, as changes of the first tables.
@@ -140,7 +149,7 @@ class Flowing:
                 of the number 0 changes nothing: its key is touched.
         """
         moved = self._merged(hop, old, given)
-        if self.since(hop) is None:
+        if not self._expires(hop):
             return moved
         as_before = old.filter(pc.invert(pc.is_in(old["k"], moved.puts["k"].combine_chunks())))
         touched = replace(moved, puts=pa.concat_tables([moved.puts, as_before]))
