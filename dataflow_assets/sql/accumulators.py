@@ -307,4 +307,4 @@ def _fits(numbers: Ints, times: Ints) -> bool:
     if not len(numbers):
         return True
     largest = max(abs(int(numbers.min())), abs(int(numbers.max())))
-    return largest * sum(map(abs, times.tolist())) <= _MOST
+    return bool(largest * sum(map(abs, times.tolist())) <= _MOST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from dataflow_assets.errors import RejectedRecord
@@ -103,9 +103,9 @@ class Input:
         if self._raw and len(there) < count:
             raise ValueError("a null message is a row")
         gone = sorted(set(range(count)).difference(there)) if self._changelog else []
-        keys = None if self._keys_of is None else self._keys_of(parse_all(given.keys))
+        keys = None if self._keys_of is None else self._keys_of(parse_all(_known(given.keys)))
         metadata = given.metadata() if self._cells.reads_metadata else [{}] * count
-        bodies = parse_all(taken(given.bodies, there))
+        bodies = parse_all(_known(taken(given.bodies, there)))
 
         def columns(places: Sequence[int], bodies: Sequence[Any] | None) -> Columns:
             key = keys and [taken(one, places) for one in keys]
@@ -131,6 +131,12 @@ class Input:
             return self._value(body)
         except ValueError as error:
             raise RejectedRecord("step", str(error)) from None
+
+
+def _known(texts: Sequence[bytes | None]) -> Sequence[bytes]:
+    if None in texts:
+        raise ValueError("a message has no key")
+    return cast("Sequence[bytes]", texts)
 
 
 class _Cells:

@@ -33,7 +33,8 @@ class _Pending:
     @property
     def count(self) -> int:
         """How many."""
-        return sum(one.num_rows for one in self.held) + sum(sum(one.rows) for one in self.staged)
+        held: int = sum(one.num_rows for one in self.held)
+        return held + sum(sum(one.rows) for one in self.staged)
 
 
 class Merges:

@@ -25,12 +25,12 @@ FIRST = (
 WINDOWS = "TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '1' MINUTE))"
 
 
-def row(key: int, group: int, text: str, time: str) -> tuple[bytes, bytes]:
+def row(key: int, group: int, text: str, time: str) -> tuple[bytes | None, bytes | None]:
     body = b'{"k":%d,"g":%d,"s":"%s","t":"2026-01-01 00:0%s"}'
     return b'{"k":%d}' % key, body % (key, group, text.encode(), time.encode())
 
 
-SENT: list[tuple[bytes, bytes | None]] = [
+SENT: list[tuple[bytes | None, bytes | None]] = [
     row(1, 1, "b", "0:01.5"),
     row(2, 1, "a", "0:01.5"),
     row(3, 2, "c", "1:00"),

@@ -25,7 +25,7 @@ GROUPED = "INSERT INTO o SELECT {} FROM s {} GROUP BY {}"
 INTO = "g STRING, n BIGINT, x BIGINT, PRIMARY KEY (g) NOT ENFORCED"
 KEYED = "k BIGINT, g STRING, a INT, d DECIMAL(9, 2), t TIMESTAMP(3), PRIMARY KEY (k) NOT ENFORCED"
 PLAIN = KEYED.partition(", PRIMARY")[0]
-SENT = [
+SENT: list[tuple[int, dict[str, Any] | None]] = [
     (1, {"k": 1, "g": "x", "a": 5, "d": 1.5, "t": "2026-01-01 00:00:00.5"}),
     (2, {"k": 2, "g": None, "a": "7", "d": None}),
     (1, None),
@@ -67,7 +67,7 @@ def _sorted(read: Read) -> tuple[Any, ...]:
     return rows, read.refused, read.records
 
 
-def _json(key: int, row: dict[str, Any] | None) -> tuple[bytes, bytes | None]:
+def _json(key: int, row: dict[str, Any] | None) -> tuple[bytes | None, bytes | None]:
     return b'{"k":%d}' % key, None if row is None else json.dumps(row).encode()
 
 
