@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.sql.accumulators import Kept, kept
+from dataflow_assets.sql.accumulators import kept
 from dataflow_assets.sql.changes import (
     KEPT,
     Ints,
@@ -37,6 +37,7 @@ from dataflow_assets.sql.changes import (
     without_zeros,
 )
 from dataflow_assets.sql.function import Row
+from dataflow_assets.sql.kept import Kept
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.values import Codec, pack, pack_rows, unpack, unpack_all, unpack_columns
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dataflow_assets.sql.changes import NONE, Ints, added_up, changes, joined, without_zeros
 from dataflow_assets.sql.columns import taken
+from dataflow_assets.sql.kept import sums
 from dataflow_assets.sql.merging import FOLDED, Signed, aggregates
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.values import pack_rows, unpack_columns
@@ -59,11 +60,9 @@ def _folded(stage: Stage, groups: Sequence[bytes], columns: Columns, times: Ints
     """What all rows of a group come to in each aggregate."""
     coded = pa.array(groups, pa.binary()).dictionary_encode()
     numbers, count = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
-    rows = np.zeros(count, np.int64)
-    np.add.at(rows, numbers, times)
     pairs = zip(aggregates(stage), columns, strict=True)
     folded = [kept.fold(numbers, count, column, times) for kept, column in pairs]
-    besides = pack_rows([[FOLDED] * count, rows.tolist(), *folded])
+    besides = pack_rows([[FOLDED] * count, sums(numbers, count, times).tolist(), *folded])
     return changes(coded.dictionary, besides, np.ones(count, np.int64))
 
 

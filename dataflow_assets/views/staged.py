@@ -20,7 +20,7 @@ class Staged:
 
     name: str
     buckets: tuple[int, ...]
-    """The bucket of each part of the file."""
+    """The bucket of each part of the file; one may have several parts."""
     rows: tuple[int, ...]
     """How many changes each part has."""
 
@@ -34,21 +34,35 @@ def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Stag
     """Writes the changes of a table that has so many buckets."""
     numbers = buckets_of(changes["k"], buckets)
     order = np.argsort(numbers, kind="stable")
-    ordered = changes.take(pa.array(order)).combine_chunks()  # so each part is one batch
+    ordered = changes.take(pa.array(order)).combine_chunks()
     there, rows = np.unique(numbers, return_counts=True)
-    ends = np.cumsum(rows)
+    parts = _parts(ordered, there.tolist(), rows.tolist())
     sink = pa.BufferOutputStream()
     with ipc.new_file(sink, SCHEMA, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
-        for end, count in zip(ends.tolist(), rows.tolist(), strict=True):
-            writer.write_table(ordered.slice(end - count, count))
+        for _, batch in parts:
+            writer.write_batch(batch)
     files.write(name, sink.getvalue().to_pybytes(), changes.num_rows)
-    return Staged(name, tuple(there.tolist()), tuple(rows.tolist()))
+    return Staged(name, tuple(one for one, _ in parts), tuple(one.num_rows for _, one in parts))
+
+
+def _parts(
+    ordered: pa.Table, buckets: Sequence[int], rows: Sequence[int]
+) -> list[tuple[int, pa.RecordBatch]]:
+    """One for each bucket; of one with more than 2 GB several."""
+    found: list[tuple[int, pa.RecordBatch]] = []
+    first = 0
+    for bucket, count in zip(buckets, rows, strict=True):
+        found += ((bucket, one) for one in ordered.slice(first, count).to_batches())
+        first += count
+    return found
 
 
 def changes_of(files: StateFiles, staged: Iterable[Staged], bucket: int) -> pa.Table:
     """The changes of one bucket, of all files."""
     return joined(
-        _read(files, one, [one.buckets.index(bucket)]) for one in staged if bucket in one.buckets
+        _read(files, one, [at for at, other in enumerate(one.buckets) if other == bucket])
+        for one in staged
+        if bucket in one.buckets
     )
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataflow_assets.sql.accumulators import Extreme, Kept, kept
+from dataflow_assets.sql.accumulators import Extreme, kept
 from dataflow_assets.sql.aggregates import ONLY, Aggregate, result_of
 from dataflow_assets.sql.changes import changes, latest
 from dataflow_assets.sql.expressions import Column
+from dataflow_assets.sql.kept import Kept
 from dataflow_assets.sql.types import BIGINT, STRING, Type
 from dataflow_assets.sql.values import pack, pack_rows, plain, unpack, unpack_columns
 
