@@ -24,11 +24,6 @@ class Staged:
     rows: tuple[int, ...]
     """How many changes each part has."""
 
-    def count(self, bucket: int) -> int:
-        """The changes of a bucket."""
-        pairs = zip(self.buckets, self.rows, strict=True)
-        return sum(rows for one, rows in pairs if one == bucket)
-
 
 def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Staged:
     """Writes the changes of a table that has so many buckets."""
