@@ -1,4 +1,9 @@
-"""Protobuf schemas as text, compiled by protoc."""
+"""Protobuf schemas as text, compiled by protoc.
+
+A schema may import what Confluent's clients know without a reference in the registry:
+`google/protobuf`, `google/type` and Confluent's own files, which are in `protobuf_files`. A
+reference of the registry goes before these.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from functools import lru_cache
+from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 
@@ -68,8 +74,8 @@ def _written(folder: Path, path: str, text: str) -> None:
 def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
     """In a process of its own: what protoc has to say, it says there."""
     made = folder / "descriptors.bin"
-    known = files("grpc_tools") / "_proto"  # google/protobuf/timestamp.proto and the like
-    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{known}"]
+    roots = (f"-I{root}" for root in (folder, *_known()))
+    command = [sys.executable, "-m", "grpc_tools.protoc", *roots]
     options = ["--include_imports", f"--descriptor_set_out={made}", _MAIN]
     try:
         done = subprocess.run(
@@ -79,5 +85,19 @@ def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
         raise ValueError("protoc does not come to an end") from None
     if done.returncode != 0:
         lines = done.stderr.replace(f"{folder}/", "").replace(f"{_MAIN}:", "line ").splitlines()
-        raise ValueError(f"no Protobuf schema: {(lines or ['unknown'])[0][:300]}")
+        raise ValueError(f"no Protobuf schema: {_explained((lines or ['unknown'])[0][:300])}")
     return descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())
+
+
+def _known() -> tuple[str, ...]:
+    """Where protoc finds the files that need no reference."""
+    return (
+        str(files("grpc_tools") / "_proto"),  # google/protobuf
+        str(files("dataflow_assets.formats") / "protobuf_files"),
+        f"google={distribution('googleapis-common-protos').locate_file('google')}",  # google/type
+    )
+
+
+def _explained(line: str) -> str:
+    missing = line.endswith("File not found.")
+    return f"{line} The schema must have a reference of this name" if missing else line
