@@ -19,6 +19,8 @@ from pathlib import Path
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import FileDescriptor
 
+from dataflow_assets.formats.protobuf_files import CONFLUENT
+
 SECONDS = 60.0
 _MAIN = "dataflow_schema.proto"
 _NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\.proto")
@@ -54,7 +56,7 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescrip
 def _built(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor:
     with tempfile.TemporaryDirectory(prefix="dataflow-proto-") as name:
         folder = Path(name)
-        for path, content in (*references, (_MAIN, text)):
+        for path, content in {**CONFLUENT, **dict(references), _MAIN: text}.items():
             _written(folder, path, content)
         found = _descriptors(folder)
     pool = descriptor_pool.DescriptorPool()
@@ -64,11 +66,18 @@ def _built(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor
 
 
 def _written(folder: Path, path: str, text: str) -> None:
-    """No name leads out of the folder."""
+    """No name leads out of the folder, and none is both a file and the folder of another one."""
     if _NAME.fullmatch(path) is None:
-        raise ValueError(f"it refers to a file of the name {path[:80]!r}, which protoc cannot have")
-    (folder / path).parent.mkdir(parents=True, exist_ok=True)
-    (folder / path).write_text(text, "utf-8")
+        raise _impossible(path)
+    try:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+    except (FileExistsError, IsADirectoryError, NotADirectoryError):
+        raise _impossible(path) from None
+
+
+def _impossible(path: str) -> ValueError:
+    return ValueError(f"it refers to a file of the name {path[:80]!r}, which protoc cannot have")
 
 
 def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
@@ -93,7 +102,6 @@ def _known() -> tuple[str, ...]:
     """Where protoc finds the files that need no reference."""
     return (
         str(files("grpc_tools") / "_proto"),  # google/protobuf
-        str(files("dataflow_assets.formats") / "protobuf_files"),
         f"google={distribution('googleapis-common-protos').locate_file('google')}",  # google/type
     )
 

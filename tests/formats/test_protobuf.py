@@ -64,6 +64,8 @@ KNOWN = Known(
         3: StoredSchema("PROTOBUF", 'syntax = "proto3";\nmessage M { strnig a = 1; }'),
         4: StoredSchema("PROTOBUF", LINE, (("../../escape.proto", LINE),)),
         5: StoredSchema("PROTOBUF", 'syntax = "proto3";\nimport "nobody.proto";\nmessage M {}'),
+        6: StoredSchema("PROTOBUF", LINE, (("confluent/meta.proto/a.proto", LINE),)),
+        7: StoredSchema("PROTOBUF", LINE, (("a.proto/b.proto", LINE), ("a.proto", LINE))),
     }
 )
 FORM = ProtobufFormat(KNOWN)
@@ -125,6 +127,8 @@ def test_the_message_type_is_the_one_that_is_named() -> None:
         (b"\0\0\0\0\x04\0", "cannot be used: it refers to a file of the name '../../escape.proto'"),
         (b"\0\0\0\0\x05\0", "cannot be used: no Protobuf schema: nobody.proto: File not found."),
         (b"\0\0\0\0\x05\0", "The schema must have a reference of this name"),
+        (b"\0\0\0\0\x06\0", "it refers to a file of the name 'confluent/meta.proto/a.proto'"),
+        (b"\0\0\0\0\x07\0", "it refers to a file of the name 'a.proto'"),
         (HEAD + b"\0\xff", "schema 1 of the registry: "),
         (HEAD + b"\x02\x08", "has no message type 4"),
         (HEAD + b"\x80", "ends before its value begins"),
