@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -91,24 +92,46 @@ def test_the_record_that_is_read_again_is_dropped_once(
     assert found == new
 
 
-@pytest.mark.parametrize("parts", [[3], [1, 2], [2, 1], [1, 1, 1]])
-@pytest.mark.parametrize("group", [2, 3])
-def test_records_of_one_offset_come_once_wherever_a_part_or_a_crash_divides_them(
-    parts: list[int], group: int
-) -> None:
-    """A deletion and its tombstone; with another primary key the insert, too."""
-    known, sealed = Offset(0, at(2, 2)), 0
-    for most in parts:
-        size = min(most, group - sealed)
+ENTRIES = [
+    (1, 1),
+    *[(2, 1)] * 3,
+    *[(3, 1), (3, 2), (3, 2), (3, 3)],
+    *[(4, 1)] * 2,
+    *[(4, 2)] * 3,
+    *[(5, 1), (6, 1)],
+]
+"""A deletion and its tombstone have one offset; with another primary key so has the insert."""
+
+
+def delivered_behind(offset: dict[str, Any]) -> int:
+    """Which record Debezium delivers first: behind the first of an entry it leaves out the rest."""
+    entry, count = offset["lsn_proc"], offset["lsn_events_processed"]
+    last = (entry, 99) if count == 1 else (entry, count)
+    return sum(place <= last for place in ENTRIES)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_records_come_once_wherever_a_part_or_a_crash_divides_them(seed: int) -> None:
+    chance, sealed, begin = random.Random(seed), list[int](), 0
+    known = Offset(0, at(0, 1))
+    while begin < len(ENTRIES):
         repeats = Repeats({PARTITION: known})
-        again = rows(*[(3, 1)] * group, (4, 1))
-        new = repeats.dropped(again).column("n").to_pylist()
-        assert new == [*range(sealed, group), group]
-        if size:
-            known, sealed = behind(texts(*[at(3, 1)] * size), 0, known), sealed + size
-    assert Repeats({PARTITION: known}).dropped(rows((3, 1), (3, 1), (3, 1), (4, 1))).column(
-        "n"
-    ).to_pylist() == [*range(sealed, 4)]
+        again = rows(*ENTRIES[begin:])
+        new = [begin + n for n in repeats.dropped(again).column("n").to_pylist()]
+        for _ in range(chance.randint(1, 3)):  # parts until the next crash
+            part, new = new[: (size := chance.randint(1, 4))], new[size:]
+            if part:
+                known = behind(texts(*(at(*ENTRIES[n]) for n in part)), 0, known)
+                sealed += part
+        begin = delivered_behind(known.value) if new else len(ENTRIES)
+    assert sealed == list(range(len(ENTRIES)))
+
+
+def test_behind_a_snapshot_that_is_not_complete_nothing_goes_on() -> None:
+    """It would begin again, and its records come once more."""
+    unfinished = {"lsn": 5, "snapshot": "INITIAL", "snapshot_completed": False}
+    assert behind(texts(unfinished, at(9, 1)), 0, None) == Offset(0, at(9, 1))
+    assert behind(texts(at(9, 1)), 0, Offset(0, unfinished)) == Offset(0, at(9, 1))
 
 
 def test_all_records_of_the_last_offset_are_counted() -> None:

@@ -17,6 +17,7 @@ from dataflow_assets.connectors.kafka_connect.host.contexts import (
 from dataflow_assets.connectors.kafka_connect.host.java_errors import connector_error
 from dataflow_assets.connectors.kafka_connect.host.plugins import jars_of
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order
+from dataflow_assets.connectors.kafka_connect.host.resolving import resolved
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
 from dataflow_assets.connectors.kafka_connect.host.task import Task
 from dataflow_assets.connectors.kafka_connect.host.transforms import helper_of
@@ -48,9 +49,10 @@ class Running:
         self._machine = VirtualMachine(order.heap, order.jars, plain=order.plain)
         self._connector = self._machine.connector(name, jars)
         self._check_kind(name)
+        config, self._named = resolved(order.config)
         self._config = {
             **_defaults(name, order.heap),
-            **order.config,
+            **config,
             "connector.class": name,
             "tasks.max": str(order.tasks),
         }
@@ -86,8 +88,9 @@ class Running:
     def _start_connector(self, reader: Any) -> None:
         self._connector.initialize(connector_context(reader, self._changed.set, self._raise))
         declared = self._connector.config().configKeys()
-        secret = [str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD"]
-        self._say(Event("secrets", keys=secret))
+        secret = (str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD")
+        values = {self._config.get(key, "") for key in secret} | self._named
+        self._say(Event("secrets", values=sorted(values)))
         config = java_map(self._config)
         self._check(self._connector.validate(config))
         self._connector.start(config)

@@ -37,6 +37,8 @@ class Task:
         self._batches: list[pa.RecordBatch] = []
         self._lists: list[Any] = []
         self._since, self._patience = 0.0, 0.0
+        self._rested = False
+        """The last poll has delivered nothing."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"task-{number}", daemon=True)
 
@@ -59,8 +61,14 @@ class Task:
         """Stores what has waited long enough, then tells the task: called by another thread."""
         with self._lock:
             due = now or time.monotonic() - self._since >= self._patience
-            if self._batches and due:
+            if due and self._sealable():
                 self._seal()
+
+    def _sealable(self) -> bool:
+        """Whether there is something to store, behind which the task can go on."""
+        if not self._batches:
+            return False
+        return self._rested or not self._sealer.may_be_cut(self._batches[-1])
 
     def _run(self) -> None:
         try:
@@ -87,7 +95,8 @@ class Task:
 
     def _take(self, records: Any) -> None:
         self.delivered = min(self.delivered, time.monotonic())
-        if records is None or records.isEmpty():
+        self._rested = records is None or records.isEmpty()
+        if self._rested:
             return
         batch = self._repeats.dropped(unpacked(bytes(self._helper.pack(records))))
         with self._lock:
@@ -98,7 +107,7 @@ class Task:
             self._batches.append(batch)
             self._lists.append(records)
             self.delivered = time.monotonic()
-            if self._sealer.full(self._batches):
+            if self._sealer.full(self._batches) and self._sealable():
                 self._seal()
 
     def _seal(self) -> None:
