@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO
 
+from dataflow_assets.connectors.kafka_connect.artifacts import placed
 from dataflow_assets.connectors.kafka_connect.errors import HostFailure
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
 from dataflow_assets.connectors.kafka_connect.mask import Mask
@@ -177,15 +178,18 @@ def order_of(
     spool_id: str,
     position: int,
 ) -> Order:
-    """What the host learns of a source with its secrets in place.
+    """What the host learns of a source with its secrets in place; its artifacts are fetched.
 
+    `jars`: of Connect itself.
     `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.
     `spool_id`, `position`: the spool that the flow has read so far, and up to which part.
     """
+    fetched = placed(source.artifacts)
     return Order(
         connector=source.connector_class,
         config=source.properties,
-        plugins=list(source.plugins),
+        plugins=[*source.folders, *fetched.folders],
+        plugin_jars=fetched.jars,
         jars=jars,
         spool=source.spool,
         spool_id=spool_id,

@@ -8,10 +8,11 @@ from contextlib import suppress
 from pathlib import PurePath
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, WithJsonSchema, field_validator
+from pydantic import Discriminator, Field, SecretStr, Tag, WithJsonSchema, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka_connect import providers
+from dataflow_assets.connectors.kafka_connect.artifacts import Artifact
 from dataflow_assets.connectors.kafka_connect.providers import is_declaration
 from dataflow_assets.contracts import Address, MessageSource
 from dataflow_assets.contracts.source import NullMessages
@@ -22,6 +23,10 @@ from dataflow_assets.spec import Needs
 
 Ref = SecretRef | None
 _Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+_Plugin = Annotated[
+    Annotated[str, Tag("folder")] | Annotated[Artifact, Tag("file")],
+    Discriminator(lambda one: "folder" if isinstance(one, str) else "file"),
+]
 _CLASS = r"^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$"
 _OURS = {"connector.class": "set class", "tasks.max": "set tasksMax"}
 _REFUSED = {
@@ -57,9 +62,10 @@ class KafkaConnectSourceOptions(MessageSource):
     """More of the configuration, as a JSON object; it wins over `config`, and is shown nowhere."""
     credentials_secret_ref: Annotated[Ref, Fills("credentials")] = None
     """Secret with that JSON object."""
-    plugins: tuple[str, ...] = Field(min_length=1)
-    """Folders of the disk with the connector's jars, as in `plugin.path`: each is a folder of jars,
-    or of one folder for each plugin. They must be below the folder DATAFLOW_FILES."""
+    plugins: tuple[_Plugin, ...] = Field(json_schema_extra={"minItems": 1})
+    """Where the connector's jars are: folders of the disk, as in `plugin.path` (each is a folder of
+    jars, or of one folder for each plugin), which must be below the folder DATAFLOW_FILES; and
+    blocks that name files of a Maven repository."""
     spool: str
     """A folder of the disk, below the folder DATAFLOW_FILES, in which records wait until they are
     stored. Each flow needs one of its own, every Spark worker must see it under the same name, and
@@ -71,8 +77,10 @@ class KafkaConnectSourceOptions(MessageSource):
 
     @field_validator("plugins")
     @classmethod
-    def _folders(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(_below_root, value))
+    def _folders(cls, value: tuple[_Plugin, ...]) -> tuple[_Plugin, ...]:
+        if not value:
+            raise ValueError("must have at least one folder or file")
+        return tuple(_below_root(one) if isinstance(one, str) else one for one in value)
 
     @field_validator("spool")
     @classmethod
@@ -130,6 +138,16 @@ class KafkaConnectSourceOptions(MessageSource):
     def spool_name(self) -> str:
         """The last part of the spool's path."""
         return PurePath(self.spool).name
+
+    @property
+    def folders(self) -> list[str]:
+        """Those of `plugins`."""
+        return [one for one in self.plugins if isinstance(one, str)]
+
+    @property
+    def artifacts(self) -> list[Artifact]:
+        """Those of `plugins`."""
+        return [one for one in self.plugins if isinstance(one, Artifact)]
 
     @property
     def title(self) -> str:

@@ -125,7 +125,7 @@ def test_what_does_not_work_is_refused(key: str, value: str, reason: str, config
         ({"spool": "spool"}, "must be an absolute path"),
         ({"spool": "/etc/spool"}, "is not below the folder DATAFLOW_FILES"),
         ({"plugins": ["/opt/plugins"]}, "is not below the folder DATAFLOW_FILES"),
-        ({"plugins": []}, "at least 1 item"),
+        ({"plugins": []}, "must have at least one folder or file"),
         ({"class": "no class"}, "should match pattern"),
         ({"heap": "1"}, "should match pattern"),
         ({"tasksMax": 0}, "greater than or equal to 1"),
@@ -143,7 +143,7 @@ def test_a_plugin_is_found_by_its_class(tmp_path: Path) -> None:
         assert found == CLASS
         assert {jar.parent.name for jar in jars} == {"kafka"}
     with pytest.raises(
-        PermanentError, match=r"no jar in plugins .+ has the class NoConnector: put"
+        PermanentError, match=r"no jar in plugins .+ has the class NoConnector: name the"
     ):
         jars_of("NoConnector", [folder])
     with pytest.raises(PermanentError, match="the folder /nowhere of plugins does not exist"):

@@ -30,6 +30,8 @@ class Order(msgspec.Struct, frozen=True):
     part_rows: int
     """A part has no more records than that, but for those of its last poll."""
     part_bytes: int
+    plugin_jars: list[str] = []
+    """Of one more plugin."""
     part_seconds: float = 0.5
     spool_bytes: int = 1024 * 1024 * 1024
     """Of records that wait, before compression: while there are more, no task is polled."""

@@ -45,7 +45,7 @@ class Running:
     ) -> None:
         self._order, self._spool, self._say = order, spool, say
         self._ending = ending
-        name, jars = jars_of(order.connector, order.plugins)
+        name, jars = jars_of(order.connector, order.plugins, order.plugin_jars)
         self._machine = VirtualMachine(order.heap, order.jars, plain=order.plain)
         self._connector = self._machine.connector(name, jars)
         self._check_kind(name)
