@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import IO
 
 from dataflow_assets import failpoints
+from dataflow_assets.connectors.kafka_connect import states
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
 from dataflow_assets.connectors.kafka_connect.spool import (
     Spool,
@@ -40,12 +41,17 @@ class Host:
             self._say(Event("opened", spool=state.id))
             from dataflow_assets.connectors.kafka_connect.host.running import Running
 
-            running = Running(self._order, self._spool, self._say, ending)
-            while not ending.is_set():
-                running.start()
-                running.watch()
-                running.stop()
-            running.end()
+            running: Running | None = None
+            try:
+                running = Running(self._order, self._spool, self._say, ending)
+                while not ending.is_set():
+                    running.start()
+                    running.watch()
+                    running.stop()
+                running.end()
+            except BaseException:
+                states.write(self._spool.folder, "FAILED", running.states if running else [])
+                raise
 
     def _opened(self) -> State:
         """The spool as the flow knows it; a new one where the flow begins.

@@ -26,10 +26,12 @@ from dataflow_assets.connectors.kafka_connect.host.virtual_machine import (
     java_map,
 )
 from dataflow_assets.connectors.kafka_connect.spool import Spool
+from dataflow_assets.connectors.kafka_connect.states import Name, write
 from dataflow_assets.errors import PermanentError, TransientError
 
 _TICK = 0.1
 _ALIVE = 0.5
+_WRITTEN = 2.0  # seconds until states are written again that have not changed
 _STOPPING = 30.0
 
 
@@ -57,6 +59,7 @@ class Running:
             "tasks.max": str(order.tasks),
         }
         self._tasks: list[Task] = []
+        self._noted: tuple[float, list[Name]] = (0.0, [])
         self._changed, self._raised = threading.Event(), ""
         self._started = False
 
@@ -84,6 +87,7 @@ class Running:
         for one in self._tasks:
             one.start()
         self._say(Event("started", tasks=len(self._tasks)))
+        self._note()
 
     def _start_connector(self, reader: Any) -> None:
         self._connector.initialize(connector_context(reader, self._changed.set, self._raise))
@@ -129,10 +133,27 @@ class Running:
                 told = time.monotonic()
                 quiet = told - max((one.delivered for one in self._tasks), default=told - 1e9)
                 self._say(Event("alive", quiet=quiet))
+                self._note_when_due()
+
+    @property
+    def states(self) -> list[Name]:
+        """Those of its tasks, by their numbers."""
+        return [task.state for task in self._tasks]
+
+    def _note(self) -> None:
+        """Writes down how the connector and its tasks fare, for everybody."""
+        self._noted = time.monotonic(), self.states
+        write(self._spool.folder, "RUNNING", self._noted[1])
+
+    def _note_when_due(self) -> None:
+        at, before = self._noted
+        if time.monotonic() - at >= _WRITTEN or before != self.states:
+            self._note()
 
     def end(self) -> None:
         """The connector itself, after its tasks."""
         self._connector.stop()
+        write(self._spool.folder, "STOPPED", [])
 
     def stop(self) -> None:
         """All tasks; they begin again behind what is sealed."""

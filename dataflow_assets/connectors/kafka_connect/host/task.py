@@ -14,6 +14,7 @@ from dataflow_assets.connectors.kafka_connect.host.helper import unpacked
 from dataflow_assets.connectors.kafka_connect.host.resuming import Repeats
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
 from dataflow_assets.connectors.kafka_connect.host.virtual_machine import VirtualMachine
+from dataflow_assets.connectors.kafka_connect.states import Name
 from dataflow_assets.failpoints import reach
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,13 @@ class Task:
         """The last poll has delivered nothing."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"task-{number}", daemon=True)
+
+    @property
+    def state(self) -> Name:
+        """As Kafka Connect calls it."""
+        if self.error is not None:
+            return "FAILED"
+        return "RUNNING" if self._sealer.has_room() else "PAUSED"
 
     def start(self) -> None:
         """After the task itself was started."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka_connect import states
 from dataflow_assets.connectors.kafka_connect.client import HostProcess, order_of
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
@@ -210,7 +211,8 @@ class KafkaConnectSession(SourceSession):
         parts = [] if start.visible else self._waiting(start)
         oldest = self._spool.sealed_at(parts[0]) if parts else None
         seconds = max(0.0, time.time() - oldest) if oldest else 0.0
-        return Lag(sum(part.rows for part in parts), seconds, self.ends())
+        records, known = sum(part.rows for part in parts), states.read(self._spool.folder)
+        return Lag(records, seconds, self.ends(), connector=known)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
