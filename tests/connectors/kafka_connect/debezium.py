@@ -55,28 +55,33 @@ class Followed:
     @property
     def config(self) -> Config:
         """Of the connector."""
-        return {
-            "database.hostname": LOOPBACK,
-            "database.port": self.server.port,
-            "database.user": "postgres",
-            "database.dbname": "postgres",
-            "topic.prefix": "shop",
-            "plugin.name": "pgoutput",
-            "slot.name": self.name,
-            "slot.retry.delay.ms": 200,
-            "slot.max.retries": 100,
-            "publication.name": self.name,
-            "publication.autocreate.mode": "filtered",
-            "table.include.list": f"{self.name}.rows",
-            "poll.interval.ms": 50,
-            "max.batch.size": 91,
-            "max.queue.size": 182,
-        }
+        return settings(self.server, self.name)
 
     def source(self, folder: Path) -> Config:
         """Of a manifest."""
         reading = source(folder, CLASS, self.config, tasksMax=1, heap="256m")
         return reading | {"plugins": [plugins(folder / "debezium", "connect-debezium")]}
+
+
+def settings(server: devservers.PostgreSQL, name: str) -> Config:
+    """Of the connector, for the table `rows` of a schema, by whose name it calls its slot."""
+    return {
+        "database.hostname": LOOPBACK,
+        "database.port": server.port,
+        "database.user": "postgres",
+        "database.dbname": "postgres",
+        "topic.prefix": "shop",
+        "plugin.name": "pgoutput",
+        "slot.name": name,
+        "slot.retry.delay.ms": 200,
+        "slot.max.retries": 100,
+        "publication.name": name,
+        "publication.autocreate.mode": "filtered",
+        "table.include.list": f"{name}.rows",
+        "poll.interval.ms": 50,
+        "max.batch.size": 91,
+        "max.queue.size": 182,
+    }
 
 
 @contextmanager

@@ -129,20 +129,23 @@ def rows(spool: Spool) -> list[int]:
     return [part.rows for part in spool.parts()]
 
 
-def test_the_first_record_of_all_waits_for_those_of_the_same_entry(
+def test_the_records_of_the_first_entry_of_all_wait_for_the_next_one(
     polled: Polled, spool: Spool
 ) -> None:
-    """Behind it alone the connector would lose them, and there is no offset before it."""
+    """Inside of it the connector cannot go on, and there is no offset before it."""
     task = started(polled, spool, {})
     polled.deliver((3, 1))
     task.seal_when_due(now=True)
     assert rows(spool) == []
     polled.deliver((3, 2))
     task.seal_when_due(now=True)
-    assert rows(spool) == [2]
+    assert rows(spool) == []
     polled.deliver((4, 1))
     task.seal_when_due(now=True)
-    assert rows(spool) == [2, 1], "an offset before it is known"
+    assert rows(spool) == [3]
+    polled.deliver((4, 2))
+    task.seal_when_due(now=True)
+    assert rows(spool) == [3, 1], "an offset before it is known"
     assert task.stop(30)
 
 

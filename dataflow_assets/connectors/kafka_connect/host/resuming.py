@@ -1,11 +1,11 @@
 """Behind which records a connector can go on: rules for offsets that do not say so by themselves.
 
 Debezium for PostgreSQL counts the records of one entry of the log (COPY writes entries of many
-rows). Behind the first record of an entry it goes on wrongly: it takes the entry for done, and the
-other records are lost. And several records may have one offset, such as a deletion and its
-tombstone, or the deletion and the insert of another primary key: behind that offset those that are
-not stored yet are lost. So Debezium is given an offset before the last one, behind which nothing is
-lost, and the records that come once more are dropped.
+rows). Inside of an entry it cannot go on: behind its first record it takes the entry for done, and
+the other records are lost; behind a later one it counts from 1 again, and goes on wrongly the next
+time. And several records may have one offset, such as a deletion and its tombstone, or the deletion
+and the insert of another primary key. So it is given the offset before the entry, and the records
+that come once more are dropped.
 Inside of a snapshot no connector of Debezium can go on: it begins the snapshot again. Some say
 whether the snapshot is complete; others have a mark in the offset for as long as it runs.
 """
@@ -53,7 +53,7 @@ def behind(texts: Sequence[str], task: int, known: Offset | None) -> Offset:
             times += 1
         elif not resumable(earlier):
             return Offset(task, last)
-        elif _is_safe(earlier, last):
+        elif _place(earlier)[0] != place[0]:
             return Offset(task, earlier, last, times)
     return _continued(known, task, last, times)
 
@@ -62,25 +62,26 @@ def _continued(known: Offset | None, task: int, last: Any, times: int) -> Offset
     """All records are of one entry, and so may be the last ones before them."""
     if known is None or not resumable(known.value):
         return Offset(task, last)  # `may_be_cut` has seen to it
-    if _place(known.last) == _place(last):
-        before = 0 if known.seen is None else known.times
-        return Offset(task, known.value, last, times + before)
-    return Offset(task, known.last if _is_safe(known.last, last) else known.value, last, times)
+    here, there = _place(last), _place(known.last)
+    if here[0] != there[0]:
+        return Offset(task, known.last, last, times)
+    before = known.times if known.seen is not None and here == there else 0
+    return Offset(task, known.value, last, times + before)
 
 
-def _is_safe(earlier: Any, last: Any) -> bool:
-    """Whether a connector that goes on behind an earlier offset delivers all up to the last one."""
-    entry, count = _place(earlier)
-    return bool(entry != last[_ENTRY] or count != 1)
+def may_be_cut(first: Any, last: Any, known: Offset | None) -> bool:
+    """Whether records may be followed by others of the same entry, which the connector would lose.
 
+    Where no offset before the entry is known, to go on behind, they are stored only together with
+    what follows, or once nothing follows.
 
-def may_be_cut(offset: Any, known: Offset | None) -> bool:
-    """Whether more records of an entry may come at once, and the connector would lose them.
-
-    Called for the last record that a task has delivered: where no offset before it is known, to
-    go on behind, it is stored only together with what follows, or once nothing follows.
+    Args:
+        first: offset of the first of these records.
+        last: offset of the last of them.
+        known: the offset before all of them.
     """
-    return known is None and _place(offset)[1] == 1
+    entry = _place(last)[0]
+    return known is None and entry is not None and _place(first)[0] == entry
 
 
 class Repeats:

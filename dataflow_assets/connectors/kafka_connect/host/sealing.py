@@ -54,15 +54,23 @@ class Sealer:
         size: int = sum(batch.nbytes for batch in batches)
         return rows >= self._order.part_rows or size >= self._order.part_bytes
 
-    def may_be_cut(self, batch: pa.RecordBatch) -> bool:
-        """Whether a task must not be asked to go on behind the last record of a batch yet."""
-        if not batch.num_rows:
+    def may_be_cut(self, batches: Sequence[pa.RecordBatch]) -> bool:
+        """Whether a task must not be asked to go on behind these records yet."""
+        filled = [batch for batch in batches if batch.num_rows]
+        if not filled:
             return False
-        partition, offset = (batch.column(name)[-1].as_py() for name in ("partition", "offset"))
-        if partition is None or offset is None:
+        partition, first, last = (
+            batch.column(name)[at].as_py()
+            for batch, name, at in (
+                (filled[-1], "partition", -1),
+                (filled[0], "offset", 0),
+                (filled[-1], "offset", -1),
+            )
+        )
+        if None in (partition, first, last):
             return False
         known = self.known.get(canonical(msgspec.json.decode(partition)))
-        return resuming.may_be_cut(msgspec.json.decode(offset), known)
+        return resuming.may_be_cut(msgspec.json.decode(first), msgspec.json.decode(last), known)
 
     def seal(self, task: int, delivered: pa.Table) -> None:
         """Stores what a task has delivered, with all columns; it is durable when this returns.

@@ -76,7 +76,7 @@ class Task:
         """Whether there is something to store, behind which the task can go on."""
         if not self._batches:
             return False
-        return self._rested or not self._sealer.may_be_cut(self._batches[-1])
+        return self._rested or not self._sealer.may_be_cut(self._batches)
 
     def _run(self) -> None:
         try:
