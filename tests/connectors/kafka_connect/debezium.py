@@ -37,11 +37,11 @@ class Followed:
         self._run(f"INSERT INTO {self.name}.rows SELECT generate_series({self.count}, {last}), ''")
         self.count += rows
 
-    def copy(self, rows: int) -> None:
-        """By COPY: two rows make one entry of the log."""
+    def copy(self, rows: int, width: int = 3_500) -> None:
+        """By COPY: two rows of this width make one entry of the log, and narrow ones 200."""
         with self._connection.cursor().copy(f"COPY {self.name}.rows FROM STDIN".encode()) as copy:
             for number in range(self.count, self.count + rows):
-                copy.write_row((number, "x" * 3_500))
+                copy.write_row((number, "x" * width))
         self.count += rows
 
     def drop(self) -> None:
