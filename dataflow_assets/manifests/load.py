@@ -33,6 +33,7 @@ from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.neighbours import clashes, cycles
 from dataflow_assets.manifests.secret_documents import SecretDocuments
 from dataflow_assets.manifests.secret_refs import absent, foreign, missing_keys
+from dataflow_assets.manifests.shared_targets import overwriting
 from dataflow_assets.secrets import Secrets
 
 _JUSTONE = ("kafka", "postgresql")
@@ -105,6 +106,7 @@ def _assemble(
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
         *clashes(flows),
+        *overwriting(flows),
         *missing_keys(flows, documents, unreadable),
         *foreign(flows),
         *_without_files(flows),

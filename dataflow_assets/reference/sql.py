@@ -75,14 +75,16 @@ them has deletes, give each a table of its own. Queries with groups may write in
 column of its PRIMARY KEY is a constant, another one in each of them. Each flow reads a table of its
 own name: `CREATE TABLE another LIKE t` declares the same topic again.
 
-This is looked at within one file, by the names of its tables. Flows of two files, or of two tables
-of one topic, that write groups of the same keys replace and delete each other's rows unnoticed. A
-constant that told one INSERT apart must not be given to another one later.
+Two INSERTs with groups into one topic, or one table of a database, are found by `dataflow check`
+wherever they are: in several files, or under several names of the table. The finding of each names
+the file and the line of the other one. A constant that told one INSERT apart must not be given to
+another one later.
 
 ## Groups
 
 A query with `GROUP BY`, an aggregate or `DISTINCT` keeps state. Its target needs a PRIMARY KEY that
-is made of the columns of `GROUP BY` (or of `DISTINCT`) as they are; constants may be beside them.
+is made of the columns of `GROUP BY` (or of `DISTINCT`) as they are, or of a larger type that keeps
+all of their digits, such as INT into BIGINT; constants may be beside them.
 Groups may be grouped again, by subqueries and views.
 
 Of each micro-batch the last row of a group is written, and only where it differs from the one
@@ -107,6 +109,7 @@ over rows that may go all values of a group in one piece.
 With `table.exec.state.ttl` what was not touched for as long is forgotten, as in Flink: its row
 stays in the target, the next record of the group begins to count from nothing, and the next record
 of a key of an upsert table counts as a new one. Rows that have not changed are not written again.
+The setting can be switched on at any time: what is kept by then counts as touched then.
 
 A record that cannot be read, and a group whose row cannot be computed or has a null in a column
 that is NOT NULL, is a rejected record; such a group has no row in the target. Without windows,
@@ -146,6 +149,10 @@ them. The PRIMARY KEY of the target may leave out what another column of the win
 A group is written once, when its window has ended, and never changes: the target needs no PRIMARY
 KEY, and several INSERTs may append to it. What was kept of it is deleted in the same commit. A
 window has ended when the watermark is a millisecond before its end, or later.
+
+Of an `upsert-kafka` table the last row of each key is kept beside the groups until the key is
+deleted or comes again, also when its windows have ended: as in Flink, only `table.exec.state.ttl`
+bounds it.
 
 The watermark of a partition is the latest that the `WATERMARK` of a row says; that of the query is
 the least of all partitions, and never falls. It moves at the end of each micro-batch. A partition
