@@ -25,6 +25,7 @@ from dataflow_assets.sql.view import ViewRows
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
+STATE = "state"
 ROW_COUNT = "dagster/row_count"
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
@@ -246,11 +247,13 @@ def lag_metadata(lag: Lag) -> dict[str, Any]:
 
 
 def state_metadata(lag: Lag) -> dict[str, Any]:
-    """What is known of a query's state; of other flows nothing is."""
+    """What is known of a query's state, or of a connector's; of other flows nothing is."""
     sizes = {"state_bytes": lag.state, "late_rows": lag.late}
     found = {name: _number(size) for name, size in sizes.items() if size is not None}
     if lag.watermark is not None:
         found["watermark"] = dg.MetadataValue.timestamp(lag.watermark / 1000)
+    if lag.connector:
+        found["connector"] = dg.MetadataValue.json(dict(lag.connector))
     return found
 
 

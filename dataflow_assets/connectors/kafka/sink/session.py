@@ -79,7 +79,7 @@ class KafkaSinkSession(SinkSession):
     @property
     @override
     def checkpoint(self) -> Checkpoint:
-        return self._stored.state.checkpoint
+        return self._stored.state.shown
 
     @property
     @override
