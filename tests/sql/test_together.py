@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import SqlKafkaSource
 from dataflow_assets.contracts import OffsetSlice
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.views import reading
