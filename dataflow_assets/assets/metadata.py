@@ -185,7 +185,7 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     key = dg.AssetKey(node.key)
     late = f"The oldest unread record waits for at most {LAGGING_SECONDS:.0f} seconds."
     rejects = node.flow.policies.rejects
-    again = " A replay puts them back; they count all the same." if keeps(node.flow) else ""
+    again = " A replay stores them; they still count." if keeps(node.flow) else ""
     rejected = f"No record was rejected so far. Rejected ones {rejects.fate}.{again}"
     held = f"The source's server keeps at most {HELD_BYTES >> 20:,} MiB of log for the flow."
     kept = [dg.AssetCheckSpec(SLOT_CHECK, asset=key, description=held)]

@@ -388,8 +388,9 @@ class SourceSession(ABC):
     def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         """The same for a branch that upserts, in whose table a row may be stored again.
 
-        Called instead of `smaller`. Where a part cannot be read any more as it was planned, parts
-        of a later state will do, if what follows the span makes up for the difference.
+        Called where `smaller` raises Outdated. Where a part cannot be read any more as it was
+        planned, parts of a later state will do, if what follows the span makes up for the
+        difference.
 
         Args:
             piece: a part that was recorded and not committed.

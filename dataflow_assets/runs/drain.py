@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import Cut, Limit, Positions, Receipt, Span, local_now
+from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
 from dataflow_assets.errors import (
     DataflowError,
     Lost,
@@ -287,7 +287,7 @@ class _Attempt:
             span = self._source.prepare(span, spark)
         ready: Sequence[OpenBranch]
         ready = [one for one in turn.branches if self._has_table(one, span)]
-        span, ready = begun(span, ready, self._cut)
+        span, ready = begun(span, ready, self._source, self._limit)
         failpoints.reach("drain.begun")
         done = self._read(span, ready) if ready else Outcome(span, {})
         failpoints.reach("drain.passed")
@@ -309,12 +309,6 @@ class _Attempt:
         except NewColumns as error:
             new_columns.meet(self._flow, error, ready)
             raise _Reopen from error
-
-    def _cut(self, opened: OpenBranch) -> Cut:
-        """How the source cuts the parts that a branch has not finished."""
-        limit = self._limit
-        cut = self._source.renewed if opened.branch.sink.upserts else self._source.smaller
-        return lambda part: cut(part, limit)
 
     def _has_table(self, opened: OpenBranch, span: Span) -> bool:
         with self._host.beside() as spark:
