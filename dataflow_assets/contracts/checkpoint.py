@@ -95,6 +95,8 @@ class Lag:
     """Rows that were dropped since their windows had ended, where the source has windows."""
     watermark: int | None = None
     """Up to when its windows have ended, in milliseconds since 1970, where it has windows."""
+    connector: Mapping[str, str] = field(default_factory=dict)
+    """States of the connector that the source runs, and of its tasks, by their names."""
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,18 @@ class SourceSession(ABC):
         """
         return [outcome(one.ends) for one in sessions]
 
+    def begin_behind(self, positions: Sequence[Positions]) -> None:  # noqa: B027 - most need nothing
+        """Learns where the branches are that are going to read.
+
+        Called by the driver once for each attempt, when its branches are open, before `plan`.
+
+        Args:
+            positions: of each open branch; a branch that is suspended is not among them.
+
+        Raises:
+            PermanentError where the source cannot serve all of them.
+        """
+
     def closed(self, after: Positions) -> frozenset[str]:  # noqa: ARG002 - what overrides need
         """The partitions of which nothing more is ever read, since their declaration ends there.
 

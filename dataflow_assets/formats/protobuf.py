@@ -4,7 +4,7 @@ A message begins with the byte 0, the number of its schema in four bytes, and wh
 message types it is. Fields have the names of the schema. A field without presence has its default
 where it is not sent; any other one is null then. Numbers are numbers, also of 64 bits; bytes are
 base64, enums their names; `google.protobuf.Timestamp` and other well-known types have the form of
-Protobuf's own JSON.
+Protobuf's own JSON. `confluent.type.Decimal` is a number with all its digits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
@@ -26,11 +25,11 @@ from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, St
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.protobuf_json import plain
 from dataflow_assets.formats.protobuf_schema import compiled
+from dataflow_assets.records.exact_json import exact_json
 
 _PROTOBUF = "PROTOBUF"
 _HEAD = 5
 _UNFIT = (DecodeError, ValueError, RecursionError, OverflowError)
-_encode = msgspec.json.encode
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class ProtobufFormat(MessageFormat):
         path, at = _path(body, _HEAD)
         read = _reader(name, schema, path)
         try:
-            return _encode(read(body[at:]))
+            return exact_json(read(body[at:]))
         except _UNFIT as error:
             text = (str(error).splitlines() or [""])[0][:200]
             raise _unfit(f"{name}: {text or 'no value of the schema'}") from None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
@@ -21,6 +22,7 @@ _OWN_JSON = frozenset(
     f"{_KNOWN}{name}"
     for name in ("Timestamp", "Duration", "FieldMask", "Struct", "Value", "ListValue")
 )
+_DECIMAL = {"value": FieldDescriptor.TYPE_BYTES, "scale": FieldDescriptor.TYPE_INT32}
 
 
 def plain(message: Message) -> Any:
@@ -30,7 +32,15 @@ def plain(message: Message) -> Any:
         return MessageToDict(message)
     if name in _WRAPPERS:
         return _value(message.DESCRIPTOR.fields_by_name["value"], message.value)
+    if name == "confluent.type.Decimal" and _is_decimal(message.DESCRIPTOR):
+        return Decimal(f"{int.from_bytes(message.value, 'big', signed=True)}E{-message.scale}")
     return {field.name: _member(message, field) for field in message.DESCRIPTOR.fields}
+
+
+def _is_decimal(kind: Descriptor) -> bool:
+    """A registry may hold another message of that name."""
+    types = {field.name: field.type for field in kind.fields if not field.is_repeated}
+    return types.items() >= _DECIMAL.items()
 
 
 def _member(message: Message, field: FieldDescriptor) -> Any:

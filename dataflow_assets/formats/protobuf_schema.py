@@ -1,4 +1,9 @@
-"""Protobuf schemas as text, compiled by protoc."""
+"""Protobuf schemas as text, compiled by protoc.
+
+A schema may import what Confluent's clients know without a reference in the registry:
+`google/protobuf`, `google/type` and Confluent's own files, which are in `protobuf_files`. A
+reference of the registry goes before these.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,14 @@ import subprocess
 import sys
 import tempfile
 from functools import lru_cache
+from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import FileDescriptor
+
+from dataflow_assets.formats.protobuf_files import CONFLUENT
 
 SECONDS = 60.0
 _MAIN = "dataflow_schema.proto"
@@ -48,7 +56,7 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescrip
 def _built(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor:
     with tempfile.TemporaryDirectory(prefix="dataflow-proto-") as name:
         folder = Path(name)
-        for path, content in (*references, (_MAIN, text)):
+        for path, content in {**CONFLUENT, **dict(references), _MAIN: text}.items():
             _written(folder, path, content)
         found = _descriptors(folder)
     pool = descriptor_pool.DescriptorPool()
@@ -58,18 +66,25 @@ def _built(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor
 
 
 def _written(folder: Path, path: str, text: str) -> None:
-    """No name leads out of the folder."""
+    """No name leads out of the folder, and none is both a file and the folder of another one."""
     if _NAME.fullmatch(path) is None:
-        raise ValueError(f"it refers to a file of the name {path[:80]!r}, which protoc cannot have")
-    (folder / path).parent.mkdir(parents=True, exist_ok=True)
-    (folder / path).write_text(text, "utf-8")
+        raise _impossible(path)
+    try:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+    except (FileExistsError, IsADirectoryError, NotADirectoryError):
+        raise _impossible(path) from None
+
+
+def _impossible(path: str) -> ValueError:
+    return ValueError(f"it refers to a file of the name {path[:80]!r}, which protoc cannot have")
 
 
 def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
     """In a process of its own: what protoc has to say, it says there."""
     made = folder / "descriptors.bin"
-    known = files("grpc_tools") / "_proto"  # google/protobuf/timestamp.proto and the like
-    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{known}"]
+    roots = (f"-I{root}" for root in (folder, *_known()))
+    command = [sys.executable, "-m", "grpc_tools.protoc", *roots]
     options = ["--include_imports", f"--descriptor_set_out={made}", _MAIN]
     try:
         done = subprocess.run(
@@ -79,5 +94,18 @@ def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
         raise ValueError("protoc does not come to an end") from None
     if done.returncode != 0:
         lines = done.stderr.replace(f"{folder}/", "").replace(f"{_MAIN}:", "line ").splitlines()
-        raise ValueError(f"no Protobuf schema: {(lines or ['unknown'])[0][:300]}")
+        raise ValueError(f"no Protobuf schema: {_explained((lines or ['unknown'])[0][:300])}")
     return descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())
+
+
+def _known() -> tuple[str, ...]:
+    """Where protoc finds the files that need no reference."""
+    return (
+        str(files("grpc_tools") / "_proto"),  # google/protobuf
+        f"google={distribution('googleapis-common-protos').locate_file('google')}",  # google/type
+    )
+
+
+def _explained(line: str) -> str:
+    missing = line.endswith("File not found.")
+    return f"{line} The schema must have a reference of this name" if missing else line

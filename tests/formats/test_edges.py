@@ -109,7 +109,7 @@ def test_protoc_is_asked_once_about_a_schema_that_it_refuses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each message would start a process otherwise."""
-    text = 'syntax = "proto3";\nimport "confluent/meta.proto";\nmessage Once {}'
+    text = 'syntax = "proto3";\nimport "shop/once.proto";\nmessage Once {}'
     asked: list[str] = []
     build = protobuf_schema._built
 
@@ -121,7 +121,7 @@ def test_protoc_is_asked_once_about_a_schema_that_it_refuses(
     sent = headed(1, [b"\0"]) * 5
     found = ProtobufFormat(Known({1: StoredSchema("PROTOBUF", text)})).texts(bodies(sent))
     assert len(found.refused) == 5
-    assert "confluent/meta.proto" in found.refused[0]
+    assert "shop/once.proto" in found.refused[0]
     assert len(asked) == 1
 
 

@@ -12,6 +12,25 @@ from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.formats.protobuf import ProtobufFormat
 from tests.formats.avro_messages import Known, bodies, headed
 
+PAID = """
+syntax = "proto3";
+package shop;
+import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+import "confluent/type/variant.proto";
+import "google/type/date.proto";
+import "google/type/money.proto";
+message Paid {
+  option (confluent.message_meta).doc = "one payment";
+  confluent.type.Decimal sum = 1 [(confluent.field_meta) = {
+    params: [{key: "precision", value: "20"}], tags: ["PII"], rules: [{name: "r", expr: "true"}]
+  }];
+  google.type.Date day = 2;
+  google.type.Money fee = 3;
+  map<string, confluent.type.Decimal> parts = 4;
+  confluent.type.Variant raw = 5;
+}
+"""
 LINE = """
 syntax = "proto3";
 package shop;
@@ -45,6 +64,8 @@ KNOWN = Known(
         3: StoredSchema("PROTOBUF", 'syntax = "proto3";\nmessage M { strnig a = 1; }'),
         4: StoredSchema("PROTOBUF", LINE, (("../../escape.proto", LINE),)),
         5: StoredSchema("PROTOBUF", 'syntax = "proto3";\nimport "nobody.proto";\nmessage M {}'),
+        6: StoredSchema("PROTOBUF", LINE, (("confluent/meta.proto/a.proto", LINE),)),
+        7: StoredSchema("PROTOBUF", LINE, (("a.proto/b.proto", LINE), ("a.proto", LINE))),
     }
 )
 FORM = ProtobufFormat(KNOWN)
@@ -104,7 +125,10 @@ def test_the_message_type_is_the_one_that_is_named() -> None:
         (b"\0\0\0\0\x02\0", "schema 2 of the registry is of type AVRO, and not Protobuf"),
         (b"\0\0\0\0\x03\0", 'cannot be used: no Protobuf schema: line 2:13: "strnig" is not defin'),
         (b"\0\0\0\0\x04\0", "cannot be used: it refers to a file of the name '../../escape.proto'"),
-        (b"\0\0\0\0\x05\0", "cannot be used: no Protobuf schema: nobody.proto: File not found"),
+        (b"\0\0\0\0\x05\0", "cannot be used: no Protobuf schema: nobody.proto: File not found."),
+        (b"\0\0\0\0\x05\0", "The schema must have a reference of this name"),
+        (b"\0\0\0\0\x06\0", "it refers to a file of the name 'confluent/meta.proto/a.proto'"),
+        (b"\0\0\0\0\x07\0", "it refers to a file of the name 'a.proto'"),
         (HEAD + b"\0\xff", "schema 1 of the registry: "),
         (HEAD + b"\x02\x08", "has no message type 4"),
         (HEAD + b"\x80", "ends before its value begins"),
@@ -116,6 +140,52 @@ def test_what_is_wrong_is_told(message: bytes, reason: str) -> None:
     assert reason in found.refused[0]
     (group,) = found.groups
     assert group.at.tolist() == [2]
+
+
+def test_files_that_confluents_clients_know_need_no_reference() -> None:
+    sent = b"".join(
+        [
+            b"\x0a\x06\x0a\x02\xcf\xc7\x18\x02",  # -12345 in hundredths
+            b"\x12\x07\x08\xe8\x0f\x10\x02\x18\x1d",
+            b"\x1a\x07\x0a\x03EUR\x10\x05",
+            b"\x22\x10\x0a\x01a\x12\x0b\x0a\x09\x7f" + b"\xff" * 8,  # more than 64 bits
+        ]
+    )
+    assert _read(PAID, sent) == (
+        '{"sum":-123.45,"day":{"year":2024,"month":2,"day":29},'
+        '"fee":{"currency_code":"EUR","units":5,"nanos":0},'
+        f'"parts":{{"a":{2**71 - 1}}},"raw":null}}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "number"),
+    [
+        (b"\x0a\x00", "0"),
+        (b"\x0a\x05\x0a\x01\x05\x18\x03", "0.005"),
+        (b"\x0a\x0e\x0a\x01\x05\x18" + b"\xfe" + b"\xff" * 8 + b"\x01", "5E+2"),
+    ],
+)
+def test_decimals_of_any_scale(sent: bytes, number: str) -> None:
+    text = 'syntax = "proto3";\nimport "confluent/types/decimal.proto";\n'
+    message = "message M { confluent.type.Decimal sum = 1; }"
+    assert _read(text + message, sent) == f'{{"sum":{number}}}'
+
+
+def test_a_reference_of_the_registry_goes_before_the_file_of_that_name() -> None:
+    own = 'syntax = "proto3";\npackage confluent.type;\nmessage Decimal { string value = 7; }'
+    text = 'syntax = "proto3";\nimport "confluent/type/decimal.proto";\n'
+    message = "message M { confluent.type.Decimal sum = 1; }"
+    found = _read(text + message, b"\x0a\x03\x3a\x01x", ("confluent/type/decimal.proto", own))
+    assert found == '{"sum":{"value":"x"}}'
+
+
+def _read(schema: str, sent: bytes, *references: tuple[str, str]) -> str:
+    form = ProtobufFormat(Known({1: StoredSchema("PROTOBUF", schema, references)}))
+    found = form.texts(bodies([HEAD + b"\0" + sent]))
+    assert not found.refused
+    (text,) = found.texts.to_pylist()
+    return (text or b"").decode()
 
 
 @settings(max_examples=150, deadline=None)

@@ -375,6 +375,7 @@ def test_a_subject_without_a_schema_says_so(
 PROTO = """
 syntax = "proto3";
 import "google/protobuf/timestamp.proto";
+import "google/type/money.proto";
 message Order {
   int64 id = 1;
   string name = 2;
@@ -384,6 +385,7 @@ message Order {
   google.protobuf.Timestamp at = 5;
   repeated Line lines = 6;
   map<string, int64> counts = 7;
+  google.type.Money fee = 8;
   message Line { bytes raw = 1; }
 }
 """

@@ -315,6 +315,32 @@ def test_what_a_look_has_found_is_not_looked_for_again(
             asked.clear()
 
 
+def test_behind_a_full_span_nobody_looks_before_the_next_one(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look makes the server decode as much as the read: once for so much log, not for a span."""
+    table.drain()
+    looks = list[Lsn]()
+
+    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn) -> Seen:
+        looks.append(after)
+        return look(source, after, upto)
+
+    monkeypatch.setattr(idle_log, "look", counted)
+    for key in range(300, 330):
+        table.run("INSERT INTO source SELECT %s, repeat('x', 1000), i FROM (VALUES (1)) v(i)", key)
+    spans = list[int]()
+    with closing(table.source.open("followed/asked")) as session:
+        at, ends = table.position(), session.ends()
+        while (span := session.plan(at, Limit(bytes=4_000), ends)).slices:
+            (piece,), at = span.slices, span.upto
+            spans.append(sum(b.num_rows for b in table.source.batches(piece, frozenset())))
+            table.wait_until_free()
+    assert sum(spans) == 30
+    assert len(spans) >= 5
+    assert len(looks) == 1
+
+
 def test_another_server_is_looked_at_from_the_beginning(table: Followed) -> None:
     """Where one had no changes its promoted standby may have some, at the same places."""
     table.drain()
