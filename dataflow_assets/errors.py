@@ -58,7 +58,10 @@ class PermanentError(DataflowError):
 
 
 class Outdated(PermanentError):
-    """What a recorded span reads is there no more as it was; it is planned again, if it can be."""
+    """A recorded span cannot be finished; it is planned again, if it can be.
+
+    What it reads is there no more as it was, or nobody knows what of it is stored.
+    """
 
 
 class NewColumns(PermanentError):

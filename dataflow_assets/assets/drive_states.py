@@ -3,9 +3,12 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import dagster as dg
 
+from dataflow_assets.assets import switches
+from dataflow_assets.assets.claims import Claims, going
 from dataflow_assets.assets.lane_book import PARTS, Book
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_flows import WRITE_SECONDS
@@ -14,45 +17,74 @@ from dataflow_assets.flow import Flow
 STALE_SECONDS = 6 * WRITE_SECONDS  # of a page whose run is gone, or has been paused
 
 
+RUNNING: Literal["Running"] = "Running"
+ERROR: Literal["Error"] = "Error"
+STOPPED: Literal["Stopped"] = "Stopped"
+
+
 @dataclass(frozen=True)
 class DriveState:
-    """For people: which lane, and what it has chosen, or why the flow has left it."""
+    """For people: which lane, and what it has chosen, or why the flow is in none."""
 
     text: str
-    failing: bool = False
-    """The flow has met an error, and is tried again."""
+    name: Literal["Running", "Error", "Stopped"] = RUNNING
+    """As SingleStore's pipelines call it. Error: the flow has met one, and is tried again."""
 
     @property
-    def name(self) -> str:
-        """As SingleStore's pipelines call it."""
-        return "Error" if self.failing else "Running"
+    def failing(self) -> bool:
+        """Whether the flow has met an error."""
+        return self.name == ERROR
 
 
 def drive_states(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
     """What the Dagster of DAGSTER_HOME knows of the flows.
 
-    Called by `dataflow status`, once: a question to Dagster's storage, and two for each lane.
-    Raises what Dagster raises where its storage cannot be read.
+    Called by `dataflow status`, once. Raises what Dagster raises where its storage cannot be read.
 
     Returns:
-        By the id of a flow its state; no entry for a flow that no lane drives or has driven.
+        As `states_in` does.
     """
     with dg.DagsterInstance.get() as instance:
-        out = Departures(instance).of(flows)
-        driven = _driven(instance, {flow.lane for flow in flows})
+        return states_in(instance, flows)
+
+
+def states_in(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[str, DriveState]:
+    """How flows fare in Dagster.
+
+    Called by `dataflow status` once, and by the sensor `lag` with each tick: four questions to
+    Dagster's storage, and two for each lane. Raises what the storage raises.
+
+    Returns:
+        By the id of a flow its state; no entry for a flow that is switched on, and that nobody
+        drives now.
+    """
+    on = switches.on(instance, flows)
+    off = {flow.id: DriveState("its switch is off", STOPPED) for flow in flows if flow.id not in on}
+    out = Departures(instance).of([flow for flow in flows if flow.id in on])
     left = {
-        name: DriveState(f"has left its lane, runs of its own try again: {one.error}", failing=True)
+        name: DriveState(f"has left its lane, runs of its own try again: {one.error}", ERROR)
         for name, one in out.items()
     }
-    return {**driven, **left}
+    return {**off, **_alone(instance, flows), **_driven(instance, flows), **left}
 
 
-def _driven(instance: dg.DagsterInstance, lanes: set[str]) -> dict[str, DriveState]:
+def _alone(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
+    """Those that runs of their own drive."""
+    runs = [record.dagster_run for record in going(instance)]
+    return {
+        flow.id: DriveState("driven by a run of its own")
+        for flow in flows
+        if any(Claims(instance, flow.id).held(run) for run in runs)
+    }
+
+
+def _driven(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
     found: dict[str, DriveState] = {}
-    for lane in lanes:
+    for lane in {flow.lane for flow in flows}:
         for part in PARTS:  # the newer run comes last and knows better
             page = Book(instance, lane, part).read()
             if time.time() - page.at < STALE_SECONDS:
                 for name, text in page.flows.items():
-                    found[name] = DriveState(f"in lane {lane}, {text}", name in page.failing)
+                    state = ERROR if name in page.failing else RUNNING
+                    found[name] = DriveState(f"in lane {lane}, {text}", state)
     return found

@@ -9,10 +9,12 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.assets import mirror
+from dataflow_assets.assets.drive_states import RUNNING
 from dataflow_assets.assets.graph import Key, Node
 from dataflow_assets.assets.metadata import (
     COLUMN_SCHEMA,
     DATA_VERSION,
+    STATE,
     check_results,
     column_lineage,
     column_schema,
@@ -73,6 +75,7 @@ class FlowEvents:
         report, figures = taken
         metadata = event_metadata(report.checkpoint, figures, report.table_rows)
         metadata |= partition_lags(node.flow, report.lag) | state_metadata(report.lag)
+        metadata[STATE] = RUNNING
         return _materialization(node, report.checkpoint, metadata)
 
     def final(self, node: Node) -> dict[str, Any]:

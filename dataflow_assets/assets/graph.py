@@ -87,6 +87,19 @@ def build(flows: Iterable[Flow]) -> Graph:
     return Graph(nodes, shared, outside, errors, _upstream(nodes, outside, edges))
 
 
+def upstream(nodes: Iterable[Node], node: Node) -> list[Node]:
+    """Those of the nodes that write what a node reads, directly or by others; the first first.
+
+    Edges close no cycle, so this ends.
+    """
+    known = list(nodes)
+    found: dict[Key, Node] = {}
+    for one in known:
+        if node.source is not None and one.table == node.source:
+            found |= {each.key: each for each in (*upstream(known, one), one)}
+    return list(found.values())
+
+
 def _upstream(
     nodes: Sequence[Node], outside: Mapping[Key, Address], edges: _Edges
 ) -> dict[Key, tuple[Key, ...]]:

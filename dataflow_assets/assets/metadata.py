@@ -25,6 +25,7 @@ from dataflow_assets.sql.view import ViewRows
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
+STATE = "state"
 ROW_COUNT = "dagster/row_count"
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
@@ -184,7 +185,7 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     key = dg.AssetKey(node.key)
     late = f"The oldest unread record waits for at most {LAGGING_SECONDS:.0f} seconds."
     rejects = node.flow.policies.rejects
-    again = " A replay puts them back; they count all the same." if keeps(node.flow) else ""
+    again = " A replay stores them; they still count." if keeps(node.flow) else ""
     rejected = f"No record was rejected so far. Rejected ones {rejects.fate}.{again}"
     held = f"The source's server keeps at most {HELD_BYTES >> 20:,} MiB of log for the flow."
     kept = [dg.AssetCheckSpec(SLOT_CHECK, asset=key, description=held)]
@@ -246,11 +247,13 @@ def lag_metadata(lag: Lag) -> dict[str, Any]:
 
 
 def state_metadata(lag: Lag) -> dict[str, Any]:
-    """What is known of a query's state; of other flows nothing is."""
+    """What is known of a query's state, or of a connector's; of other flows nothing is."""
     sizes = {"state_bytes": lag.state, "late_rows": lag.late}
     found = {name: _number(size) for name, size in sizes.items() if size is not None}
     if lag.watermark is not None:
         found["watermark"] = dg.MetadataValue.timestamp(lag.watermark / 1000)
+    if lag.connector:
+        found["connector"] = dg.MetadataValue.json(dict(lag.connector))
     return found
 
 

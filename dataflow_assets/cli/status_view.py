@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ def as_rows(answers: Sequence[Answer], driven: Driven) -> list[list[str]]:
     """The cells of the table, in the order of `COLUMNS`; what is furthest behind comes first."""
     rows = [(answer, found) for answer in answers for found in answer.found]
     rows.sort(key=lambda row: (-row[1].lag.seconds, -row[1].lag.records))
-    return [[*_row(*row), _state(row[0], driven), _lane(row[0], driven)] for row in rows]
+    return [[*_row(*row), _shown_state(*row, driven), _lane(row[0], driven)] for row in rows]
 
 
 def as_summary(answers: Sequence[Answer]) -> str:
@@ -152,8 +153,18 @@ def _where(checkpoint: Checkpoint | None) -> str:
     return found if checkpoint.epoch else f"never run; begins at {found}"
 
 
+def _shown_state(answer: Answer, found: Status, driven: Driven) -> str:
+    """With those of its connector: equal ones of tasks are counted."""
+    state, known = _state(answer, driven), dict(found.lag.connector)
+    if not known:
+        return state
+    connector = known.pop("connector")
+    tasks = ", ".join(f"{n} {name}" for name, n in sorted(Counter(known.values()).items()))
+    return f"{state}, connector {connector}" + (f" (tasks: {tasks})" if tasks else "")
+
+
 def _state(answer: Answer, driven: Driven) -> str:
-    """By its manifest and by its lane; runs of other kinds show by themselves how they fare."""
+    """By its manifest, and by its switch, its lane and its own runs in Dagster."""
     state = driven.get(answer.flow.id)
     if answer.flow.suspended:
         return "Stopped"
@@ -229,6 +240,7 @@ def _branch(found: Status) -> dict[str, Any]:
         "lag_seconds": round(found.lag.seconds, 3),
         "lag_bytes": found.lag.bytes,
         "held_bytes": found.lag.held,
+        "connector": dict(found.lag.connector) or None,
         "checkpoint": _checkpoint(checkpoint) if checkpoint and checkpoint.epoch else None,
         "inherited": dict(checkpoint.positions) if checkpoint and not checkpoint.epoch else None,
     }

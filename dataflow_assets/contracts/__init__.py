@@ -134,12 +134,12 @@ from dataflow_assets.contracts.slices import (
     lasting,
 )
 from dataflow_assets.contracts.source import (
-    Asked,
     MessageSource,
     NewColumnRule,
     Offset,
     Source,
 )
+from dataflow_assets.contracts.source_reader import Asked
 from dataflow_assets.contracts.source_session import (
     SourceSession,
 )

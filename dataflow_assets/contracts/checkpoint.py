@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from dataflow_assets.contracts.slices import Positions
+from dataflow_assets.contracts.slices import PartSlice, Positions
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Checkpoint:
     is another one. `positions` is empty until `begin` has stored the start.
     `reading` is another one after each restart: what was rejected and replayed before it may be
     rejected again. `run` is who has the epoch: the id of a run, or all that `Run` prints.
+    `unfinished` are all parts of a bounded read that has begun, until the last one is committed.
     """
 
     epoch: int
@@ -51,6 +52,7 @@ class Checkpoint:
     run: str = ""
     committed_at: datetime | None = None
     reading: int = 0
+    unfinished: tuple[PartSlice, ...] = ()
 
     @property
     def run_id(self) -> str:
@@ -93,6 +95,8 @@ class Lag:
     """Rows that were dropped since their windows had ended, where the source has windows."""
     watermark: int | None = None
     """Up to when its windows have ended, in milliseconds since 1970, where it has windows."""
+    connector: Mapping[str, str] = field(default_factory=dict)
+    """States of the connector that the source runs, and of its tasks, by their names."""
 
 
 @dataclass(frozen=True)

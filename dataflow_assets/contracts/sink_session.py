@@ -172,7 +172,8 @@ class SinkSession(ABC):
             not read again, and offsets that must be read to their end are `whole`.
 
         Raises:
-            TakenOver when a newer session has the epoch.
+            TakenOver when a newer session has the epoch; Outdated where the sink has forgotten what
+                of the unfinished span is stored.
         """
 
     @abstractmethod
@@ -180,11 +181,11 @@ class SinkSession(ABC):
         """Records smaller parts for those of an unfinished span that `begin` has handed back.
 
         Called by the driver before an unfinished span is read again. Only for parts of which
-        nothing can be committed any more under their own name.
+        nothing can be committed any more under their own name, and for those that are gone.
 
         Args:
             span: as `begin` returned it.
-            cut: from a part to the borders of the parts that replace it.
+            cut: the borders of the parts that replace each part.
 
         Returns:
             The span to read now.

@@ -89,18 +89,37 @@ class PartSlice:
 
 
 Slice = OffsetSlice | PartSlice
-Cut = Callable[[PartSlice], Sequence[str]]
-"""From a part to what smaller parts with the same rows are called for the source."""
 
 
-def divided(parts: Iterable[PartSlice], cut: Cut) -> tuple[PartSlice, ...]:
+@dataclass(frozen=True)
+class Cut:
+    """How the parts of an unfinished span that are left are read now."""
+
+    borders: Mapping[PartSlice, Sequence[str]]
+    """What the source calls the parts that take the place of a part; itself where it stays."""
+    gone: frozenset[PartSlice] = frozenset()
+    """Parts that cannot be read as they were: others replace them, even if they are stored. Only of
+    a sink that upserts."""
+
+    def __call__(self, part: PartSlice) -> Sequence[str]:
+        """Called by sessions in `divide`, on the driver, once for each part that is left.
+
+        Returns:
+            The borders of the parts to read instead.
+        """
+        return self.borders.get(part, (part.part,))
+
+
+def divided(
+    parts: Iterable[PartSlice], cut: Callable[[PartSlice], Sequence[str]]
+) -> tuple[PartSlice, ...]:
     """Cuts the parts of an unfinished span that are not committed into smaller ones.
 
     Called by `SinkSession.divide`, on the driver.
 
     Args:
         parts: of the recorded span.
-        cut: from a part to the borders of the parts that replace it.
+        cut: from a part to the borders of the parts that replace it, such as a `Cut`.
 
     Returns:
         All parts of the span. The smaller ones have numbers that no other part has: what an ordinal

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import pyarrow as pa
-
-from dataflow_assets.contracts.connector import Connector
 from dataflow_assets.contracts.message_format import MessageFormat
 from dataflow_assets.contracts.schema import TypeRow
-from dataflow_assets.contracts.slices import OffsetSlice, Position, Positions, Slice
+from dataflow_assets.contracts.slices import Position, Positions
+from dataflow_assets.contracts.source_reader import SourceReader
 from dataflow_assets.contracts.source_session import SourceSession
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.spec import Addition
@@ -22,22 +20,6 @@ from dataflow_assets.spec import Addition
 NullMessages = Literal["reject", "skip", "delete"]
 NewColumnRule = Literal["reject", "fail", "add", "ignore"]
 """What becomes of a column that the table of a source has and the target lacks."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One slice of messages that a task reads together with others."""
-
-    source: Source
-    identity: str
-    """Of the topic for which the span was planned."""
-    piece: OffsetSlice
-    columns: frozenset[str]
-    """The metadata that somebody reads, as for `SourceSession.frame`."""
-    index: int
-    """Of the slice in its span."""
-    slices: int
-    """How many there are in the span: `_at` = offset * slices + index."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +31,8 @@ class Offset:
     value: Mapping[str, Any]
 
 
-class Source(Connector):
-    """A declared source."""
+class Source(SourceReader):
+    """A declared source: what manifests, drivers and sensors ask of it."""
 
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "messages"
     """`messages`: `SourceSession.frame`. The pass itself reads with `batches`: `columns` are typed
@@ -175,24 +157,6 @@ class Source(Connector):
         """
         return None
 
-    metadata_keys: ClassVar[Mapping[str, str]] = {}
-    """For docs/connectors: each key of a record's metadata, and what it holds."""
-    metadata_columns: ClassVar[frozenset[str]] = frozenset()
-    """Metadata that `frame` or `batches` delivers as columns, on request."""
-
-    def metadata(self, piece: Slice) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
-        """The metadata that all records of a slice share.
-
-        Called inside tasks, once for each slice.
-
-        Args:
-            piece: the slice.
-
-        Returns:
-            Values by the keys of `metadata_keys`; those of single records are columns instead.
-        """
-        return {}
-
     @abstractmethod
     def open(self, flow: str) -> SourceSession:
         """Connects.
@@ -221,111 +185,6 @@ class Source(Connector):
             one topic or table is no other's error.
         """
         return {flow: outcome(partial(one.open, flow)) for flow, one in sources.items()}
-
-    def confirm(self, identity: str) -> None:
-        """Makes sure that what was read is the topic's own.
-
-        Called inside a task, after the last record of a slice was read and before its commit.
-        Sources that read by identity need not ask.
-
-        Args:
-            identity: of the topic for which the span was planned.
-
-        Raises:
-            TransientError when the topic is no longer that one: what was read may be another one's
-            records.
-        """
-
-    def large_records(self, partition: str, offsets: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Reads the large records whose values `SourceSession.frame` has left out.
-
-        Called inside a task, once for each batch in which values are missing; never where `frame`
-        leaves none out, which is the default.
-
-        Args:
-            partition: of the slice.
-            offsets: of these records, ascending, at least one.
-
-        Returns:
-            A batch of one record for each offset, in this order: `body` and every column that
-            `frame` can deliver, under the same names; `_at` is ignored. The caller reads to the
-            end, or stops early where the slice is cut off.
-
-        Raises:
-            TransientError when a record cannot be read, or was removed since the frame was read.
-        """
-        raise NotImplementedError(f"{self.type}: frame leaves no records out")
-
-    @classmethod
-    def messages_together(
-        cls, asked: Sequence[Asked]
-    ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-        """Reads slices of several sources at once, be they of one flow or of many.
-
-        Called inside a task once for all slices of sources of this class whose `shared` is
-        equal, and by the driver for the sample of a table that is still to be made; only where
-        `SourceSession.reads_in_tasks` was True for their spans.
-
-        Args:
-            asked: at least one; the same partition of the same topic may be asked for twice, by two
-                flows.
-
-        Returns:
-            Each of `asked` exactly once, by its index there, with its batches; those that were read
-            first come first. The caller reads the batches to their end, or drops them, before it
-            asks for the next slice. Nothing but a mistake of ours is raised between two slices:
-            what is wrong with a slice is raised by its own batches, and touches no other. The
-            batches have the columns of `SourceSession.frame`, large records included, `_at` as
-            there; none is empty, and none is larger than a task can bear. Their end without an
-            error promises that every record of the slice was delivered, up to `piece.upto`, and
-            that the topic was still the one of `identity` afterwards, so that `confirm` need not
-            be asked.
-
-        Raises:
-            By the batches: TransientError when the slice cannot be read to its end; PermanentError
-            when a person must act, for instance where the topic is gone.
-        """
-        raise NotImplementedError(f"{cls.type}: no span is read in tasks")
-
-    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
-        """Reads one part inside a task; ends only when the part is complete.
-
-        Called once for each part, only where `delivers` is not `messages`.
-
-        Args:
-            piece: the part.
-            metadata: what is wanted of `metadata_columns`: each becomes a column marked METADATA,
-                its Arrow name none of the table's. OP and ABSENT may be beside them, a column
-                marked LACKS where values of ABSENT are not known (the sink keeps those that it
-                has), and always a column marked PLACE: a struct whose values name the row whenever,
-                and in whatever part, it is read. Rejected records have their ids by the values;
-                without the column by a digest of the row, so that a row that was altered is another
-                record.
-
-        Returns:
-            Typed rows: bool, integers, floats, decimals, string (with a KIND), binary, date32,
-            time64 in us, timestamp in us or ns, naive or UTC, lists and structs of these, null. The
-            largest and the smallest integer of a date or timestamp is infinity. At least one batch,
-            be it without rows, tells the schema. Entries: a column `body` of binary, and those that
-            are marked METADATA; `key` and `headers` as in MESSAGES where there are any.
-
-        Raises:
-            TransientError when the part cannot be read to its end.
-        """
-        raise NotImplementedError(f"{self.type} delivers messages")
-
-    def message_form(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Typed rows as batches whose columns are the keys of their messages.
-
-        Called inside tasks for each batch, only where steps or a sink need messages.
-
-        Args:
-            batch: as `batches` gave it: the table's columns, and those of metadata.
-
-        Returns:
-            As many rows in the same order; by default the batch itself.
-        """
-        return batch
 
     def left_behind(self) -> str:
         """What stays on the source's server when a flow is reset or removed.

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -21,17 +19,10 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.formats.avro_blocks import UNFIT, Reader, why
-from dataflow_assets.formats.avro_columns import Columns
-from dataflow_assets.formats.avro_cursor import Block, Ints, Misfit
-from dataflow_assets.formats.avro_json import whole_texts
-from dataflow_assets.formats.avro_resolution import resolution
-from dataflow_assets.formats.avro_schema import AvroSchema
-from dataflow_assets.formats.avro_vectors import Vectors
+from dataflow_assets.formats.avro_cursor import Block, Ints
+from dataflow_assets.formats.avro_decoder import Decoder, Part, decoded, made, usable
 from dataflow_assets.formats.rows import cells
 from dataflow_assets.records.exact_json import exact_json
-
-Part: TypeAlias = "pa.RecordBatch | pa.Array"
 
 HEAD_BYTES = 5
 MAGIC = b"\0"
@@ -83,7 +74,7 @@ class AvroFormat(MessageFormat):
         if len(null):
             yield Group(null, pa.array([b"null"] * len(null), pa.binary()))
         kept, parts = [], []
-        for first, count, part in _decoded(decoder, at, block, refused):
+        for first, count, part in decoded(decoder, at, block, refused):
             kept.append(at[first : first + count])
             parts.append(part)
         if parts:
@@ -154,129 +145,14 @@ class AvroFormat(MessageFormat):
     def _decoder(self, number: int | None, as_json: frozenset[str]) -> Decoder:
         """Raises RejectedRecord where the schema cannot be used."""
         if number is None:
-            return _usable(_made("the Avro schema", self.schema or "", (), self.reader, as_json))
+            return usable(made("the Avro schema", self.schema or "", (), self.reader, as_json))
         assert self.schemas is not None  # noqa: S101 - or no message would have a head
         found = self.schemas.by_id(number)
         name = f"schema {number} of the registry"
         if found.kind != _AVRO:
             raise RejectedRecord("decode", f"{name} is of type {found.kind}, and not Avro")
         references = tuple(text for _, text in found.references)
-        return _usable(_made(name, found.text, references, self.reader, as_json))
-
-
-class Decoder:
-    """Decodes values of one schema; made once per process."""
-
-    def __init__(
-        self, name: str, schema: AvroSchema, reader: AvroSchema | None, as_json: frozenset[str]
-    ) -> None:
-        """Raises ValueError where no value of the schema is one of the reader's."""
-        self.name = name
-        self._optional = schema.optional_record()
-        schema = self._optional[0] if self._optional else schema
-        wanted = reader and reader.optional_record()
-        self._takes_null = reader is None or wanted is not None
-        found = wanted[0] if wanted else reader or schema
-        self._columns = Columns.of(found, as_json)
-        self._texts = whole_texts(found)
-        self._vectors = None if reader else Vectors.of(schema, as_json)
-        self._read = Reader(schema, as_columns=self._columns is not None)
-        self._change = resolution(schema, found) if reader else None
-
-    def unwrapped(
-        self, at: Ints, block: Block, refused: dict[int, str]
-    ) -> tuple[Ints, Block, Ints]:
-        """Of a schema that is a record or null: the records, and the rows that are null.
-
-        So Kafka Connect writes what may be null. `refused` gets the values that are neither.
-        """
-        none = at[:0]
-        if self._optional is None or not len(at):
-            return at, block, none
-        _, record, null = self._optional
-        filled = block.ends > block.starts
-        first = np.where(filled, block.data[np.where(filled, block.starts, 0)], 255)
-        is_record = first == 2 * record
-        is_null = (first == 2 * null) & (block.ends == block.starts + 1)
-        for row in np.flatnonzero(~(is_record | (is_null & self._takes_null))):
-            refused[int(at[row])] = f"{self.name}: {_no_record(is_null=bool(is_null[row]))}"
-        kept = Block(block.data, block.starts[is_record] + 1, block.ends[is_record])
-        return at[is_record], kept, at[is_null] if self._takes_null else none
-
-    def at_once(self, block: Block) -> pa.RecordBatch | None:
-        """Columns of simple types; None where values must be looked at one by one."""
-        if self._vectors is None or self._columns is None:
-            return None
-        try:
-            return self._vectors(block)
-        except (Misfit, *UNFIT):
-            return None
-
-    def __call__(self, values: Sequence[bytes]) -> Part:
-        """Columns, or JSON texts of what are no records. Raises one of UNFIT."""
-        found = self._read(values)
-        if self._change is not None:
-            found = [self._change(one) for one in found]
-        return self._texts(found) if self._columns is None else self._columns.build(found)
-
-    def explained(self, value: bytes, error: Exception) -> str:
-        """Why a value is refused, in words."""
-        if not isinstance(error, RejectedRecord):
-            error = self._read.own_error(value) or error
-        return f"{self.name}: {why(error)}"
-
-
-def _decoded(
-    decoder: Decoder, at: Ints, block: Block, refused: dict[int, str]
-) -> Iterator[tuple[int, int, Part]]:
-    """Pieces of the values as columns; what does not fit is found by halving."""
-    if not len(block):
-        return
-    if (part := decoder.at_once(block)) is not None:
-        yield 0, len(block), part
-        return
-    values, waiting = block.values(), [(0, len(block))]
-    while waiting:
-        first, count = waiting.pop()
-        try:
-            yield first, count, decoder(values[first : first + count])
-        except UNFIT as error:
-            if count == 1:
-                refused[int(at[first])] = decoder.explained(values[first], error)
-            else:
-                half = count // 2
-                waiting += [(first + half, count - half), (first, half)]
-
-
-def _no_record(*, is_null: bool) -> str:
-    if is_null:
-        return "null, which the reader's schema does not take"
-    return "neither a record nor null, which the schema has"
-
-
-@lru_cache(maxsize=256)
-def _made(
-    name: str,
-    text: str,
-    references: tuple[str, ...],
-    reader: str | None,
-    as_json: frozenset[str],
-) -> Decoder | str:
-    """The decoder, or why there can be none: each message would look for the reason again."""
-    try:
-        schema = AvroSchema(text, references)
-    except (ValueError, RecursionError) as error:
-        return f"{name} cannot be used: {error}"
-    try:
-        return Decoder(name, schema, AvroSchema(reader) if reader else None, as_json)
-    except (ValueError, RecursionError) as error:
-        return f"{name} cannot be read as avroReaderSchema: {error}"
-
-
-def _usable(found: Decoder | str) -> Decoder:
-    if isinstance(found, str):
-        raise RejectedRecord("decode", found)
-    return found
+        return usable(made(name, found.text, references, self.reader, as_json))
 
 
 def _headed(block: Block, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -42,6 +42,9 @@ class FormattedSource(MessageSource):
     """`ignored`: the byte 0 and the number of a schema, with which messages of a registry begin,
     are removed, and all messages are decoded by `avroSchema`. A message that begins with the byte
     0, and does not fit the schema without its first five bytes, is decoded as a whole."""
+    json_head: Annotated[Literal["none", "ignored"], Addition(), Needs("format", "json")] = "none"
+    """`ignored`: the byte 0 and the number of a schema, with which a registry's serializers of JSON
+    let messages begin, are removed. Messages without them are read as they are."""
     avro_reader_schema: Annotated[str | None, Addition(), _AVRO] = None
     """The Avro schema that records shall have whatever schema they were written with, by Avro's
     rules of schema resolution: fields that are new in it get their defaults, those that it lacks
@@ -113,7 +116,9 @@ class FormattedSource(MessageSource):
     @override
     def message_format(self) -> MessageFormat | None:
         if self.format == "json":
-            return None
+            from dataflow_assets.formats.json_heads import HeadedJsonFormat
+
+            return HeadedJsonFormat() if self.json_head == "ignored" else None
         schemas = self.schema_registry.client() if self.schema_registry else None
         if self.format == "protobuf":
             from dataflow_assets.formats.protobuf import ProtobufFormat

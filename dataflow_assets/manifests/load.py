@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
+from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import connections
@@ -20,29 +20,23 @@ from dataflow_assets.manifests.dialects import (
     catalogs,
     dataflow,
     kubernetes,
-    properties,
     tableflow,
     targets,
 )
-from dataflow_assets.manifests.dialects.documents import Document, parse
+from dataflow_assets.manifests.dialects.documents import Document
+from dataflow_assets.manifests.dialects.documents import Path as Place
 from dataflow_assets.manifests.dialects.justone import read as justone
-from dataflow_assets.manifests.dialects.justone.keys import CLASS
-from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.pipelines import read as pipelines
-from dataflow_assets.manifests.dialects.sql.folder import SqlFile, read_folder
-from dataflow_assets.manifests.dialects.sql_languages import language
+from dataflow_assets.manifests.dialects.sql.folder import read_folder
+from dataflow_assets.manifests.file_reading import FileReading, lacking_client, read_file
 from dataflow_assets.manifests.folders import beside, expand
-from dataflow_assets.manifests.named_files import unusable
 from dataflow_assets.manifests.neighbours import clashes, cycles
-from dataflow_assets.manifests.packages import not_installed
 from dataflow_assets.manifests.secret_documents import SecretDocuments
 from dataflow_assets.manifests.secret_refs import absent, foreign, missing_keys
+from dataflow_assets.manifests.shared_targets import overwriting
 from dataflow_assets.secrets import Secrets
 
-MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
-MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
-_OF_DEFS = {"type", "attributes", "requirements", "post_processing", "template_vars_module"}
-_JUSTONE, _TABLEFLOW = ("kafka", "postgresql"), ("kafka", "iceberg")
+_JUSTONE = ("kafka", "postgresql")
 
 AnyPath = str | os.PathLike[str]
 
@@ -73,30 +67,6 @@ class Loaded:
         return found[0] if len(found) == 1 else None
 
 
-@dataclass(frozen=True)
-class _FileReading:
-    """One file by itself; what depends on other files comes later."""
-
-    readings: tuple[dataflow.Reading, ...] = ()
-    secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
-    names: tuple[connections.Entry, ...] = field(default=(), repr=False)
-    targets: tuple[targets.Entry, ...] = field(default=(), repr=False)
-    catalogs: tuple[catalogs.Catalog | None, ...] = field(default=(), repr=False)
-    """None for one with a mistake."""
-    tableflow: tuple[tuple[Document, tuple[dataflow.Reading, ...]], ...] = field(
-        default=(), repr=False
-    )
-    """Files of Tableflow, as they read where the location has no catalog."""
-    pipelines: tuple[pipelines.PipelineFile, ...] = field(default=(), repr=False)
-    """Files of pipelines: where their tables live is said in other files."""
-    properties: tuple[Document, ...] = field(default=(), repr=False)
-    """Files of Kafka Connect: what a connector means depends on the worker's file beside it."""
-    findings: tuple[Finding, ...] = ()
-    hints: tuple[Finding, ...] = ()
-    sql: tuple[SqlFile, ...] = field(default=(), repr=False)
-    """A file of SQL: its tables may be declared in the files beside it."""
-
-
 def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
     """Every flow, finding and note in these files and folders (`*.yaml`, `*.yml`, recursively).
 
@@ -105,8 +75,8 @@ def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
     """
     several = [Path(p) for p in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     files, findings = expand(several)
-    read = {path: _file(path) for path in files}
-    near = {path: _file(path) for path in beside(several, files)}
+    read = {path: read_file(path) for path in files}
+    near = {path: read_file(path) for path in beside(several, files)}
     documents = SecretDocuments(
         [path for path, file in (read | near).items() if file.secrets], _secrets
     )
@@ -114,12 +84,12 @@ def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
 
 
 def _secrets(path: Path) -> Sequence[kubernetes.SecretDocument]:
-    return _file(path).secrets
+    return read_file(path).secrets
 
 
 def _assemble(
-    read: list[_FileReading],
-    near: list[_FileReading],
+    read: list[FileReading],
+    near: list[FileReading],
     documents: SecretDocuments,
     findings: list[Finding],
 ) -> Loaded:
@@ -136,9 +106,10 @@ def _assemble(
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
         *clashes(flows),
+        *overwriting(flows),
         *missing_keys(flows, documents, unreadable),
         *foreign(flows),
-        *unusable(flows),
+        *_without_files(flows),
     ]
     bad = {id(document) for document, _ in late}
     kept = [
@@ -163,13 +134,13 @@ def _assemble(
     )
 
 
-def _objects(file: _FileReading) -> int:
+def _objects(file: FileReading) -> int:
     of_tables = [reading for _, found in file.tableflow for reading in found]
     parts = (file.readings, of_tables, file.secrets, file.names, file.pipelines, file.properties)
     return sum(map(len, parts))
 
 
-def _tableflow(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
+def _tableflow(read: list[FileReading], near: list[FileReading]) -> Iterator[dataflow.Reading]:
     """The readings of each file of Tableflow: its tables are in the location's catalog, if any."""
     found: list[catalogs.Catalog | None] = []
     for one in (one for file in (*read, *near) for one in file.catalogs):
@@ -183,10 +154,10 @@ def _tableflow(read: list[_FileReading], near: list[_FileReading]) -> Iterator[d
                 yield from tableflow.read(document, found[0]) if found else without
 
 
-def _connectors(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
+def _connectors(read: list[FileReading], near: list[FileReading]) -> Iterator[dataflow.Reading]:
     """A reading for each flow of a connector's file; findings and notes are in the first one's."""
     own, others = ([one for file in files for one in file.properties] for files in (read, near))
-    problems = [_not_installed(one, _JUSTONE) for one in own if justone.is_connector(one)]
+    problems = [lacking_client(one, _JUSTONE) for one in own if justone.is_connector(one)]
     if any(problems):
         yield from filter(None, problems)
         return
@@ -195,7 +166,7 @@ def _connectors(read: list[_FileReading], near: list[_FileReading]) -> Iterator[
         yield from (dataflow.Reading(found.document, flow=flow) for flow in found.flows)
 
 
-def _pipelines(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
+def _pipelines(read: list[FileReading], near: list[FileReading]) -> Iterator[dataflow.Reading]:
     """A reading for each pipeline; findings and notes of a file are in its first one."""
     known = targets.Targets(one for file in (*read, *near) for one in file.targets)
     for file in read:
@@ -203,13 +174,17 @@ def _pipelines(read: list[_FileReading], near: list[_FileReading]) -> Iterator[d
             yield from pipelines.flows(one, known)
 
 
-def _not_installed(document: Document, connectors: Sequence[str]) -> dataflow.Reading | None:
-    """A finding instead of the flows of a document whose connectors lack their client."""
-    lacking = not_installed(connectors)
-    return dataflow.Reading(document, (document.finding((), lacking),)) if lacking else None
+def _without_files(flows: list[tuple[Flow, Document]]) -> Iterator[tuple[Document, Finding]]:
+    """A finding for each file, such as a schema, that a flow needs and that cannot be used."""
+    for flow, document in flows:
+        ends: list[tuple[Place, Connector]] = [(("spec", "source", "config"), flow.source)]
+        ends += [(branch.place, branch.sink) for branch in flow.branches]
+        for base, one in ends:
+            for key, message in one.file_problems():
+                yield document, document.finding((*base, key), message)
 
 
-def _repeated(files: list[_FileReading]) -> Iterator[Finding]:
+def _repeated(files: list[FileReading]) -> Iterator[Finding]:
     first: dict[tuple[str, str], kubernetes.SecretDocument] = {}
     for secret in (secret for file in files for secret in file.secrets):
         other = first.setdefault(secret.id, secret)
@@ -217,143 +192,3 @@ def _repeated(files: list[_FileReading]) -> Iterator[Finding]:
             where = f"{other.document.file}:{other.document.places[()].line}"
             message = f"Secret {'/'.join(secret.id)} is a duplicate; first in {where}"
             yield secret.document.finding(("metadata", "name"), message)
-
-
-def _file(path: Path) -> _FileReading:
-    try:
-        stat = path.stat()
-        return _parsed(str(path), stat.st_mtime_ns, stat.st_size, stat.st_ino)
-    except OSError as error:
-        message = f"cannot be read: {error.strerror}"
-        return _FileReading(findings=(Finding(str(path), 1, 1, "file", message),))
-
-
-@lru_cache(maxsize=4096)
-def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
-    if not Path(file).is_file():
-        return _refused(file, "is not a regular file")
-    if size > MOST_BYTES:
-        return _refused(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
-    if file.endswith(".properties"):
-        return _properties(file)
-    try:
-        text = Path(file).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        return _refused(file, "is not UTF-8 text")
-    if file.endswith(".sql"):
-        return _sql(text, file)
-    if text.count(":") + text.count(",") > MOST_ENTRIES:
-        return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
-    documents, findings = parse(text, file)
-    if not documents and not findings:
-        return _FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
-    return _sorted_out(documents, findings)
-
-
-def _sql(text: str, file: str) -> _FileReading:
-    found = language(text, file)
-    if isinstance(found, Finding):
-        return _FileReading(findings=(found,))
-    if found == "pipelines":
-        return _FileReading(pipelines=(pipelines.read(text, file),))
-    return _FileReading(sql=(SqlFile(file, text),))
-
-
-def _properties(file: str) -> _FileReading:
-    """Connectors, workers, and files that are neither: Java programs have others."""
-    found = properties.parse(properties.decoded(Path(file).read_bytes()), file)
-    document = found.document
-    if not (found.findings or justone.is_connector(document) or justone.is_worker(document)):
-        message = "is neither a connector of JustOne's nor a Connect worker's file: skipped"
-        if document.get("connector.class"):
-            message = f"is another connector than {CLASS}, the only one that is read: skipped"
-            return _FileReading(hints=(document.finding(("connector.class",), message),))
-        return _FileReading(hints=(document.finding((), message),))
-    hints = (*found.hints, *justone.check_worker(document))
-    return _FileReading(properties=(document,), findings=found.findings, hints=hints)
-
-
-def _refused(file: str, message: str) -> _FileReading:
-    return _FileReading(findings=(Finding(file, 1, 1, "file", message),))
-
-
-def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileReading:
-    """Each document to the language that reads it."""
-    readings: list[dataflow.Reading] = []
-    secrets: list[kubernetes.SecretDocument] = []
-    hints: list[Finding] = []
-    names: list[connections.Entry] = []
-    found_targets: list[targets.Entry] = []
-    found_catalogs: list[catalogs.Catalog | None] = []
-    of_tables: list[tuple[Document, tuple[dataflow.Reading, ...]]] = []
-    connectors: list[Document] = []
-    for document in documents:
-        if problem := _list(document):
-            findings.append(problem)
-        elif connections.reads(document):
-            entries, more = connections.read(document)
-            names += entries
-            findings += more
-            target, more = targets.read(document)
-            found_targets.append(target)
-            findings += more
-            catalog, more = catalogs.read(document)
-            found_catalogs += [catalog] if document.get(catalogs.KEY) is not None else []
-            findings += more
-        elif dataflow.reads(document):
-            readings.append(dataflow.read(document))
-        elif tableflow.reads(document):
-            lacking = _not_installed(document, _TABLEFLOW)
-            readings += [lacking] if lacking else []
-            of_tables += [] if lacking else [(document, tuple(tableflow.read(document)))]
-        elif kubernetes.reads(document):
-            secret, more = kubernetes.read(document)
-            secrets += [secret] if secret else []
-            findings += more
-        elif connector := justone.from_json(document):
-            connectors.append(connector)
-        elif _of_dagster(document):
-            continue
-        elif problem := _unreadable(document):
-            findings.append(problem)
-        else:
-            message = "is not a flow: skipped"
-            hints.append(document.finding(("kind",), message))
-    return _FileReading(
-        tuple(readings),
-        tuple(secrets),
-        tuple(names),
-        tuple(found_targets),
-        tuple(found_catalogs),
-        tuple(of_tables),
-        properties=tuple(connectors),
-        findings=tuple(findings),
-        hints=tuple(hints),
-    )
-
-
-def _list(document: Document) -> Finding | None:
-    """What `kubectl get` prints for several objects; skipping it would lose flows unseen."""
-    if document.get("kind") not in ("List", "DataFlowList", "DataFlowCronList"):
-        return None
-    message = "a list of objects is not read: make each item a document of its own, after `---`"
-    return document.finding(("kind",), message)
-
-
-def _of_dagster(document: Document) -> bool:
-    """A component of a Dagster project, as in its `defs.yaml`: manifests may be below it."""
-    keys = set(document.value) if isinstance(document.value, dict) else set()
-    return keys <= _OF_DEFS and "." in str(document.get("type"))
-
-
-def _unreadable(document: Document) -> Finding | None:
-    """Why a document is nothing that Kubernetes would take either."""
-    if not isinstance(document.value, dict):
-        return document.finding((), "must be a mapping with apiVersion, kind, metadata and spec")
-    for key in ("apiVersion", "kind"):
-        if not isinstance(document.get(key), str):
-            return document.finding((key,), "is required, as text", key=True)
-    if document.get("kind").casefold() in {"dataflow", "dataflowcron"}:
-        kind = meant(document.get("kind"), dataflow.KINDS)
-        return document.finding(("kind",), f"unknown kind; {kind}")
-    return None

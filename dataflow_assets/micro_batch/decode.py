@@ -12,10 +12,9 @@ from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.formatted import Formatted, forwarded_as_json
 from dataflow_assets.micro_batch.forward import forwarded
-from dataflow_assets.micro_batch.message_metadata import Rows
+from dataflow_assets.micro_batch.message_metadata import Rows, timed
 from dataflow_assets.micro_batch.originals import Messages
 from dataflow_assets.micro_batch.places import Places
-from dataflow_assets.micro_batch.record_times import timed
 from dataflow_assets.records.wrapped import unwrapped_texts
 
 Decode = Callable[[pa.RecordBatch, Messages], Chunk]

@@ -112,12 +112,15 @@ class Formatted:
         parts = [self._decoded(group, bodies, sent) for group in found.groups]
         if bodies.null_count or not parts:
             parts.append(self._nulls(batch.filter(bodies.is_null()), sent))
-        offsets = sent.offsets.to_pylist()
-        rejected = [_undecoded(offsets[row], why, sent) for row, why in found.refused.items()]
+        offsets = sent.offsets
+        rejected = [
+            _undecoded(offsets[row].as_py(), why, sent) for row, why in found.refused.items()
+        ]
         rejected += [one.of(sent[one.offset]) for part in parts for one in part.rejected]
         size = pc.sum(pc.binary_length(bodies)).as_py() or 0
         ordered = sorted(rejected, key=lambda one: one.offset)
-        return Chunk(_merged([one.rows for one in parts]), ordered, offsets[-1] + 1, size, sent)
+        seen = offsets[-1].as_py() + 1
+        return Chunk(_merged([one.rows for one in parts]), ordered, seen, size, sent)
 
     def _decoded(self, group: Group, bodies: pa.Array, sent: Messages) -> Decoded:
         offsets = sent.offsets.take(pa.array(group.at))

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -37,12 +36,18 @@ from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.large_records import completed
-from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
+from dataflow_assets.micro_batch.message_metadata import (
+    TIMESTAMP,
+    Rows,
+    as_messages,
+    numbered,
+    wanted,
+)
 from dataflow_assets.micro_batch.places import Places
-from dataflow_assets.micro_batch.record_times import TIMESTAMP
+from dataflow_assets.micro_batch.results import Result, Told, encoded
 from dataflow_assets.micro_batch.routed_rows import RoutedRows, are_routed
 from dataflow_assets.micro_batch.task_failures import Failure
-from dataflow_assets.micro_batch.tasks import RESULT, spare_worker
+from dataflow_assets.micro_batch.tasks import spare_worker
 from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.micro_batch.typed_rows import typed
 
@@ -55,31 +60,6 @@ _JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
 # A slice is planned by a guess at its records' sizes, and one that is a little larger than planned
 # may go on: a task that ends before its input does costs Spark a warm Python worker.
 _SLACK = 2
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a task sends back: one of the four."""
-
-    receipt: Receipt | None = None
-    failure: Failure | None = None
-    note: str | None = None
-    cut: tuple[str, int] | None = None
-    """Partition, and the offset before which the task has stopped: its slice was too large."""
-    of: int = 0
-    """Which of the job's passes it is about."""
-
-
-@dataclass
-class _Told:
-    """What a task has to say beside its receipts."""
-
-    notes: set[str] = field(default_factory=set)
-    cuts: dict[str, int] = field(default_factory=dict)
-
-    def results(self) -> Iterator[Result]:
-        yield from (Result(note=note) for note in sorted(self.notes))
-        yield from (Result(cut=cut) for cut in self.cuts.items())
 
 
 @dataclass(frozen=True)
@@ -123,23 +103,23 @@ class Pass:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
         spare_worker()
-        told = _Told()
+        told = Told()
         yield encoded(self._results(self._from_spark(batches, told), told))
 
     def over_parts(self, indexes: Sequence[int]) -> list[Result]:
         """The same for parts that the task reads itself, one after the other."""
-        return self._results(self._parts(indexes), _Told())
+        return self._results(self._parts(indexes), Told())
 
     def over_messages(self, index: int, batches: Iterator[pa.RecordBatch]) -> list[Result]:
         """The same for a slice of messages that the task has read by `messages_together`."""
-        told = _Told()
+        told = Told()
         piece = self.span.slices[index]
         chunks = self._until_cut(
             piece, self._messages(index, self._bounded(index, batches, told)), told
         )
         return self._results(iter([(piece, chunks)]), told)
 
-    def _results(self, slices: Iterator[Chunks], told: _Told) -> list[Result]:
+    def _results(self, slices: Iterator[Chunks], told: Told) -> list[Result]:
         failpoints.arm(self.branches[0].ticket.failpoint)
         try:
             results = [Result(receipt) for receipt in self._receipts(slices, told)]
@@ -147,7 +127,7 @@ class Pass:
             return [Result(failure=Failure.of(error))]
         return [*results, *told.results()]
 
-    def _receipts(self, slices: Iterator[Chunks], told: _Told) -> Iterator[Receipt]:
+    def _receipts(self, slices: Iterator[Chunks], told: Told) -> Iterator[Receipt]:
         for piece, chunks in slices:
             names = [branch.ticket.target.branch for branch in self.branches]
             writers: list[Writer] = []
@@ -175,7 +155,7 @@ class Pass:
             with blamed(name):
                 yield writer.close(complete)
 
-    def _from_spark(self, batches: Iterable[pa.RecordBatch], told: _Told) -> Iterator[Chunks]:
+    def _from_spark(self, batches: Iterable[pa.RecordBatch], told: Told) -> Iterator[Chunks]:
         filled = completed(batches, self.source, self.span.slices)
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
@@ -190,7 +170,7 @@ class Pass:
             piece = self.span.slices[index]
             yield piece, self._confirmed(self._columns(piece))
 
-    def _until_cut(self, piece: Slice, chunks: Shares, told: _Told) -> Shares:
+    def _until_cut(self, piece: Slice, chunks: Shares, told: Told) -> Shares:
         """Only of a slice that was read to its end is it known whose records they were."""
         yield from chunks
         if piece.partition in told.cuts:
@@ -202,7 +182,7 @@ class Pass:
         self.source.confirm(self.branches[0].ticket.target.source_id)
 
     def _bounded(
-        self, index: int, batches: Iterable[pa.RecordBatch], told: _Told
+        self, index: int, batches: Iterable[pa.RecordBatch], told: Told
     ) -> Iterator[pa.RecordBatch]:
         """As much as a micro-batch may hold; the driver plans the rest again."""
         piece = self.span.slices[index]
@@ -293,11 +273,6 @@ class Pass:
 def too_many(rejected: int, consumed: int, most: float) -> bool:
     """True when more than `most` percent were rejected of enough records to judge by."""
     return consumed >= _JUDGED_FROM and rejected * 100 > most * consumed
-
-
-def encoded(results: Iterable[Result]) -> pa.RecordBatch:
-    """What a task gives back to Spark."""
-    return pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], RESULT)
 
 
 def _abort_all(writers: Sequence[Writer]) -> None:

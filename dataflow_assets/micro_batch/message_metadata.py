@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dataflow_assets.contracts import EVERYTHING, OP, Slice, Source
+from dataflow_assets.contracts import EVERYTHING, OFFSET, OP, Chunk, Slice, Source
 from dataflow_assets.formats.rows import is_beside, metadata_key, objects, table_columns, values
 from dataflow_assets.records.record import parse
 
@@ -147,3 +148,27 @@ def _with_headers(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 _VALUES = {"key": _keys, "timestamp": _times, "headers": _headers}
+
+
+TIMESTAMP = "timestamp"
+"""The column of a batch of messages, of all sources of messages."""
+
+
+def timed(chunk: Chunk, batch: pa.RecordBatch, offsets: pa.Array, name: str) -> Chunk:
+    """The chunk with one more column: the time of the message that each row comes from.
+
+    Called inside tasks for each batch of messages, for a sink with `record_time`.
+
+    Args:
+        chunk: what the branch gets of the batch, fewer rows than messages where some are rejected.
+        batch: the messages.
+        offsets: of the messages.
+        name: of the column; null where a rejected record is put back, whose time was not kept.
+    """
+    kind = pa.timestamp("us", "UTC")
+    if TIMESTAMP in batch.schema.names:
+        times = batch.column(TIMESTAMP).cast(kind)
+    else:
+        times = pa.nulls(batch.num_rows, kind)
+    found = times.take(pc.index_in(chunk.rows.column(OFFSET), offsets))
+    return replace(chunk, rows=chunk.rows.append_column(name, found))

@@ -8,7 +8,7 @@ unread, or a `mask` could be slipped past. Text that is no JSON at all passes st
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
@@ -105,6 +105,20 @@ def parse(raw: bytes | None) -> Any:
     if kept != raw and (raw.count(b":") != kept.count(b":") or b"\\" in raw):
         _check_unique(raw)
     return body
+
+
+def parse_all(texts: Sequence[bytes]) -> list[Any]:
+    """The JSON values of many messages; each of them is JSON, and can be held exactly.
+
+    Raises an error of any kind where `parse` raises one for a text, or finds no JSON in it.
+    """
+    bodies = list(map(_decode, texts))
+    kept = list(map(exact_json, bodies))
+    if kept != texts:
+        for raw, one in zip(texts, kept, strict=True):
+            if one != raw and (raw.count(b":") != one.count(b":") or b"\\" in raw):
+                _check_unique(raw)
+    return bodies
 
 
 def _check_unique(raw: bytes) -> None:

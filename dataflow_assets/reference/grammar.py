@@ -9,7 +9,7 @@ from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.records.paths.modifiers import SUPPORTED
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.record import MISSING, Record, encode, parse
-from dataflow_assets.reference.blocks import escaped
+from dataflow_assets.reference.tables import escaped
 
 _BODY = '{"a":{"b":1,"c.d":2},"xs":[{"k":"x","v":1},{"k":"y","v":2},[3]],"7":null}'
 _PATHS = (

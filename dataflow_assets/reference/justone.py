@@ -1,4 +1,4 @@
-"""The page of JustOne's properties: every key with its verdict."""
+"""The page of JustOne's properties: every key, and what it does here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataflow_assets.manifests.dialects.justone.keys import (
     CONSUMER,
     WORKER,
 )
-from dataflow_assets.reference.key_tables import section
+from dataflow_assets.reference.tables import section
 
 _TOP = """# JustOne's Kafka Connect sink for PostgreSQL: `*.properties`
 
@@ -24,14 +24,13 @@ Files are read as Java reads properties (comments, escapes, continued lines, the
 keys); what is valid UTF-8 is read as UTF-8. The form of distributed mode is read too: in a `*.yaml`
 file, `{"name": ..., "config": {...}}` or the object of the `config` alone with `name`.
 
-Each key has one verdict:
+A key does what its meaning says, unless it has a mark:
 
-| Verdict | Meaning |
+| Mark | Meaning |
 |---|---|
-| used | does what it says |
-| note | accepted; `dataflow check` notes what happens instead |
-| ignored | known, and without effect here |
-| refused | a finding says why |
+| *Note.* | the key is accepted; `dataflow check` notes what happens instead |
+| *Ignored.* | the key is known, and has no effect here |
+| *Refused.* | a finding says why |
 
 A key that is not listed is ignored, as Connect ignores it; `dataflow check` notes it, with the
 nearest known key.
@@ -58,8 +57,12 @@ original's task failed. A message in which no path leads anywhere is a row of NU
 an object has twice the last one counts. Keys and headers of messages are not read. Records of
 transactions that were not committed are not read.
 
-A table whose listed columns are all of text (`text`, `varchar`, `char`, `citext`, enums, `json`,
-`jsonb`) is filled by binary COPY, any other one by text COPY.
+Rows go by binary COPY, in blocks of at most 50,000, where PostgreSQL can read each text of the
+block in one way only: columns of text (`text`, `varchar`, `char`, `citext`, enums, `json`,
+`jsonb`); `boolean`, numbers and `uuid` as JSON and most programs write them (no hexadecimal digits,
+no NaN); `date`, `time` and timestamps as in `2026-11-21T10:00:00.5+02:00`. A block with another
+text, and every table with a listed column of another type, goes by text COPY, which PostgreSQL
+parses.
 
 ## Delivery
 

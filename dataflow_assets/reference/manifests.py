@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.reference import connectors
-from dataflow_assets.reference.blocks import block
+from dataflow_assets.reference.tables import block
 from dataflow_assets.spec import Spec
 
 _TOP = """# Manifests: `DataFlow`
@@ -16,15 +16,13 @@ documents beside them. Keys that are not listed are findings, with the nearest n
 A value must have the type as listed: a quoted number is text. A key without a value counts as
 absent. A file has at most 512 KiB, 10,000 entries and 2,000 documents.
 
-Each field has one verdict:
+A field does what its meaning says, unless it has a mark:
 
-| Verdict | Meaning |
+| Mark | Meaning |
 |---|---|
-| used | does what it says |
-| note | accepted; `dataflow check` notes what happens instead |
-| refused | any other value than the default is a finding that says why |
-
-*Addition* marks a field that the DataFlow Operator does not have.
+| *Note.* | the field is accepted; `dataflow check` notes what happens instead |
+| *Refused.* | any other value than the default is a finding that says why |
+| *Addition.* | the DataFlow Operator does not have the field |
 
 A *SecretRef* is a mapping with `name`, `key` and, where it is not the flow's own, `namespace`. It
 is looked up in the Kubernetes API inside a cluster, then in the `Secret` documents of the

@@ -1,13 +1,13 @@
-"""The page of pipelines: statements, settings and expressions, each with its verdict."""
+"""The page of pipelines: statements, settings and expressions, and what each does here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dataflow_assets.manifests.dialects.pipelines.bind import FUNCTIONS
 from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, CONNECT_KEYS, KEYS
 from dataflow_assets.pipelines.types import ALIASES, KINDS
-from dataflow_assets.reference.key_tables import section
+from dataflow_assets.reference.tables import section, statements
 
 _TOP = """# SingleStore's pipelines: `*.sql`
 
@@ -120,7 +120,9 @@ process with a JVM; its rows have the topic, the key (else partition and offset)
 
 Keys of CREDENTIALS count before those of CONFIG.
 Secrets in either are never shown; `dataflow check` notes those in CONFIG, with the advice to move
-them to CREDENTIALS. A secret of Kinesis may be `${env:VARIABLE}` or `${secrets:NAME:KEY}`.
+them to CREDENTIALS. A secret of Kinesis may be `${env:VARIABLE}` or `${secrets:NAME:KEY}`; any
+value of another class may refer to [config providers](../guarantees/kafka-connect.md), such as
+`${env:VARIABLE}`, `${file:/PATH:KEY}` and `${directory:/PATH:FILE}`.
 """
 _STATEMENTS: Sequence[tuple[str, str, str]] = (
     ("`USE name`", "used", "which target the pipelines below write into"),
@@ -212,7 +214,7 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
 def render() -> str:
     """The whole page."""
     page = _TOP % {
-        "statements": _table(("Statement", "Verdict", "Meaning"), _STATEMENTS),
+        "statements": statements(_STATEMENTS),
         "functions": ", ".join(FUNCTIONS),
         "types": ", ".join(KINDS),
         "aliases": ", ".join(f"`{other}` ({name})" for other, name in ALIASES.items()),
@@ -225,8 +227,3 @@ def render() -> str:
             section("Keys for other classes", "", CONNECT_KEYS),
         ]
     )
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines)

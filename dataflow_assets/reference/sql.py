@@ -1,4 +1,4 @@
-"""The page of SQL files: grammar, options and functions, each with its verdict."""
+"""The page of SQL files: grammar, options and functions, and what each does here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataflow_assets.manifests.dialects.key_tables import Key
 from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
-from dataflow_assets.reference.blocks import escaped
-from dataflow_assets.reference.key_tables import section
+from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
+from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, WINDOWS
+from dataflow_assets.reference.tables import escaped, section, statements
 from dataflow_assets.sql.aggregates import AGGREGATES
 from dataflow_assets.sql.functions import FUNCTIONS
 from dataflow_assets.sql.metadata import METADATA, WRITABLE
@@ -74,14 +75,16 @@ them has deletes, give each a table of its own. Queries with groups may write in
 column of its PRIMARY KEY is a constant, another one in each of them. Each flow reads a table of its
 own name: `CREATE TABLE another LIKE t` declares the same topic again.
 
-This is looked at within one file, by the names of its tables. Flows of two files, or of two tables
-of one topic, that write groups of the same keys replace and delete each other's rows unnoticed. A
-constant that told one INSERT apart must not be given to another one later.
+Two INSERTs with groups into one topic, or one table of a database, are found by `dataflow check`
+wherever they are: in several files, or under several names of the table. The finding of each names
+the file and the line of the other one. A constant that told one INSERT apart must not be given to
+another one later.
 
 ## Groups
 
 A query with `GROUP BY`, an aggregate or `DISTINCT` keeps state. Its target needs a PRIMARY KEY that
-is made of the columns of `GROUP BY` (or of `DISTINCT`) as they are; constants may be beside them.
+is made of the columns of `GROUP BY` (or of `DISTINCT`) as they are, or of a larger type that keeps
+all of their digits, such as INT into BIGINT; constants may be beside them.
 Groups may be grouped again, by subqueries and views.
 
 Of each micro-batch the last row of a group is written, and only where it differs from the one
@@ -106,6 +109,7 @@ over rows that may go all values of a group in one piece.
 With `table.exec.state.ttl` what was not touched for as long is forgotten, as in Flink: its row
 stays in the target, the next record of the group begins to count from nothing, and the next record
 of a key of an upsert table counts as a new one. Rows that have not changed are not written again.
+The setting can be switched on at any time: what is kept by then counts as touched then.
 
 A record that cannot be read, and a group whose row cannot be computed or has a null in a column
 that is NOT NULL, is a rejected record; such a group has no row in the target. Without windows,
@@ -145,6 +149,10 @@ them. The PRIMARY KEY of the target may leave out what another column of the win
 A group is written once, when its window has ended, and never changes: the target needs no PRIMARY
 KEY, and several INSERTs may append to it. What was kept of it is deleted in the same commit. A
 window has ended when the watermark is a millisecond before its end, or later.
+
+Of an `upsert-kafka` table the last row of each key is kept beside the groups until the key is
+deleted or comes again, also when its windows have ended: as in Flink, only `table.exec.state.ttl`
+bounds it.
 
 The watermark of a partition is the latest that the `WATERMARK` of a row says; that of the query is
 the least of all partitions, and never falls. It moves at the end of each micro-batch. A partition
@@ -189,83 +197,6 @@ of `PARTITION BY` are kept, in one piece which each change writes again: keep su
 Columns that nobody uses are not kept.
 """
 
-_STATEMENTS: Sequence[tuple[str, str, str]] = (
-    (
-        "`CREATE [TEMPORARY] TABLE [IF NOT EXISTS] t (...) WITH (...)`",
-        "used",
-        "a topic, or a table of a database",
-    ),
-    (
-        "`... LIKE other [(INCLUDING, EXCLUDING, OVERWRITING ...)]`",
-        "used",
-        "what is not said is taken over, options may be replaced",
-    ),
-    (
-        "`CREATE [TEMPORARY] VIEW [IF NOT EXISTS] v [(columns)] AS SELECT`",
-        "used",
-        "a name for a query",
-    ),
-    (
-        "`[EXECUTE] INSERT INTO t [(columns)] SELECT [UNION ALL SELECT]`",
-        "used",
-        (
-            "a flow, of each SELECT; columns that are not listed are null. Tables may be declared "
-            "in another file of the folder"
-        ),
-    ),
-    (
-        "`... ON CONFLICT DO DEDUPLICATE`",
-        "used",
-        "what happens anyway; `NOTHING` and `ERROR` are refused",
-    ),
-    (
-        "`EXECUTE STATEMENT SET BEGIN ... END`, `BEGIN STATEMENT SET ... END`",
-        "used",
-        "each INSERT is a flow of its own all the same",
-    ),
-    ("`SET 'key' = 'value'`", "used", "of the statements behind it; see below"),
-    ("`USE`, `SHOW`, `DESCRIBE`, `EXPLAIN`, `RESET`, `ADD JAR`", "note", "without effect"),
-    (
-        (
-            "`DROP`, `ALTER`, `DELETE`, `UPDATE`, `CREATE FUNCTION`, `CREATE CATALOG`, `AS "
-            "SELECT`, `INSERT OVERWRITE`, `WITH` in front of a query, hints"
-        ),
-        "refused",
-        "a finding says what to do instead",
-    ),
-)
-_COLUMNS: Sequence[tuple[str, str]] = (
-    ("`c TYPE [NOT NULL]`", "a field of the record; NOT NULL is held where the table is written"),
-    (
-        "`c TYPE METADATA [FROM 'key'] [VIRTUAL]`",
-        (
-            "{metadata}, cast to TYPE; other keys are refused. Without VIRTUAL an INSERT fills the "
-            "column: {writable}; a delete has none of them"
-        ),
-    ),
-    ("`c AS expression`", "computed where the table is read"),
-    (
-        "`WATERMARK FOR c AS expression`",
-        "how far the time of rows has come, for [windows](#windows)",
-    ),
-    (
-        "`PRIMARY KEY (a, b) NOT ENFORCED`",
-        (
-            "the key of `upsert-kafka`, in this order; the key of a table of a database, whose "
-            "rows are then upserted and deleted"
-        ),
-    ),
-)
-
-_WINDOWS: Sequence[tuple[str, str]] = (
-    ("`TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), size[, offset]))`", "one after the other"),
-    ("`TABLE(HOP(TABLE t, DESCRIPTOR(ts), slide, size[, offset]))`", "one begins every `slide`"),
-    (
-        "`TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size[, offset]))`",
-        "one ends every `step`, and all begin again every `size`",
-    ),
-)
-
 
 def render() -> str:
     """The whole page."""
@@ -283,11 +214,11 @@ def render() -> str:
         "PRIMARY KEY rows are upserted and deleted by it, else appended."
     )
     formats = "With the prefixes `key.` and `value.`, of `kafka` with `format` also without."
-    columns = [(name, says.format(metadata=metadata, writable=writable)) for name, says in _COLUMNS]
+    columns = [(name, says.format(metadata=metadata, writable=writable)) for name, says in COLUMNS]
     tables = {
-        "statements": _table(("Statement", "Verdict", "Meaning"), _STATEMENTS),
+        "statements": statements(STATEMENTS),
         "columns": _table(("Column", "Meaning"), columns),
-        "windows": _table(("Window", "Meaning"), _WINDOWS),
+        "windows": _table(("Window", "Meaning"), WINDOWS),
     }
     parts = [
         _TOP % tables,
@@ -298,7 +229,7 @@ def render() -> str:
         section("Properties of clients", properties, PRODUCERS),
         f"## Tables of databases\n\n{databases}\n",
         section("Options of `jdbc`", "PostgreSQL alone.", options.OF_JDBC),
-        section("SET", "", options.SETTINGS),
+        section("SET", "", SETTINGS),
         _aggregates(),
         _functions(),
     ]

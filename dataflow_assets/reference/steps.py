@@ -15,7 +15,7 @@ from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.records.record import Record, encode, parse, text
 from dataflow_assets.records.step import Context, Example, Step
 from dataflow_assets.reference import grammar
-from dataflow_assets.reference.blocks import block, escaped, nested
+from dataflow_assets.reference.tables import block, escaped, nested
 
 _CONTEXT = Context(datetime(2026, 7, 20, 10, tzinfo=UTC))
 _TOP = """# Steps
@@ -27,7 +27,7 @@ transform a record rejects it, with the step's index and type and the path. `onR
 in the manifest decides what happens to the record.
 A body that is not JSON, and a null message, pass a step unchanged unless the step says otherwise.
 
-*Addition* marks what the DataFlow Operator does not have. Verdicts and types are those of
+*Addition* marks what the DataFlow Operator does not have. The other marks and types are those of
 [the manifest's page](dataflow.md). Examples were executed to make this page; their time is
 2026-07-20T10:00:00Z. Metadata is shown where it matters.
 """
@@ -55,8 +55,8 @@ def _addition(step: type[Step]) -> str:
 
 def _step(step: type[Step]) -> str:
     inner = [
-        block(f"#### `{path}`", spec, f"In `{step.type}`. ", verdict)
-        for path, spec, verdict in nested(step, "", "")
+        block(f"#### `{path}`", spec, f"In `{step.type}`. ", refused)
+        for path, spec, refused in nested(step, "", "")
     ]
     parts = [block(f"### `{step.type}`", step, _addition(step)), *inner, *_examples(step)]
     return "\n".join(parts)

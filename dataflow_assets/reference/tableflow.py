@@ -1,9 +1,9 @@
-"""The page of Tableflow's file: every key, with its verdict."""
+"""The page of Tableflow's file: every key, and what it does here."""
 
 from __future__ import annotations
 
 from dataflow_assets.manifests.dialects import tableflow_model as model
-from dataflow_assets.reference.blocks import block
+from dataflow_assets.reference.tables import block
 from dataflow_assets.spec import Spec
 
 _TOP = """# Files of WarpStream Tableflow
@@ -12,8 +12,8 @@ _TOP = """# Files of WarpStream Tableflow
 
 A file of Tableflow in the folder of the manifests runs as it is: each of its `tables` is a flow
 `<cluster>+<topic>` from a topic into an Iceberg table of that name. A file is one of Tableflow when
-it has two of the keys of the document below, and neither `apiVersion` nor `kind`. Verdicts and
-rules of YAML are those of [manifests](dataflow.md); what tables are like, and how they are changed,
+it has two of the keys of the document below, and neither `apiVersion` nor `kind`. Marks and rules
+of YAML are those of [manifests](dataflow.md); what tables are like, and how they are changed,
 is on the page [Tables of Tableflow](../guarantees/tableflow.md).
 """
 _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (

@@ -7,7 +7,7 @@ import pyarrow as pa
 from dataflow_assets import registry
 from dataflow_assets.contracts import KIND, Sink, Source, TypeRow
 from dataflow_assets.formats import avro_columns
-from dataflow_assets.reference.blocks import escaped
+from dataflow_assets.reference.tables import escaped
 
 _TOP = """# Types
 
@@ -16,7 +16,8 @@ _TOP = """# Types
 Without steps the columns of a table go straight into those of another, in the types of Arrow that
 are listed below; no digit is lost on the way. A table that `autoCreateTable` makes has the types
 listed here. The fields of Avro messages travel like columns of a table; a logical type that does
-not suit its type is ignored.
+not suit its type is ignored. JSON messages know fewer types: [which column each
+gets](schema-changes.md#a-table-that-the-flow-creates).
 
 A table that exists takes what its column holds without loss; any other value rejects its record.
 Numbers go into other numbers, and so do digits in text; a fraction becomes the nearest float, a

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from dataflow_assets.contracts import Cut, PartSlice, Span
+from dataflow_assets.contracts import Cut, Limit, PartSlice, SourceSession, Span
 from dataflow_assets.errors import Outdated, blamed
 from dataflow_assets.runs.branch_turns import OpenBranch
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def begun(
-    span: Span, ready: Sequence[OpenBranch], cut: Callable[[OpenBranch], Cut]
+    span: Span, ready: Sequence[OpenBranch], source: SourceSession, limit: Limit
 ) -> tuple[Span, Sequence[OpenBranch]]:
     """What is read now, and by whom: a branch with an unfinished span of its own goes alone.
 
@@ -23,7 +23,8 @@ def begun(
     Args:
         span: what was planned.
         ready: the branches whose turn it is.
-        cut: for a branch, what gives the smaller parts of a part, at the source.
+        source: cuts the parts that a branch has not finished.
+        limit: the most that one of these may hold by now.
 
     Returns:
         The span to read, with the moment it was begun at, and its branches; none where there is
@@ -33,13 +34,13 @@ def begun(
         with blamed(opened.branch.id):
             own = opened.session.begin(span)
         if own.slices != span.slices:
-            again = _in_smaller_parts(opened, own, cut(opened))
+            again = _in_smaller_parts(opened, own, source, limit)
             return again, [opened] if again.slices else []
         span = own
     return span, ready
 
 
-def _in_smaller_parts(opened: OpenBranch, span: Span, cut: Cut) -> Span:
+def _in_smaller_parts(opened: OpenBranch, span: Span, source: SourceSession, limit: Limit) -> Span:
     """Cut before the branch is asked: an error in there is the source's and not the branch's.
 
     A span that cannot be read any more is dropped, if nothing of it is committed: an empty one is
@@ -47,7 +48,7 @@ def _in_smaller_parts(opened: OpenBranch, span: Span, cut: Cut) -> Span:
     """
     left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
     try:
-        smaller = {part: cut(part) for part in left}
+        cut = _cut(left, source, limit, upserts=opened.branch.sink.upserts)
     except Outdated as error:
         with blamed(opened.branch.id):
             if len(left) < len(span.slices):
@@ -56,4 +57,17 @@ def _in_smaller_parts(opened: OpenBranch, span: Span, cut: Cut) -> Span:
             opened.session.abandon()
         return Span(())
     with blamed(opened.branch.id):
-        return opened.session.divide(span, lambda part: smaller.get(part, (part.part,)))
+        return opened.session.divide(span, cut)
+
+
+def _cut(left: Sequence[PartSlice], source: SourceSession, limit: Limit, *, upserts: bool) -> Cut:
+    borders, gone = dict[PartSlice, Sequence[str]](), set[PartSlice]()
+    for part in left:
+        try:
+            borders[part] = source.smaller(part, limit)
+        except Outdated:
+            if not upserts:
+                raise
+            borders[part] = source.renewed(part, limit)
+            gone.add(part)
+    return Cut(borders, frozenset(gone))

@@ -12,7 +12,7 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.request import Request
 from dataflow_assets.runs.retries import Progress
-from dataflow_assets.runs.start_positions import settle
+from dataflow_assets.runs.start_positions import check_again, settle
 from dataflow_assets.sdk.checkpoint import taken_over
 
 
@@ -33,11 +33,16 @@ def open_branches(
     Raises:
         TakenOver: another run has begun since the attempt before. What else a sink raises is about
             its branch, which is suspended for it unless it is the last one.
+        PermanentError: tables cannot be loaded again; no branch is opened, and whoever drives the
+            flow goes on.
     """
     branches = [one for one in flow.branches if progress.open_for(one)]
     for branch in branches:
         with blamed(branch.id):
             check_still_ours(flow, branch, progress, request)
+    for branch in branches:
+        if (start := progress.start(branch)).reload:
+            check_again(flow, branch, source, start)
     opened = list[OpenBranch]()
     for branch in branches:
         with blamed(branch.id):

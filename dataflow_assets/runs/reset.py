@@ -9,7 +9,7 @@ from dataflow_assets.contracts import Run, Target
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.replay_entries import replay_target
 from dataflow_assets.runs.request import Start
-from dataflow_assets.runs.start_positions import settle
+from dataflow_assets.runs.start_positions import check_again, settle
 
 
 def reset(flow: Flow, run: Run) -> list[Branch]:
@@ -30,14 +30,17 @@ def load_again(flow: Flow, run: Run, tables: tuple[str, ...], *, confirmed: bool
     """Has the next run load the rows of these tables again, in all branches; the others go on.
 
     Called by `dataflow reset --table`. Each branch under an epoch of its own: a run that is active
-    ends with `TakenOver`. A branch that has not begun loads all tables anyway.
+    ends with `TakenOver`. Before that all branches are asked, so that a refusal changes nothing and
+    ends nobody's run. A branch that has not begun loads all tables anyway.
 
     Raises:
-        PermanentError: the source has no such table, or a branch is appended to and nobody has
-            confirmed; branches before that one load the tables again.
+        PermanentError: the source has no such table, a branch is appended to and nobody has
+            confirmed, or a load of a branch is not finished.
     """
     resolved, start = flow.resolved(), Start(reload=tables, confirmed=confirmed)
     with closing(resolved.source.open(flow.id)) as source:
+        for branch in resolved.branches:
+            check_again(resolved, branch, source, start)
         for branch in resolved.branches:
             target = replace(resolved.target(branch), source_id=source.identity)
             with closing(branch.sink.open(target, run)) as session:

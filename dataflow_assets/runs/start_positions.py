@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from dataflow_assets.contracts import (
+    Checkpoint,
     PartSlice,
     Positions,
     SinkSession,
@@ -12,7 +13,7 @@ from dataflow_assets.contracts import (
     Span,
     lasting,
 )
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import Outdated, PermanentError, blamed
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.request import Start
 
@@ -91,26 +92,73 @@ def _load_again(
 ) -> None:
     """The rows of some tables, or of all of them, while changes are followed from the checkpoint.
 
-    What is stored of an unfinished micro-batch comes again, which upserts bear. A load that is not
-    finished goes on: the rows that are stored of it may have been deleted since its moment.
+    What is stored of an unfinished micro-batch comes again, which upserts bear. Where each run
+    loads all tables, a load that is not finished goes on, unless the sink cannot finish it.
     """
-    positions = session.checkpoint.positions
-    if not branch.sink.upserts:
+    found = again(flow, branch, source, session.checkpoint, start)
+    goes_on = not start.reload and bool(_loads(source, session.checkpoint))
+    if not (goes_on and _can_finish(session)):
+        session.restart(found, source.identity)
+
+
+def again(
+    flow: Flow, branch: Branch, source: SourceSession, known: Checkpoint, start: Start
+) -> Positions:
+    """From where a branch that has begun loads tables again. Nothing is changed.
+
+    Called on the driver when a branch opens, and before any of them does where a person has asked
+    for the load. Of a load that died the rows may have been deleted since: the changes since then
+    come first.
+
+    Args:
+        flow: with its secrets in place.
+        branch: of the flow.
+        source: its open session.
+        known: the branch's checkpoint.
+        start: which tables; none: all of them.
+
+    Raises:
+        PermanentError: the source has no such table, rows would be stored twice, or a load is not
+            finished.
+    """
+    positions, upserts = known.positions, branch.sink.upserts
+    loads = _loads(source, known)
+    if loads and start.reload:
+        raise PermanentError(
+            f"flow {flow.id}: rows of {branch.address} are being loaded, and that is not "
+            f"finished. Let the flow run once, then load {', '.join(start.reload)} again"
+        )
+    if not upserts:
         _check_appended(flow, branch, positions, start)
-    elif _is_loading(source, session):
-        if start.reload:
-            raise PermanentError(
-                f"flow {flow.id}: rows of {branch.address} are being loaded, and that is not "
-                f"finished. Let the flow run once, then load {', '.join(start.reload)} again"
-            )
-        return
-    found = source.again(positions, start.reload, upserts=branch.sink.upserts)
-    session.restart(found, source.identity)
+    elif loads:
+        positions = source.fold({one.partition: one.upto for one in loads})
+    return source.again(positions, start.reload, upserts=upserts)
 
 
-def _is_loading(source: SourceSession, session: SinkSession) -> bool:
-    unfinished = session.begin(Span(())).slices
-    return any(isinstance(one, PartSlice) and source.is_load(one) for one in unfinished)
+def check_again(flow: Flow, branch: Branch, source: SourceSession, start: Start) -> None:
+    """Raises what `again` raises, while whoever drives the flow goes on.
+
+    Called on the driver for each branch, before the first one of them is taken over.
+    """
+    _check_start(flow, start)
+    with blamed(branch.id):
+        known = branch.sink.peek(flow.target(branch))
+    if known is not None and known.positions:
+        again(flow, branch, source, known, start)
+
+
+def _loads(source: SourceSession, known: Checkpoint) -> list[PartSlice]:
+    return [one for one in known.unfinished if source.is_load(one)]
+
+
+def _can_finish(session: SinkSession) -> bool:
+    """Whether the sink can go on with what it has recorded."""
+    try:
+        session.begin(Span(()))
+    except Outdated as error:
+        log.warning("%s. It is left, and all tables are loaded again", error)
+        return False
+    return True
 
 
 def _check_appended(flow: Flow, branch: Branch, positions: Positions, start: Start) -> None:

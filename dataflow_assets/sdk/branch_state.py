@@ -45,6 +45,11 @@ class BranchState:
         return bool(self.checkpoint.positions) or self.checkpoint.source is not None
 
     @property
+    def shown(self) -> Checkpoint:
+        """The checkpoint with the parts of a bounded read, for whoever looks from outside."""
+        return replace(self.checkpoint, unfinished=self.intent)
+
+    @property
     def positions(self) -> Positions:
         """Those of the checkpoint."""
         return self.checkpoint.positions

@@ -1,14 +1,18 @@
 """What is at the bottom of an error of the way to a server, in words.
 
 Clients over HTTP wrap the refusal of the network two or three times, each with the names of Python
-objects and the whole request in its text.
+objects and the whole request in its text. Arrow's client of S3 hides it behind curl's words.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from urllib.parse import urlsplit
 
 LONGEST = 200
+_CURL = re.compile(r"curlCode: \d+, ([^;]+)")
+_PORTS = {"http": 80, "https": 443}
 
 
 def cause(error: BaseException) -> str:
@@ -29,3 +33,41 @@ def cause(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno and error.errno > 1:
         return error.strerror or os.strerror(error.errno)
     return " ".join(str(error).split())[:LONGEST] or type(error).__name__
+
+
+class StoreSilent(OSError):
+    """An object store has not answered; its text is a clause with what a person must check."""
+
+    @classmethod
+    def at(cls, endpoint: str | None, reason: str) -> StoreSilent:
+        """By the address of the store, None for AWS's own, and what the client has met."""
+        return cls(
+            f"no answer from the object store at {_host_port(endpoint)}: {reason}; check that a "
+            "store runs there, that this machine reaches it, and that its address is right: "
+            "s3Endpoint of a manifest, else AWS_S3_ENDPOINT"
+        )
+
+
+def store_silence(error: BaseException, endpoint: str | None) -> StoreSilent | None:
+    """What to say instead of an error, where an object store has not answered.
+
+    Called on the driver and in tasks with what Arrow's client of S3, or `put_new`, has raised.
+
+    Args:
+        error: what was raised.
+        endpoint: the address of the store; None for AWS's own.
+
+    Returns:
+        None where the network is not the reason.
+    """
+    if isinstance(error, StoreSilent):
+        return error
+    found = _CURL.search(str(error))
+    return StoreSilent.at(endpoint, found[1].strip()) if found else None
+
+
+def _host_port(url: str | None) -> str:
+    """Without user, password and path."""
+    parts = urlsplit(url or "")
+    port = parts.port or _PORTS.get(parts.scheme)
+    return f"{parts.hostname}:{port}" if parts.hostname else "AWS"

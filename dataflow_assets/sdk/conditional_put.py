@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.causes import StoreSilent, cause
 
 TIMEOUT = (5.0, 60.0)  # seconds to connect, seconds to answer
 _ALGORITHM = "AWS4-HMAC-SHA256"
@@ -63,7 +64,7 @@ def put_new(store: ObjectStore, path: str, body: bytes) -> bool:
         body: the object's content.
 
     Raises:
-        OSError: any other answer, or none: the object may be there.
+        OSError: any other answer, or none (StoreSilent): the object may be there.
         PermanentError: nobody has given credentials, or the store refuses them or the request.
     """
     import requests
@@ -71,7 +72,10 @@ def put_new(store: ObjectStore, path: str, body: bytes) -> bool:
     region = store.region or "us-east-1"
     url = _url(store, region, *path.split("/", 1))
     headers = _signed(url, body, store.keys or _found(path), region, datetime.now(UTC))
-    answer = requests.put(url, body, headers=headers, timeout=TIMEOUT)
+    try:
+        answer = requests.put(url, body, headers=headers, timeout=TIMEOUT)
+    except requests.ConnectionError as error:
+        raise StoreSilent.at(store.endpoint, cause(error)) from error
     if answer.status_code in (200, 412):
         return answer.status_code == 200
     told = " ".join(answer.text.split())[:300]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator
-from functools import cache
 from typing import Annotated, ClassVar
-from urllib.parse import unquote
 
 from pydantic import SecretStr, StringConstraints
 from typing_extensions import override
@@ -24,27 +22,6 @@ ColumnName = Annotated[str, StringConstraints(pattern=COLUMN_NAME)]
 
 ColumnNames = Annotated[tuple[ColumnName, ...], OneOrMany]
 """One column or a list of them."""
-
-
-def foreign(text: str) -> str:
-    """What to do about an address of another kind.
-
-    Called when a manifest is validated, for a connection string that cannot be read.
-
-    Args:
-        text: the connection string.
-
-    Returns:
-        A half sentence; empty where nothing is known.
-    """
-    if text.lower().startswith("jdbc:"):
-        return "a JDBC address: remove `jdbc:`"
-    if "${" in text or text.startswith("$"):
-        return (
-            "environment variables are not expanded: use connectionStringSecretRef, or in a file "
-            "of SQL ${env:VARIABLE}"
-        )
-    return ""
 
 
 class NamedTable(Connector):
@@ -255,46 +232,6 @@ def joined(schema: str | None, name: str) -> str:
 def _unquoted(name: str, quotes: str) -> str:
     mark = name[:1]
     return name[1:-1].replace(mark * 2, mark) if mark and mark in quotes else name
-
-
-@cache
-def _url(schemes: str, hosts: str) -> tuple[re.Pattern[str], ...]:
-    """As URLs are read; else with odd characters in the password as they are."""
-    strict = (
-        rf"^(?P<scheme>{schemes})://(?P<user>[^:@/?]*)(?::(?P<password>[^@/?]*))?@"
-        rf"(?P<hosts>{hosts})(?:/(?P<database>[^?@]*))?"
-        r"(?:\?(?P<query>[\w.-]+=[^&]*(?:&[\w.-]+=[^&]*)*))?$"
-    )
-    lenient = (
-        rf"^(?P<scheme>{schemes})://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
-        rf"(?P<hosts>{hosts})(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?$"
-    )
-    return re.compile(strict, re.DOTALL), re.compile(lenient, re.DOTALL)
-
-
-def url(text: str, schemes: str, hosts: str = r"[^/?@]+") -> re.Match[str] | None:
-    """The parts of a connection string that is a URL, so that an @ leads to no other host.
-
-    Called by connectors of databases whose connection strings are URLs, when one is parsed.
-
-    Args:
-        text: the connection string.
-        schemes: a pattern of what may stand in front of `://`.
-        hosts: a pattern of the hosts with their ports.
-
-    Returns:
-        A match with the groups `scheme`, `user`, `password`, `hosts`, `database` and `query`, each
-        as it is written, None where it is absent; None for a text that is no such URL.
-    """
-    return next(filter(None, (one.match(text) for one in _url(schemes, hosts))), None)
-
-
-def unescaped(password: str) -> str:
-    """The password in the URL of a connection string, without its percent escapes.
-
-    A lone % cannot be an escape: such a password was never encoded, and is taken as it is.
-    """
-    return password if re.search(r"%(?![0-9a-fA-F]{2})", password) else unquote(password)
 
 
 def slugify(text: str) -> str:

@@ -126,7 +126,7 @@ class StoredSession(SinkSession):
     @property
     @override
     def checkpoint(self) -> Checkpoint:
-        return self._state.checkpoint
+        return self._state.shown
 
     @override
     def adopt(self) -> None:

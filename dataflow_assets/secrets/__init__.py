@@ -14,6 +14,7 @@ Nothing is kept for longer than seconds: whoever opens a flow again gets the val
 from dataflow_assets.secrets.cluster import forget, inside
 from dataflow_assets.secrets.lookup import Lookup, Secrets, allowed, foreign_file, given, resolve
 from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
+from dataflow_assets.secrets.mounts import namespace as mounted_namespace
 from dataflow_assets.secrets.names import is_secret
 from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef
 
@@ -34,5 +35,6 @@ __all__ = [
     "is_place",
     "is_secret",
     "mounted",
+    "mounted_namespace",
     "resolve",
 ]

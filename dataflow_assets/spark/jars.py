@@ -1,5 +1,7 @@
 """Archives from Maven Central (Spark's jars, Kafka, PostgreSQL), exactly those of `jars.lock`.
 
+`pinned` does the same for an archive that somebody else has pinned, from any repository.
+
 Guarantee: `fetch` returns files whose sha256 is the locked one, or raises. What is already in the
 cache was verified when it came, needs no network and does not load the downloader at all.
 
@@ -25,11 +27,20 @@ from dataflow_assets.errors import TransientError
 LOCK = Path(__file__).with_name("jars.lock")
 ROOT = LOCK.parents[2]
 PARALLEL = 8
+_NOWHERE = "not found in remote repositories"  # as jgo says it
 LATER = frozenset({"nessie", "trino", "keycloak", "connect-worker", "connect-jdbc"})
 
 
 class JarError(TransientError):
     """An archive is missing or not the one that was locked; the message says which."""
+
+
+class NotPublished(JarError):
+    """The repository does not have the archive."""
+
+
+class OtherHash(JarError):
+    """The archive is not the one that was pinned."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,8 @@ class Jar:
     classifier: str
     packaging: str
     sha256: str
+    repository: str = ""
+    """Its URL; empty for Maven Central."""
 
     @property
     def name(self) -> str:
@@ -98,6 +111,37 @@ def fetch(set_name: str) -> list[Path]:
     return _fetch(sets[set_name], set_name)
 
 
+def place(jar: Jar) -> Path:
+    """Where the file of a pinned archive is, or is expected."""
+    return _path(cache() / "jars", jar)
+
+
+def pinned(jar: Jar, pin: str) -> Path:
+    """The file of an archive that is not in the lock, downloaded where it is missing.
+
+    Called by whoever needs the file, each time: a person may have placed it in the cache, so that
+    its hash is compared also where it is there.
+
+    Args:
+        jar: with its hash.
+        pin: who has pinned it, for messages.
+
+    Raises:
+        NotPublished: the repository does not have it.
+        OtherHash: the file is another one, of the repository or in the cache.
+        JarError: the repository cannot be reached.
+    """
+    path = place(jar)
+    if not path.exists():
+        _download(jar, path, pin)
+    if (found := _sha256(path)) != jar.sha256:
+        raise OtherHash(
+            f"{jar.coordinate}: the file {path} has the sha256 {found}, {pin} says {jar.sha256}: "
+            "remove the file, or place the right one there"
+        )
+    return path
+
+
 def fetch_all() -> None:
     """Fill the cache with every set but the large ones: who starts such a server fetches them."""
     for name in locked().keys() - LATER:
@@ -121,17 +165,17 @@ def _path(folder: Path, jar: Jar) -> Path:
     return folder / jar.sha256[:16] / jar.name
 
 
-def _download(jar: Jar, path: Path) -> Jar:
+def _download(jar: Jar, path: Path, pin: str = LOCK.name) -> Jar:
     """Fetch, verify, and only then move into place: a file in the cache is always a good one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent.parent) as scratch:
         fetched = _resolve(jar, Path(scratch))
         found = _sha256(fetched)
         if found != jar.sha256:
-            raise JarError(
-                f"{jar.coordinate}: sha256 is {found}, jars.lock says {jar.sha256}; it was not "
-                "kept. Either the download or the lock is wrong: compare both with the "
-                "publisher's checksum before you change the lock"
+            raise OtherHash(
+                f"{jar.coordinate}: sha256 is {found}, {pin} says {jar.sha256}; it was not "
+                f"kept. Either the download or {pin} is wrong: compare both with the "
+                f"publisher's checksum before you change {pin}"
             )
         fetched.chmod(0o644)
         shutil.move(fetched, path)
@@ -141,11 +185,14 @@ def _download(jar: Jar, path: Path) -> Jar:
 def _resolve(jar: Jar, scratch: Path) -> Path:
     from jgo.maven import MavenContext
 
+    remote = {"repository": jar.repository} if jar.repository else None
+    context = MavenContext(repo_cache=scratch, local_repos=[], remote_repos=remote)
     try:
-        project = MavenContext(repo_cache=scratch, local_repos=[]).project(jar.group, jar.artifact)
+        project = context.project(jar.group, jar.artifact)
         found = project.at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve()
     except Exception as error:  # whatever jgo's HTTP client raises
-        raise JarError(f"{jar.coordinate} could not be downloaded: {error}") from error
+        kind = NotPublished if _NOWHERE in str(error) else JarError
+        raise kind(f"{jar.coordinate} could not be downloaded: {error}") from error
     return Path(found)
 
 

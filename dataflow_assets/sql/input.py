@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records.record import NotJson, Record, parse
+from dataflow_assets.records.record import NotJson, Record, parse, parse_all
 from dataflow_assets.sql.bytes.layout import Layout
 from dataflow_assets.sql.bytes.messages import SKIPPED_KEY
 from dataflow_assets.sql.bytes.read import Reader
+from dataflow_assets.sql.bytes.read_columns import ColumnsReader
+from dataflow_assets.sql.columns import Columns, taken
 from dataflow_assets.sql.function import Row
 from dataflow_assets.sql.metadata import reader
 from dataflow_assets.sql.plan import KEY, Cell
@@ -30,6 +32,29 @@ class Source:
     """A message replaces the one of the same key, and a null one deletes it."""
 
 
+@dataclass(frozen=True)
+class Messages:
+    """Many messages of a table."""
+
+    bodies: Sequence[bytes | None]
+    """As JSON; None: a null message."""
+    keys: Sequence[bytes | None]
+    """As JSON; empty where nobody reads them."""
+    metadata: Callable[[], Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Together:
+    """The rows of many messages."""
+
+    rows: Columns
+    places: Sequence[int]
+    """Of the rows among the messages, ascending."""
+    gone: Columns
+    """Rows that were deleted: only the columns of the key have values."""
+    gone_places: Sequence[int]
+
+
 class Input:
     """Reads messages; compiled once for each task.
 
@@ -44,7 +69,9 @@ class Input:
         in_value = frozenset(one.at for one in cells if one.place == "value")
         self._value = Reader(source.value, in_value)
         self._key = Reader(source.key) if source.key is not None else None
-        self._cells = _Cells(source, self._value, zone)
+        self._values_of = ColumnsReader(source.value, in_value)
+        self._keys_of = None if source.key is None else ColumnsReader(source.key)
+        self._cells = _Cells(source, self._value, self._values_of, zone)
 
     def __call__(self, record: Record) -> tuple[Row, bool] | None:
         """The row, and whether it is gone; None for what is skipped. Raises RejectedRecord."""
@@ -64,6 +91,27 @@ class Input:
         if values is None:
             return None
         return self._cells.row(record, values, key, body), False
+
+    def together(self, given: Messages) -> Together:
+        """The rows of many messages at once, as they come of each of them.
+
+        Raises an error of any kind where a message is rejected, or skipped for its bytes: messages
+        are to be read one by one then.
+        """
+        count = len(given.bodies)
+        there = [at for at, body in enumerate(given.bodies) if body is not None]
+        if self._raw and len(there) < count:
+            raise ValueError("a null message is a row")
+        gone = sorted(set(range(count)).difference(there)) if self._changelog else []
+        keys = None if self._keys_of is None else self._keys_of(parse_all(_known(given.keys)))
+        metadata = given.metadata() if self._cells.reads_metadata else [{}] * count
+        bodies = parse_all(_known(taken(given.bodies, there)))
+
+        def columns(places: Sequence[int], bodies: Sequence[Any] | None) -> Columns:
+            key = keys and [taken(one, places) for one in keys]
+            return self._cells.columns(bodies, key, taken(metadata, places), len(places))
+
+        return Together(columns(there, bodies), there, columns(gone, None), gone)
 
     def _key_of(self, record: Record) -> Sequence[Any] | object | None:
         assert self._key is not None  # noqa: S101 - that is what this is called for
@@ -85,11 +133,19 @@ class Input:
             raise RejectedRecord("step", str(error)) from None
 
 
+def _known(texts: Sequence[bytes | None]) -> Sequence[bytes]:
+    if None in texts:
+        raise ValueError("a message has no key")
+    return cast("Sequence[bytes]", texts)
+
+
 class _Cells:
     """The row of a record: its columns in the order of the table."""
 
-    def __init__(self, source: Source, value: Reader, zone: ZoneInfo) -> None:
-        self._value = value
+    def __init__(
+        self, source: Source, value: Reader, values_of: ColumnsReader, zone: ZoneInfo
+    ) -> None:
+        self._value, self._values_of = value, values_of
         cells = list(enumerate(source.cells))
         self._width = len(cells)
         self._of_value = [(n, one.at, one.key_at) for n, one in cells if one.place == "value"]
@@ -118,3 +174,32 @@ class _Cells:
         for n, read in self._metadata:
             row[n] = read(record.metadata)
         return row
+
+    @property
+    def reads_metadata(self) -> bool:
+        """Whether a column is metadata of messages."""
+        return bool(self._metadata)
+
+    def columns(
+        self,
+        bodies: Sequence[Any] | None,
+        key: Sequence[Sequence[Any]] | None,
+        metadata: Sequence[Mapping[str, Any]],
+        count: int,
+    ) -> Columns:
+        """The same of so many records; `bodies`: None of records without values."""
+        found: list[Sequence[Any]] = [[None] * count] * self._width
+        values = None if bodies is None else self._values_of(bodies)
+        for n, at, key_at in self._of_value:
+            if bodies is None or values is None:
+                found[n] = found[n] if key_at is None or key is None else key[key_at]
+            elif key_at is None or key is None:
+                found[n] = values[at]
+            else:
+                found[n] = self._values_of.or_else(bodies, at, values[at], key[key_at])
+        for n, at in self._of_key:
+            assert key is not None  # noqa: S101 - the column is read from it
+            found[n] = key[at]
+        for n, read in self._metadata:
+            found[n] = list(map(read, metadata))
+        return Columns(count, found)

@@ -16,9 +16,10 @@ from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.expressions import Expression
-from dataflow_assets.sql.stages import Changes, Merged, Merging, Stage
+from dataflow_assets.sql.merging import MergedGroups, Merging, Signed
+from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import BIGINT, Type
-from dataflow_assets.sql.values import Codec, pack, unpack
+from dataflow_assets.sql.values import Codec, pack, unpack, unpack_all
 
 NUMBERED = "ROW_NUMBER"
 """In place of the name of an aggregate: a column of the rows that are numbered."""
@@ -58,6 +59,11 @@ class Ranking(Stage):
         return (*super().types, BIGINT)
 
     @property
+    @override
+    def folds(self) -> bool:
+        return False
+
+    @property
     def number_at(self) -> int:
         """The place of the number in what is passed on."""
         return len(self.keys) + len(self.calls)
@@ -88,22 +94,26 @@ class Ranking(Stage):
         return found
 
 
-def best(stage: Ranking, changes: Changes) -> Changes:
+def best(stage: Ranking, given: Signed) -> Signed:
     """Rows that came, without those that get no number whatever else comes.
 
     Args:
         stage: of which rows only come.
-        changes: by key and row how many there are, each above 0.
+        given: each row once, and how many there are of it.
     """
-    rows: dict[bytes, list[tuple[bytes, Counted]]] = {}
-    for (group, row), times in changes.items():
-        rows.setdefault(group, []).append((row, (unpack(row), times)))
-    found: Changes = {}
-    for group, some in rows.items():
-        packed = {id(kept[0]): row for row, kept in some}
-        chosen = stage.sorted(kept for _, kept in some)[: stage.most]
-        found |= {(group, packed[id(values)]): times for values, times in chosen}
-    return found
+    rows: dict[bytes, list[Counted]] = {}
+    places: dict[int, int] = {}
+    pairs = zip(unpack_all(given.rows), given.times.tolist(), strict=True)
+    for at, ((group, row), times) in enumerate(pairs):
+        values = unpack(row)
+        places[id(values)] = at
+        rows.setdefault(group, []).append((values, times))
+    chosen = [
+        places[id(values)]
+        for some in rows.values()
+        for values, _ in stage.sorted(some)[: stage.most]
+    ]
+    return Signed([given.rows[at] for at in chosen], given.times[chosen])
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,11 @@ class Ranks(Merging):
 
     @override
     def _one(
-        self, group: bytes, known: bytes | None, counted: Sequence[tuple[Any, int]], found: Merged
+        self,
+        group: bytes,
+        known: bytes | None,
+        counted: Sequence[tuple[Any, int]],
+        found: MergedGroups,
     ) -> None:
         rows, sent = ([], []) if known is None else unpack(known)
         before = self.stage.first(rows)
@@ -145,7 +159,7 @@ class _Passed:
     group: bytes
     before: Sequence[list[Any]]
     sent: Sequence[bytes | None]
-    found: Merged
+    found: MergedGroups
     refused: list[str] = field(default_factory=list)
 
     def row(
@@ -169,7 +183,7 @@ class _Passed:
 def _changed(rows: Iterable[Counted], counted: Iterable[tuple[Any, int]]) -> list[Counted]:
     """All rows of a key."""
     found = {pack(values): (values, times) for values, times in rows}
-    for (_, values), more in counted:
+    for (values,), more in counted:
         name = pack(values)
         times = found.get(name, (values, 0))[1] + more
         if times > 0:

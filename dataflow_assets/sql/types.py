@@ -27,6 +27,8 @@ INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _FLOATS = ("FLOAT", "DOUBLE")
+_MANTISSA = {"FLOAT": 24, "DOUBLE": 53}
+"""Bits of whole numbers that a floating one holds exactly."""
 
 
 @dataclass(frozen=True)
@@ -179,3 +181,27 @@ def assignable(given: Type, wanted: Type) -> bool:
     times = ("TIMESTAMP", "TIMESTAMP_LTZ")
     either = (given.text and wanted.text) or (given.kind in times and wanted.kind in times)
     return either or given.kind == wanted.kind
+
+
+def keeps_apart(given: Type, wanted: Type) -> bool:
+    """Whether values that differ still differ once they are cast: all digits have their place."""
+    if given == wanted:
+        return True
+    if given.items:
+        pairs = list(zip(given.items, wanted.items, strict=False))
+        same = given.kind == wanted.kind and len(given.items) == len(wanted.items)
+        return same and given.kind != "MAP" and all(keeps_apart(a, b) for a, b in pairs)
+    if given.numeric and wanted.numeric:
+        return _keeps_digits(given, wanted)
+    longer = wanted.length >= given.length
+    if given.text and wanted.text:
+        return longer and (wanted.kind == "VARCHAR" or given.kind == "CHAR")
+    return given.kind == wanted.kind and longer
+
+
+def _keeps_digits(given: Type, wanted: Type) -> bool:
+    if wanted.kind == "DECIMAL" and given.exact:
+        return wanted.scale >= as_decimal(given).scale
+    if wanted.kind in _MANTISSA and given.integer:
+        return BITS[given.kind] <= _MANTISSA[wanted.kind]
+    return given.kind != "DECIMAL" and wanted.kind != "DECIMAL" and _widens(given, wanted)

@@ -9,7 +9,7 @@ decimals are counted in units of their last digit, times in microseconds.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any
@@ -22,6 +22,8 @@ Change = Callable[[Any], Any]
 _EXACT = Context(prec=80)
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - TIMESTAMP has no zone
 _MICRO = timedelta(microseconds=1)
+_LIST = b"\xdd"
+"""What msgpack writes in front of a long list and its length in four bytes."""
 _LARGE = 1
 """The code of whole numbers that msgpack has no form for."""
 
@@ -34,9 +36,33 @@ def pack(value: Any) -> bytes:
         return _encode(_with_large(value))
 
 
+def pack_rows(columns: Sequence[Sequence[Any]]) -> list[bytes]:
+    """Rows of plain values, given by their columns, each as bytes of its own."""
+    try:
+        return list(map(_encode, zip(*columns, strict=True)))
+    except OverflowError:
+        return list(map(pack, zip(*columns, strict=True)))
+
+
 def unpack(packed: bytes) -> Any:
     """What was packed."""
     return _decode(packed)
+
+
+def unpack_all(packed: Iterable[bytes]) -> list[Any]:
+    """The same of many."""
+    return list(map(_decode, packed))
+
+
+def unpack_columns(packed: Sequence[bytes], width: int) -> list[list[Any]]:
+    """Rows of so many values each, column by column.
+
+    They are decoded as one list: a list for each row would keep the garbage collector busy.
+    """
+    head = len(pack([None] * width)) - width
+    values = b"".join([one[head:] for one in packed])
+    found = _decode(_LIST + (len(packed) * width).to_bytes(4, "big") + values)
+    return [found[at::width] for at in range(width)]
 
 
 def _with_large(value: Any) -> Any:
@@ -86,6 +112,19 @@ class Codec:
     def unpack(self, packed: bytes) -> Sequence[Any]:
         """The values of bytes."""
         return self.values(unpack(packed))
+
+    def pack_all(self, columns: Sequence[Sequence[Any]], count: int) -> list[bytes]:
+        """As many rows, given by their columns."""
+        if not columns:
+            return [pack(())] * count
+        pairs = zip(self._to, columns, strict=True)
+        return pack_rows([_column(to, one) for to, one in pairs])
+
+
+def _column(to: Change, values: Sequence[Any]) -> Sequence[Any]:
+    if to is _same:
+        return values
+    return [None if value is None else to(value) for value in values]
 
 
 def _same(value: Any) -> Any:

@@ -15,13 +15,15 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import NotJson, Record, encode, parse
 from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 from dataflow_assets.sql.bytes.layout import Layout, Times
+from dataflow_assets.sql.columns import Columns, spread_out
 from dataflow_assets.sql.expressions import Expression, columns, program
 from dataflow_assets.sql.function import Environment, Row
-from dataflow_assets.sql.input import Input, Source
+from dataflow_assets.sql.input import Input, Messages, Source
+from dataflow_assets.sql.merging import Finish, Groups, Merging, WindowGroups
 from dataflow_assets.sql.plan import Cell, Output, metadata_of
 from dataflow_assets.sql.query_rows import Outputs, holds
 from dataflow_assets.sql.ranking import Ranking, Ranks
-from dataflow_assets.sql.stages import Finish, Groups, Intake, Merging, Stage, WindowGroups
+from dataflow_assets.sql.stages import Intake, Stage
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack
 from dataflow_assets.sql.windows import Windows
@@ -142,6 +144,13 @@ class PrimaryKey:
             raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
         return self._codec.pack(values)
 
+    def together(self, rows: Columns) -> list[bytes]:
+        """Of many rows. Raises ValueError where a column of one is null."""
+        columns = [rows.values[at] for at in self._places]
+        if any(None in one for one in columns):
+            raise ValueError("a column of the PRIMARY KEY is null")
+        return self._codec.pack_all(columns, rows.count)
+
 
 class Arrivals:
     """Messages as what the first stage sees of them; compiled once for each task."""
@@ -166,6 +175,22 @@ class Arrivals:
         key = self._key(row)
         seen = None if gone else self._intake(row)
         return key, None if seen is None else pack(seen)
+
+    def together(self, given: Messages) -> tuple[list[bytes] | None, list[bytes | None]]:
+        """The same of many messages: their keys (None: of no upsert table), and what is seen.
+
+        Raises an error of any kind where one of the messages is to be looked at by itself.
+        """
+        found = self._input.together(given)
+        seen = self._intake.together(found.rows)
+        if self._key is None:
+            return None, seen
+        keys = self._key.together(found.rows)
+        if not found.gone_places:
+            return keys, seen
+        places, count = [*found.places, *found.gone_places], len(given.bodies)
+        keys += self._key.together(found.gone)
+        return spread_out(keys, places, count), spread_out(seen, found.places, count)
 
 
 def groups(view: ViewPlan, number: int, environment: Environment) -> Merging:

@@ -39,7 +39,7 @@ class Select(Step):
             ('{"u":{"id":1},"n":null}',),
         ),
         Example("missing ones are left out", {"fields": ["a", "b"]}, '{"a":1}', ('{"a":1}',)),
-        Example("nothing found: nothing leaks", {"fields": ["a.b"]}, '{"pin":1}', ("{}",)),
+        Example("no field found: the result is {}", {"fields": ["a.b"]}, '{"pin":1}', ("{}",)),
         Example("nor of a body without keys", {"fields": ["a"]}, '"secret"', ("{}",)),
         Example(
             "the later of one name wins, if it is there",

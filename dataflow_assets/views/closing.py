@@ -8,6 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 from msgspec.structs import replace as with_fields
 
+from dataflow_assets.sql.changes import by_key
+from dataflow_assets.sql.changes import kept as as_rows
 from dataflow_assets.sql.windows import at_front
 from dataflow_assets.views import tables
 from dataflow_assets.views.hops import Flowing, Hop, Moved
@@ -33,15 +35,16 @@ def closed(
         kept: what it had under keys that are final.
         final: up to when windows are final.
     """
-    over = {key: value for key, value in moved.puts.items() if at_front(key) <= final}
+    written = by_key(moved.puts)
+    over = {key: value for key, value in written.items() if at_front(key) <= final}
     both = {**kept, **over}
     ended = {key: value for key in sorted(both) if (value := both[key]) is not None}
-    puts = {key: value for key, value in moved.puts.items() if key not in over}
+    puts = {key: value for key, value in written.items() if key not in over}
     more = flowing.close(hop, ended)
-    return replace(moved, puts=puts | dict.fromkeys(kept)).and_then(more)
+    return replace(moved, puts=as_rows(puts | dict.fromkeys(kept))).and_then(more)
 
 
-def begun(table: Table, puts: Mapping[bytes, bytes | None], final: int | None, load: Load) -> Table:
+def begun(table: Table, puts: pa.Table, final: int | None, load: Load) -> Table:
     """The table with the time at which its first window is final.
 
     Args:
@@ -52,6 +55,6 @@ def begun(table: Table, puts: Mapping[bytes, bytes | None], final: int | None, l
     """
     if ends(table, final):
         return with_fields(table, first=tables.first(map(load, table.files), behind=final))
-    found = [at_front(key) for key in puts]
-    found += [] if table.first is None else [table.first]
+    known = (tables.first([puts]), table.first)
+    found = [one for one in known if one is not None]
     return with_fields(table, first=min(found, default=None))

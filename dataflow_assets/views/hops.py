@@ -1,46 +1,45 @@
 """The way of changes through a view: each hop merges what is kept in one table with its changes.
 
-Pure functions: what they take and give are keys, bytes and numbers.
+Pure functions: what they take and give are columns of keys, bytes and numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets.sql.changes import (
+    KEPT,
+    added_up,
+    changes,
+    joined,
+    kept,
+    latest,
+    looked_up,
+)
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.ranking import Ranking, best
-from dataflow_assets.sql.stages import (
-    Changes,
-    Merged,
+from dataflow_assets.sql.merging import (
+    MergedGroups,
+    Signed,
     WindowGroups,
-    as_changes,
-    count,
     merge_distinct,
     merge_rows,
-    merge_window_rows,
-    spread,
+    signed,
 )
+from dataflow_assets.sql.ranking import Ranking, best
+from dataflow_assets.sql.spread import spread
 from dataflow_assets.sql.values import unpack
 from dataflow_assets.sql.view import ViewPlan, groups, key_of, named_group
 from dataflow_assets.sql.windows import millis
 from dataflow_assets.views.output import DELETED, REFUSED, UPSERTED, Row
 
 ROWS = "rows"
-
-
-class Change(NamedTuple):
-    """One change of a table.
-
-    In `rows` of an upsert table `beside` is the row (None: deleted), and of several the one with
-    the highest number counts, of these the last. Elsewhere numbers are added up.
-    """
-
-    key: bytes
-    beside: bytes | None
-    number: int
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,16 @@ def hops(view: ViewPlan) -> Iterator[Hop]:
         yield Hop("groups", number)
 
 
+NOTHING = KEPT.empty_table()
+
+
 @dataclass
 class Moved:
     """What came of a hop."""
 
-    puts: dict[bytes, bytes | None]
-    changes: dict[str, list[Change]] = field(default_factory=dict)
+    puts: pa.Table
+    """What is kept from now on, by keys that have changed."""
+    changes: dict[str, pa.Table] = field(default_factory=dict)
     """By the table that they are of."""
     output: list[Row] = field(default_factory=list)
 
@@ -85,7 +88,8 @@ class Moved:
         """With what came of the same table afterwards."""
         names = {*self.changes, *more.changes}
         changes = {
-            one: [*self.changes.get(one, ()), *more.changes.get(one, ())] for one in sorted(names)
+            one: joined(some.changes[one] for some in (self, more) if one in some.changes)
+            for one in sorted(names)
         }
         return Moved(self.puts, changes, [*self.output, *more.output])
 
@@ -96,6 +100,8 @@ class Flowing:
 
     view: ViewPlan
     environment: Environment
+    expires_from: int | None = None
+    """When what is kept began to expire, in milliseconds; None: in this micro-batch."""
 
     @cached_property
     def hops(self) -> tuple[Hop, ...]:
@@ -108,76 +114,73 @@ class Flowing:
         return millis(self.environment.now)
 
     def since(self, hop: Hop) -> int | None:
-        """What was touched then, or before, is forgotten; None: nothing is."""
-        forgets = self.view.expires and not self.windowed(hop)
-        return self.now - self.view.expires if forgets else None
+        """What was touched then, or before, is forgotten; None: nothing is.
 
-    def arriving(self, arrived: Iterable[Change]) -> dict[str, list[Change]]:
+        What was there when it began to expire counts as touched then.
+        """
+        since = self.now - self.view.expires
+        begun = self.expires_from is not None and self.expires_from <= since
+        return since if begun and self._expires(hop) else None
+
+    def _expires(self, hop: Hop) -> bool:
+        return bool(self.view.expires) and not self.windowed(hop)
+
+    def arriving(self, arrived: pa.Table) -> dict[str, pa.Table]:
         """What was read, as changes of the first tables.
 
         Args:
             arrived: of an upsert table changes of `rows`; else what the first stage sees of a row,
-                as `beside`, and how often.
+                as `x`, and how often.
         """
         if self.view.changelog:
-            latest = latest_of(arrived)
-            return {ROWS: [Change(key, row, at) for key, (at, row) in latest.items()]}
-        seen: Changes = {}
-        for _, row, times in arrived:
-            group, arguments = unpack(row or b"")
-            count(seen, group, arguments, times)
+            return {ROWS: latest(arrived)}
+        counted = added_up(arrived)
+        seen = Signed(counted["x"].to_pylist(), counted["n"].to_numpy())
         first = self.view.stages[0]
         return self._spread(0, best(first, seen) if isinstance(first, Ranking) else seen)
 
-    def merge(
-        self, hop: Hop, old: Mapping[bytes, bytes | None], changes: Sequence[Change]
-    ) -> Moved:
+    def merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
         """What is kept from now on, and what comes of it.
 
         Args:
             hop: the table.
             old: what it has for the keys that have changed.
-            changes: of this table, or of a bucket of it: all changes of a key together. One of the
-                number 0 changes nothing: its key is touched.
+            given: changes of this table, or of a bucket of it: all changes of a key together. One
+                of the number 0 changes nothing: its key is touched.
         """
-        moved = self._merged(hop, old, changes)
-        if self.since(hop) is None:
+        moved = self._merged(hop, old, given)
+        if not self._expires(hop):
             return moved
-        kept = {one.key: known for one in changes if (known := old.get(one.key)) is not None}
-        touched = replace(moved, puts={**kept, **moved.puts})
-        return touched.and_then(Moved({}, self._touched(hop, kept, touched.puts)))
+        as_before = old.filter(pc.invert(pc.is_in(old["k"], moved.puts["k"].combine_chunks())))
+        touched = replace(moved, puts=pa.concat_tables([moved.puts, as_before]))
+        return touched.and_then(Moved(NOTHING, self._touched(hop, old, touched.puts)))
 
-    def _touched(
-        self, hop: Hop, before: Mapping[bytes, bytes], now: Mapping[bytes, bytes | None]
-    ) -> dict[str, list[Change]]:
+    def _touched(self, hop: Hop, before: pa.Table, now: pa.Table) -> dict[str, pa.Table]:
         """Rows that are passed on as before touch what they are counted in."""
         following = 0 if hop.kind == ROWS else hop.stage + 1
         if hop.kind == "distinct" or following == len(self.view.stages):
             return {}
         if self.view.stages[following].window is not None:
             return {}
-        rows = (
+        after = looked_up(now, before["k"])
+        rows = [
             row
-            for key, known in before.items()
-            if (after := now[key]) is not None
-            for row in {*_passed_rows(hop, known)} & {*_passed_rows(hop, after)}
-        )
-        found = self._spread(following, as_changes((b"", None, row) for row in rows))
-        return {table: [one._replace(number=0) for one in some] for table, some in found.items()}
+            for one, other in zip(before["v"].to_pylist(), after.to_pylist(), strict=True)
+            if other is not None
+            for row in {*_passed_rows(hop, one)} & {*_passed_rows(hop, other)}
+        ]
+        found = self._spread(following, signed([], rows))
+        return {table: _touches(some["k"]) for table, some in found.items()}
 
-    def _merged(
-        self, hop: Hop, old: Mapping[bytes, bytes | None], changes: Iterable[Change]
-    ) -> Moved:
+    def _merged(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
         if hop.kind == ROWS:
-            latest = {key: row for key, (_, row) in latest_of(changes).items()}
-            merge = merge_rows if self.view.windows is None else merge_window_rows
-            found = merge(old, latest)
-            return Moved(found.puts, self._spread(0, found.changes))
-        stage, counted = self.view.stages[hop.stage], added_up(changes)
+            several = self.view.windows is not None
+            found = merge_rows(old, latest(given), several=several)
+            return Moved(found.puts, self._spread(0, found.rows))
         if hop.kind == "distinct":
-            found = merge_distinct(stage, old, counted)
-            return Moved(found.puts, {Hop("groups", hop.stage).table: _listed(found.changes)})
-        return self._passed(hop, groups(self.view, hop.stage, self.environment).merge(old, counted))
+            puts, following = merge_distinct(self.view.stages[hop.stage], old, given)
+            return Moved(puts, {Hop("groups", hop.stage).table: following})
+        return self._passed(hop, groups(self.view, hop.stage, self.environment).merge(old, given))
 
     def windowed(self, hop: Hop) -> bool:
         """Whether the keys of a table begin with the end of their window."""
@@ -193,21 +196,21 @@ class Flowing:
         stage = groups(self.view, hop.stage, self.environment)
         if hop.kind == "groups" and isinstance(stage, WindowGroups):
             return self._passed(hop, stage.final(ended))
-        return Moved({})
+        return Moved(NOTHING)
 
-    def _passed(self, hop: Hop, found: Merged) -> Moved:
+    def _passed(self, hop: Hop, found: MergedGroups) -> Moved:
         refused = [self._refused(hop.stage, *one) for one in found.refused]
+        puts = kept(found.puts)
         if hop.stage + 1 == len(self.view.stages):
-            return Moved(found.puts, output=[*self._output(found), *refused])
-        following = self._spread(hop.stage + 1, as_changes(found.rows))
-        return Moved(found.puts, following, refused)
+            return Moved(puts, output=[*self._output(found), *refused])
+        return Moved(puts, self._spread(hop.stage + 1, found.signed()), refused)
 
-    def _spread(self, stage: int, changes: Changes) -> dict[str, list[Change]]:
-        found = spread(self.view.stages[stage], changes)
+    def _spread(self, stage: int, given: Signed) -> dict[str, pa.Table]:
+        found = spread(self.view.stages[stage], given)
         tables = {Hop("distinct", stage): found.distinct, Hop("groups", stage): found.groups}
-        return {hop.table: _listed(one) for hop, one in tables.items() if one}
+        return {hop.table: one for hop, one in tables.items() if one.num_rows}
 
-    def _output(self, found: Merged) -> Iterator[Row]:
+    def _output(self, found: MergedGroups) -> Iterator[Row]:
         """A row that has another key now is deleted under the one before."""
         ranked = isinstance(self.view.stages[-1], Ranking)
         there = {key_of(self.view, now) for _, _, now in found.rows if ranked and now is not None}
@@ -235,22 +238,7 @@ def sent_rows(kept: bytes) -> list[bytes]:
     return [one for one in (found if isinstance(found, list) else [found]) if one is not None]
 
 
-def latest_of(changes: Iterable[Change]) -> dict[bytes, tuple[int, bytes | None]]:
-    """Of each key the change with the highest number, of these the last: number and row."""
-    found: dict[bytes, tuple[int, bytes | None]] = {}
-    for key, row, number in changes:
-        if key not in found or number >= found[key][0]:
-            found[key] = number, row
-    return found
-
-
-def added_up(changes: Iterable[Change]) -> Changes:
-    """Changes of the same row together."""
-    found: Changes = {}
-    for key, beside, number in changes:
-        count(found, key, beside or b"", number)
-    return found
-
-
-def _listed(changes: Changes) -> list[Change]:
-    return [Change(key, beside, number) for (key, beside), number in changes.items() if number]
+def _touches(keys: pa.ChunkedArray) -> pa.Table:
+    """Changes that change nothing, one for each key."""
+    found = keys.unique()
+    return changes(found, [b""] * len(found), np.zeros(len(found), np.int64))

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from dataflow_assets.contracts import OffsetSlice
-from dataflow_assets.views.hops import Change, Flowing
+from dataflow_assets.sql.changes import NONE, by_key, joined
+from dataflow_assets.views.hops import NOTHING, Flowing
 from dataflow_assets.views.output import Row, batches, written
 from dataflow_assets.views.reading import Reader
 
@@ -21,21 +22,21 @@ def looked_at(reader: Reader, messages: Mapping[str, pa.RecordBatch]) -> pa.Reco
         reader: of the view.
         messages: by the partition, as `SourceSession.peek` gives them.
     """
-    arrived: list[Change] = []
+    arrived: list[pa.Table] = []
     rows: list[Row] = []
     for partition, batch in sorted(messages.items()):
         read = reader.read(OffsetSlice(partition, 0, 0), [batch])
-        arrived += read.changes
+        arrived.append(read.changes)
         rows += read.refused
     flowing = Flowing(reader.view, reader.environment)
-    pending = flowing.arriving(arrived)
+    pending = flowing.arriving(joined(arrived))
     for hop in flowing.hops:
-        moved = flowing.merge(hop, {}, pending.get(hop.table, []))
+        moved = flowing.merge(hop, NOTHING, pending.get(hop.table, NONE))
         if flowing.windowed(hop):
-            kept = {key: value for key, value in moved.puts.items() if value is not None}
+            kept = {key: value for key, value in by_key(moved.puts).items() if value is not None}
             moved = moved.and_then(flowing.close(hop, kept))
         for name, some in moved.changes.items():
-            pending.setdefault(name, []).extend(some)
+            pending[name] = joined([pending.get(name, NONE), some])
         rows += moved.output
     found = pa.Table.from_batches(batches(written(rows))).combine_chunks() if rows else None
     return None if found is None else found.to_batches()[0]

@@ -66,6 +66,8 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     watermarks: Watermarks = Watermarks()
     late: int = 0
     """Rows that came when all of their windows were final, since the first state."""
+    expires_from: int | None = None
+    """When what is kept began to expire by `table.exec.state.ttl`; None: it does not."""
 
     @property
     def first(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,22 +16,25 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.message_metadata import Rows, wanted
 from dataflow_assets.records.record import Record, parse
+from dataflow_assets.sql.changes import NONE, changes
 from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.input import Messages
 from dataflow_assets.sql.plan import KEY
 from dataflow_assets.sql.values import pack
 from dataflow_assets.sql.view import Arrivals, ViewPlan
 from dataflow_assets.sql.window_rows import WindowArrivals
-from dataflow_assets.views.hops import Change
 from dataflow_assets.views.output import REFUSED, Row
 
 _TIME = "timestamp"
+TOGETHER = 4_096
+"""Messages that are read at once; with one among them that cannot be read, one by one."""
 
 
 @dataclass
 class Read:
     """What came of a slice."""
 
-    changes: list[Change] = field(default_factory=list)
+    changes: pa.Table = field(default_factory=lambda: NONE)
     refused: list[Row] = field(default_factory=list)
     records: int = 0
     late: int = 0
@@ -71,13 +75,11 @@ class Reader:
         form, keys = self.source.message_format(), KEY in self.view.reads()
         for batch in batches:
             as_json, unreadable = in_json(batch, form, keys=keys)
-            offsets, times = rows.offsets(batch).tolist(), _times(batch)
-            for at, (raw, metadata) in enumerate(rows.records(as_json)):
-                try:
-                    taking.take(raw, metadata, times[at], unreadable.get(at))
-                except RejectedRecord as error:
-                    body = batch.column("body")[at].as_py()
-                    taking.refuse(body, {**metadata, "offset": offsets[at]}, error.reason)
+            for first in range(0, batch.num_rows, TOGETHER):
+                some, last = as_json.slice(first, TOGETHER), first + TOGETHER
+                bad = {at - first: why for at, why in unreadable.items() if first <= at < last}
+                if bad or not taking.take_all(some, rows):
+                    _one_by_one(taking, some, rows, bad, batch["body"].slice(first, TOGETHER))
         return taking.found()
 
     def _taking(self) -> _Taking:
@@ -86,13 +88,30 @@ class Reader:
         return _Windows(WindowArrivals(self.view, self.environment, self.reached))
 
 
+def _one_by_one(
+    taking: _Taking,
+    messages: pa.RecordBatch,
+    rows: Rows,
+    unreadable: Mapping[int, str],
+    sent: pa.Array,
+) -> None:
+    """`sent`: the bodies as they were sent."""
+    offsets, times = rows.offsets(messages).tolist(), _times(messages)
+    for at, (raw, metadata) in enumerate(rows.records(messages)):
+        try:
+            taking.take(raw, metadata, times[at], unreadable.get(at))
+        except RejectedRecord as error:
+            taking.refuse(sent[at].as_py(), {**metadata, "offset": offsets[at]}, error.reason)
+
+
 class _Taking(ABC):
     """Collects the rows of a slice."""
 
     def __init__(self) -> None:
         self._read = Read()
-        self._counted: dict[bytes, int] = {}
-        self._latest: dict[bytes, tuple[bytes | None, int]] = {}
+        self._counted: Counter[bytes] = Counter()
+        self._latest: dict[bytes, bytes | None] = {}
+        self._times: dict[bytes, int] = {}
 
     def take(
         self, raw: bytes | None, metadata: Mapping[str, Any], time: int, unreadable: str | None
@@ -117,6 +136,15 @@ class _Taking(ABC):
             reason = f"{type(error).__name__}: the query cannot handle this record"
             raise RejectedRecord("step", reason) from error
 
+    def take_all(self, messages: pa.RecordBatch, rows: Rows) -> bool:  # noqa: ARG002
+        """Takes readable messages at once; False: it takes none of them.
+
+        Args:
+            messages: with bodies and keys as JSON.
+            rows: reads their metadata.
+        """
+        return False
+
     @abstractmethod
     def _take(self, record: Record, time: int) -> None:
         """Keeps what comes of a record. Raises RejectedRecord."""
@@ -128,17 +156,25 @@ class _Taking(ABC):
 
     def found(self) -> Read:
         """All of the slice."""
-        self._read.changes += (Change(b"", row, times) for row, times in self._counted.items())
-        self._read.changes += (Change(key, row, at) for key, (row, at) in self._latest.items())
+        counted, latest = self._counted, self._latest
+        rows, numbers = [*counted, *latest.values()], [*counted.values(), *self._times.values()]
+        self._read.changes = changes([b""] * len(counted) + [*latest], rows, numbers)
         return self._read
 
     def _replace(self, key: bytes, row: bytes | None, time: int) -> None:
         """The latest row of a key; None: it is gone."""
-        self._latest[key] = row, time
+        self._latest[key], self._times[key] = row, time
 
     def _count(self, row: bytes) -> None:
         """A row more."""
-        self._counted[row] = self._counted.get(row, 0) + 1
+        self._counted[row] += 1
+
+
+def _messages(batch: pa.RecordBatch, rows: Rows) -> Messages:
+    keys = batch["key"].to_pylist() if "key" in batch.schema.names else ()
+    return Messages(
+        batch["body"].to_pylist(), keys, lambda: [one for _, one in rows.records(batch)]
+    )
 
 
 def _times(batch: pa.RecordBatch) -> list[int]:
@@ -156,6 +192,20 @@ class _Rows(_Taking):
     def __init__(self, arrivals: Arrivals) -> None:
         super().__init__()
         self._arrivals = arrivals
+
+    @override
+    def take_all(self, messages: pa.RecordBatch, rows: Rows) -> bool:
+        try:
+            keys, seen = self._arrivals.together(_messages(messages, rows))
+        except Exception:  # noqa: BLE001 - which of them, and why, is found out one by one
+            return False
+        self._read.records += messages.num_rows
+        if keys is None:
+            self._counted.update(row for row in seen if row is not None)
+        else:
+            self._latest.update(zip(keys, seen, strict=True))
+            self._times.update(zip(keys, _times(messages), strict=True))
+        return True
 
     @override
     def _take(self, record: Record, time: int) -> None:

@@ -23,23 +23,23 @@ from dataflow_assets.contracts import (
     folded,
     utc_now,
 )
-from dataflow_assets.errors import DataflowError, PermanentError
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.windows import millis
 from dataflow_assets.views import watermarks
-from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, folder_of, stored
+from dataflow_assets.views.compute import Computation, folder_of, stored
+from dataflow_assets.views.driver import Cache, Driver, Limits
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.garbage import collect
 from dataflow_assets.views.look import looked_at
-from dataflow_assets.views.manifest import VIEW, Earlier, Manifest, manifest_of, position_of
+from dataflow_assets.views.manifest import VIEW, Earlier, Manifest, position_of
 from dataflow_assets.views.manifest import Position as ViewPosition
 from dataflow_assets.views.notices import Notices
 from dataflow_assets.views.options import ViewSourceOptions
 from dataflow_assets.views.parts import Part
 from dataflow_assets.views.reading import Reader
-from dataflow_assets.views.stale import is_rebuilt, stale_rows
-from dataflow_assets.views.tasks import Place, load, part
+from dataflow_assets.views.states import States
+from dataflow_assets.views.tasks import Place
 from dataflow_assets.views.watermarks import LAST
 
 if TYPE_CHECKING:
@@ -65,12 +65,12 @@ class ViewSession(SourceSession):
         self._source, self._flow, self._messages = source, flow, messages
         self._cache = Cache()
         self._planned: dict[str, Span] = {}
-        self._known: dict[str, Manifest] = {}
         try:
             self._files = StateFiles(source.location, flow)
         except BaseException:
             messages.close()
             raise
+        self._states = States(source, flow, self._files)
         self._collected = float("-inf")
         self._notices = Notices(flow, source.address().name)
 
@@ -150,7 +150,7 @@ class ViewSession(SourceSession):
         assert span.planned is not None  # noqa: S101 - the loop says from where
         self._files.check()
         start = position_of(span.planned[VIEW])
-        previous = self._state(start)
+        previous = self._states.checked(start)
         if start.state and self._source.view.changelog:
             self._notices.new_partitions(messages.upto.keys() - start.offsets.keys())
         number, now = start.number + 1, _later(previous)
@@ -170,11 +170,11 @@ class ViewSession(SourceSession):
         self._notices.late(work.late, manifest.late)
         if not self._source.view.idle:
             self._notices.empty(manifest.watermarks.waiting_for())
-        manifest, left = self._without_stale(place, manifest, start.earlier)
+        manifest, left = self._states.without_stale(place, manifest, start.earlier)
         position = stored(self._files, place, start.generation, manifest)
         due = watermarks.due(manifest.watermarks, manifest.first, self._source.view.idle)
         position = msgspec.structs.replace(position, earlier=left, due=due)
-        self._known = {position.state: manifest, **self._known_of(start)}
+        self._states.follow(start, position, manifest)
         parts = [Part(self._flow, one).text() for one in manifest.parts]
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
         return replace(found, planned=span.planned, at=now)
@@ -184,19 +184,6 @@ class ViewSession(SourceSession):
         """Messages of one slice, of which each is kept once for each window."""
         windows = self._source.view.windows
         return MOST if windows is None else max(1, MOST // windows.most)
-
-    def _without_stale(
-        self, place: Place, manifest: Manifest, earlier: tuple[Earlier, ...]
-    ) -> tuple[Manifest, tuple[Earlier, ...]]:
-        """Once a state is as far as those before it: deletes of rows that only those had."""
-        if not earlier or not self._source.view.remembers:
-            return manifest, ()
-        before = [self._read(one.state, one.digest) for one in earlier]
-        if not is_rebuilt(manifest.offsets, before):
-            return manifest, earlier
-        rows = stale_rows(self._source.view, manifest, before, lambda one: load(self._files, one))
-        parts = part(self._files, place, list(rows))
-        return msgspec.structs.replace(manifest, parts=(*manifest.parts, *parts)), ()
 
     def _closed(self, offsets: Positions) -> frozenset[str]:
         """The partitions of which nothing more is ever read: no window waits for them."""
@@ -208,7 +195,7 @@ class ViewSession(SourceSession):
         closed = self._closed(start.offsets) if start.state else frozenset()
         if not closed:
             return False
-        manifest = self._manifest(start)
+        manifest = self._states.at(start)
         marks = manifest.watermarks.marks
         return manifest.first is not None and any(
             marks[one].moment != LAST for one in closed & marks.keys()
@@ -221,49 +208,6 @@ class ViewSession(SourceSession):
         ends, behind = self._messages.ends(), self._messages.behind
         upto = messages.upto
         return [name for name, end in ends.items() if behind(name, upto.get(name), end)]
-
-    def _known_of(self, position: ViewPosition) -> dict[str, Manifest]:
-        name = position.state
-        return {name: self._known[name]} if name in self._known else {}
-
-    def _state(self, position: ViewPosition) -> Manifest | None:
-        """The state at a position, which must be of this query."""
-        if not position.state:
-            return None
-        found = self._manifest(position)
-        self._check(found)
-        return found
-
-    def _manifest(self, position: ViewPosition) -> Manifest:
-        name = position.state
-        if name not in self._known:
-            self._known[name] = self._read(name, position.digest)
-        return self._known[name]
-
-    def _read(self, name: str, digest: str) -> Manifest:
-        return manifest_of(self._files.read(name, digest), name)
-
-    def _check(self, found: Manifest) -> None:
-        view = self._source.view
-        if found.query == view.query:
-            return
-        again = (
-            f"build it again: dataflow run {self._flow} --from earliest reads the topic again, and "
-            "rows of the same keys are replaced"
-        )
-        # A ranking computes rows again only where their numbers change.
-        if found.shape != view.shape or isinstance(view.stages[-1], Ranking):
-            raise PermanentError(
-                f"flow {self._flow}: the query was changed, and what is kept for it is of another "
-                f"one: {again}. Or write the query as it was"
-            )
-        if self._source.accepted != found.query:
-            raise PermanentError(
-                f"flow {self._flow}: the query was changed; its groups are kept, and their rows in "
-                f"the target are those of the query before. Either {again}. Or keep them, and "
-                f"accept that each row changes with the next record of its group: write SET "
-                f"'dataflow.acceptState' = '{found.query}'; in front of the INSERT"
-            )
 
     @override
     def fold(self, positions: Positions) -> Positions:
@@ -278,8 +222,7 @@ class ViewSession(SourceSession):
         if not position.state:
             return known
         try:
-            name = position.state
-            manifest = self._known.get(name) or self._read(name, position.digest)
+            manifest = self._states.read(position.state, position.digest)
         except DataflowError:
             return known  # the next micro-batch says what is wrong with it
         late = None if self._source.view.windows is None else manifest.late
@@ -300,10 +243,9 @@ class ViewSession(SourceSession):
         position = position_of(upto[VIEW])
         self._messages.release(position.offsets)
         now = time.monotonic()
-        if position.state in self._known and len(self._known) > 1 and now >= self._collected + LOOK:
+        if self._states.followed(position) and now >= self._collected + LOOK:
             self._collected = now
-            earlier = {one.state: self._read(one.state, one.digest) for one in position.earlier}
-            collect(self._files, position, {**self._known, **earlier})
+            collect(self._files, position, self._states.needed(position))
 
     @override
     def close(self) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pyarrow import ipc
 
+from dataflow_assets.sql.changes import SCHEMA, joined
 from dataflow_assets.views.files import StateFiles
-from dataflow_assets.views.hops import Change
-from dataflow_assets.views.tables import bucket_of
-
-_SCHEMA = pa.schema([("k", pa.binary()), ("x", pa.binary()), ("n", pa.int64())])
+from dataflow_assets.views.tables import buckets_of
 
 
 @dataclass(frozen=True)
@@ -21,46 +20,53 @@ class Staged:
 
     name: str
     buckets: tuple[int, ...]
-    """The bucket of each part of the file."""
+    """The bucket of each part of the file; one may have several parts."""
     rows: tuple[int, ...]
     """How many changes each part has."""
 
-    def count(self, bucket: int) -> int:
-        """The changes of a bucket."""
-        pairs = zip(self.buckets, self.rows, strict=True)
-        return sum(rows for one, rows in pairs if one == bucket)
 
-
-def stage(files: StateFiles, name: str, changes: Iterable[Change], buckets: int) -> Staged:
+def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Staged:
     """Writes the changes of a table that has so many buckets."""
-    parts: dict[int, list[Change]] = {}
-    for change in changes:
-        parts.setdefault(bucket_of(change.key, buckets), []).append(change)
+    numbers = buckets_of(changes["k"], buckets)
+    order = np.argsort(numbers, kind="stable")
+    ordered = changes.take(pa.array(order)).combine_chunks()
+    there, rows = np.unique(numbers, return_counts=True)
+    parts = _parts(ordered, there.tolist(), rows.tolist())
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, _SCHEMA, compression="zstd", use_dictionary=False) as writer:
-        for bucket in sorted(parts):
-            columns = [list(one) for one in zip(*parts[bucket], strict=True)]
-            writer.write_table(pa.table(columns, schema=_SCHEMA), row_group_size=1 << 30)
-    rows = tuple(len(parts[bucket]) for bucket in sorted(parts))
-    files.write(name, sink.getvalue().to_pybytes(), sum(rows))
-    return Staged(name, tuple(sorted(parts)), rows)
+    with ipc.new_file(sink, SCHEMA, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
+        for _, batch in parts:
+            writer.write_batch(batch)
+    files.write(name, sink.getvalue().to_pybytes(), changes.num_rows)
+    return Staged(name, tuple(one for one, _ in parts), tuple(one.num_rows for _, one in parts))
 
 
-def changes_of(files: StateFiles, staged: Iterable[Staged], bucket: int) -> Iterator[Change]:
+def _parts(
+    ordered: pa.Table, buckets: Sequence[int], rows: Sequence[int]
+) -> list[tuple[int, pa.RecordBatch]]:
+    """One for each bucket; of one with more than 2 GB several."""
+    found: list[tuple[int, pa.RecordBatch]] = []
+    first = 0
+    for bucket, count in zip(buckets, rows, strict=True):
+        found += ((bucket, one) for one in ordered.slice(first, count).to_batches())
+        first += count
+    return found
+
+
+def changes_of(files: StateFiles, staged: Iterable[Staged], bucket: int) -> pa.Table:
     """The changes of one bucket, of all files."""
-    for one in staged:
-        if bucket in one.buckets:
-            yield from _read(files, one, [one.buckets.index(bucket)])
+    return joined(
+        _read(files, one, [at for at, other in enumerate(one.buckets) if other == bucket])
+        for one in staged
+        if bucket in one.buckets
+    )
 
 
-def all_changes(files: StateFiles, staged: Iterable[Staged]) -> Iterator[Change]:
+def all_changes(files: StateFiles, staged: Iterable[Staged]) -> pa.Table:
     """Those of all buckets."""
-    for one in staged:
-        yield from _read(files, one, range(len(one.buckets)))
+    return joined(_read(files, one, range(len(one.buckets))) for one in staged)
 
 
-def _read(files: StateFiles, one: Staged, parts: Sequence[int] | range) -> Iterator[Change]:
+def _read(files: StateFiles, one: Staged, parts: Sequence[int] | range) -> pa.Table:
     with files.open(one.name) as opened:
-        rows = pq.ParquetFile(opened).read_row_groups(list(parts))
-    columns = (rows[name].to_pylist() for name in _SCHEMA.names)
-    yield from map(Change._make, zip(*columns, strict=True))
+        file = ipc.open_file(opened)
+        return pa.Table.from_batches([file.get_batch(at) for at in parts], SCHEMA)

@@ -8,8 +8,10 @@ becomes objects of Python.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -19,12 +21,12 @@ from dataflow_assets.views.manifest import File, Table
 
 SCHEMA = pa.schema([("k", pa.binary()), ("v", pa.binary()), ("t", pa.int64())])
 Load = Callable[[File], pa.Table]
-Puts = Mapping[bytes, bytes | None]
 
 
-def bucket_of(key: bytes, buckets: int) -> int:
-    """The bucket of a key; there are 2 to the power of something of them."""
-    return zlib.crc32(key) & buckets - 1
+def buckets_of(keys: pa.Array, buckets: int) -> npt.NDArray[np.uint32]:
+    """The bucket of each key; there are 2 to the power of something of them."""
+    hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.uint32, len(keys))
+    return hashes & np.uint32(buckets - 1)
 
 
 def encoded(table: pa.Table) -> bytes:
@@ -37,14 +39,13 @@ def encoded(table: pa.Table) -> bytes:
 
 def decoded(content: bytes) -> pa.Table:
     """From a file."""
-    return pq.read_table(pa.BufferReader(content))
+    return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
 
 
-def table_of(puts: Puts, touched: int) -> pa.Table:
-    """Keys in their order: a repeated computation writes the same file."""
-    keys = sorted(puts)
-    columns = [keys, [puts[key] for key in keys], [touched] * len(keys)]
-    return pa.table(columns, schema=SCHEMA)
+def touched(puts: pa.Table, at: int) -> pa.Table:
+    """What is kept from now on, in the order of the keys: it is written in the same way again."""
+    times = pa.array(np.full(puts.num_rows, at, np.int64))
+    return puts.append_column("t", times).sort_by("k").combine_chunks()
 
 
 def alive(rows: pa.Table, since: int | None) -> pa.Table:
@@ -52,31 +53,24 @@ def alive(rows: pa.Table, since: int | None) -> pa.Table:
     return rows if since is None else rows.filter(pc.greater(rows["t"], since))
 
 
-def found(table: Table, keys: Sequence[bytes], load: Load) -> dict[bytes, bytes | None]:
-    """What is kept under some keys; those that are not there are left out, or None.
+def found(table: Table, keys: pa.Array, load: Load) -> pa.Table:
+    """What is kept under some keys.
 
     Args:
         table: as the manifest names it.
         keys: each once.
         load: gives the rows of a file.
     """
-    kept: dict[bytes, bytes | None] = {}
-    parts: dict[int, list[bytes]] = {}
-    for key in keys:
-        parts.setdefault(bucket_of(key, len(table.buckets)), []).append(key)
-    for bucket, some in sorted(parts.items()):
-        file = table.buckets[bucket]
-        if file is not None:
-            kept |= matching(load(file), some)
-    for file in table.recent:
-        kept |= matching(load(file), keys)
-    return kept
+    buckets = np.unique(buckets_of(keys, len(table.buckets))).tolist()
+    files = [file for bucket in buckets if (file := table.buckets[bucket]) is not None]
+    base = [matching(load(file), keys) for file in files]
+    layers = [pa.concat_tables(base)] if base else []
+    return merged([*layers, *(matching(load(file), keys) for file in table.recent)])
 
 
-def matching(rows: pa.Table, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
-    """What is kept under some keys of one file or bucket."""
-    chosen = rows.filter(pc.is_in(rows["k"], pa.array(keys, pa.binary())))
-    return dict(zip(chosen["k"].to_pylist(), chosen["v"].to_pylist(), strict=True))
+def matching(rows: pa.Table, keys: pa.Array) -> pa.Table:
+    """What a file or bucket has under some keys."""
+    return rows.filter(pc.is_in(rows["k"], keys))
 
 
 def bucket_rows(table: Table, bucket: int, buckets: int, load: Load) -> pa.Table:
@@ -126,8 +120,7 @@ def _fronts(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _only(rows: pa.Table, bucket: int, buckets: int) -> pa.Table:
-    mask = [bucket_of(key, buckets) == bucket for key in rows["k"].to_pylist()]
-    return rows.filter(pa.array(mask, pa.bool_()))
+    return rows.filter(pa.array(buckets_of(rows["k"], buckets) == bucket))
 
 
 def merged(layers: Iterable[pa.Table]) -> pa.Table:

@@ -19,7 +19,7 @@ from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, numbers, spare_worker
 from dataflow_assets.views import output, tables
 from dataflow_assets.views.files import StateFiles
-from dataflow_assets.views.hops import Change, Flowing, Hop
+from dataflow_assets.views.hops import Flowing, Hop
 from dataflow_assets.views.manifest import File, Table
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.staged import Staged, changes_of, stage
@@ -46,6 +46,10 @@ class Place:
     def name(self, kind: str) -> str:
         """A new file: a second attempt of a task writes another one."""
         return f"{self.folder}/{kind}-{uuid4().hex}.parquet"
+
+    def changes(self, table: str) -> str:
+        """The same for changes of a table."""
+        return f"{self.folder}/{table}-changes-{uuid4().hex}.arrow"
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,10 @@ class MergeBucket:
         """Reads, merges, and writes the bucket."""
         files = self.place.files()
         before = self._before(files)
-        changes = list(changes_of(files, self.staged, self.bucket))
-        keys = list({change.key for change in changes})
-        moved = self.flowing.merge(self.hop, tables.matching(before, keys), changes)
-        rows = tables.merged([before, tables.table_of(moved.puts, self.flowing.now)])
+        changes = changes_of(files, self.staged, self.bucket)
+        old = tables.matching(before, changes["k"].combine_chunks())
+        moved = self.flowing.merge(self.hop, old.select(["k", "v"]), changes)
+        rows = tables.merged([before, tables.touched(moved.puts, self.flowing.now)])
         if self.final is not None:
             ended, rows = tables.divided(rows, self.final)
             moved = moved.and_then(self.flowing.close(self.hop, ended))
@@ -145,11 +149,11 @@ def load_alive(files: StateFiles, since: int | None, file: File) -> pa.Table:
 def _staged(
     files: StateFiles,
     place: Place,
-    changes: Mapping[str, Sequence[Change]],
+    changes: Mapping[str, pa.Table],
     buckets: Mapping[str, int],
 ) -> dict[str, Staged]:
     return {
-        name: stage(files, place.name(f"{name}-changes"), some, buckets[name])
+        name: stage(files, place.changes(name), some, buckets[name])
         for name, some in changes.items()
     }
 

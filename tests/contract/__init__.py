@@ -52,3 +52,7 @@ SINKS: dict[str, type[SinkDriver]] = {
         trino_drivers.TrinoUpsert,
     )
 }
+
+VARIANTS = frozenset({"iceberg-partitioned", "files-disk"})
+"""Sinks that differ from another one in how rows are laid out, or where files are, and not in how
+they commit: `make test` has the laws of a drain for them, `make test-all` the rest."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,7 +14,7 @@ from dataflow_assets.contracts import Limit, Run, Totals
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request, Start
-from tests.contract import SINKS, SOURCES
+from tests.contract import SINKS, SOURCES, VARIANTS
 from tests.contract.drivers import (
     MemoryOffsets,
     MemoryParts,
@@ -89,6 +90,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("source", "sink"), pairs, indirect=True)
     for end in ends if len(ends) == 1 else ():
         metafunc.parametrize(end, sorted(SOURCES if end == "source" else SINKS), indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of VARIANTS only the laws of a drain are for `make test`."""
+    for item in items:
+        here = item.path.parent == Path(__file__).parent and item.path.name != "test_laws.py"
+        if here and isinstance(item, pytest.Function) and _is_variant(item):
+            item.add_marker("full")
+
+
+def _is_variant(item: pytest.Function) -> bool:
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return any(not VARIANTS.isdisjoint(v if isinstance(v, tuple) else [v]) for v in values)
 
 
 @pytest.fixture

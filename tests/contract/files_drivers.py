@@ -111,8 +111,11 @@ class _Target(SinkDriver):
         return self.folder.files(f"{LOGS}/{name_of(target)}")
 
 
+_SILENT = r"no answer from the object store at 127\.0\.0\.1:\d+: .+"
+
+
 class FilesTarget(_Target, _Bucket):
-    down = r"cannot open s3://files-\w+/folder: OSError: .+"
+    down = rf"cannot open s3://files-\w+/folder: {_SILENT}"
     dropped = (
         r"the checkpoint of flow \S+ was removed while it ran|"
         r"Bucket '\S+' does not exist; create the bucket"
@@ -148,7 +151,7 @@ class FilesFolder(SourceDriver, _Bucket):
     """Every seed is two files, the later one with the earlier name."""
 
     type = "files"
-    down = r"cannot open s3://files-\w+/folder: OSError: .+"
+    down = rf"cannot open s3://files-\w+/folder: {_SILENT}"
     dropped = r"Bucket '\S+' does not exist; create the bucket|the file \S+ is gone|is gone, and it"
 
     def __init__(self, request: pytest.FixtureRequest) -> None:

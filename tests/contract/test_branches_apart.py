@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink
-from dataflow_assets.contracts import Run, SourceSession
+from dataflow_assets.connectors.memory.source.session import MemoryPartSession
+from dataflow_assets.contracts import Positions, Run, SourceSession
 from dataflow_assets.errors import TransientError
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
@@ -111,6 +113,31 @@ def test_a_branch_that_comes_back_in_the_same_run(apart: Apart, down: str) -> No
     for count, _ in enumerate(drain(apart.flow(), lambda: apart.engine, order)):
         if count == 1:
             apart.flag.unlink(missing_ok=True)
+    apart.expect(61)
+
+
+@pytest.mark.parametrize("apart", ["memory-parts"], indirect=True)
+def test_the_source_learns_where_all_branches_are_before_it_plans(
+    apart: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart.flaky("odd")
+    apart.flag.write_text("task")
+    with pytest.raises(TransientError, match="was suspended"):
+        apart.some(4)
+    apart.flag.unlink(missing_ok=True)
+    told, plan = list[Sequence[Positions]](), MemoryPartSession.plan
+
+    def planned(self: MemoryPartSession, *given: Any) -> Any:
+        assert told, "before it plans"
+        return plan(self, *given)
+
+    monkeypatch.setattr(
+        SourceSession, "begin_behind", lambda _, places: told.append([dict(one) for one in places])
+    )
+    monkeypatch.setattr(MemoryPartSession, "plan", planned)
+    apart.drain()
+    ((even, odd),) = told
+    assert even != odd
     apart.expect(61)
 
 

@@ -29,7 +29,8 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
-from dataflow_assets.micro_batch.fused import Pass, Result
+from dataflow_assets.micro_batch.fused import Pass
+from dataflow_assets.micro_batch.results import Result
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from tests.contract import SINKS
 from tests.contract.conftest import numbered

@@ -29,12 +29,7 @@ ENDS = [
     for name, driver in sorted(drivers.items())
     if issubclass(driver, Remote)
 ]
-SAME_CLIENT = ("sink", "iceberg-partitioned")
-"""Talks to the catalog and the store as `iceberg` does, and differs in how rows are laid out."""
-CASES = [
-    pytest.param(end, marks=pytest.mark.full if end == SAME_CLIENT else (), id="-".join(end))
-    for end in ENDS
-]
+CASES = [pytest.param(end, id="-".join(end)) for end in ENDS]
 AT_CONNECT = (("source", "kafka"), ("sink", "postgresql"), ("sink", "iceberg"))
 """What the others would add is held by the server that stays down, and by the one that dies."""
 ROWS = 50

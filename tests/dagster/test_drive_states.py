@@ -12,6 +12,7 @@ import pytest
 from dataflow_assets.assets import drive_states
 from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.runs import Runs
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.manifests.load import load
@@ -43,6 +44,7 @@ def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.Dag
     home.mkdir()
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.setenv("DATAFLOW_START", "1")  # all switches are on
     with dg.DagsterInstance.get() as instance:
         yield instance
 
@@ -114,3 +116,36 @@ def test_a_storage_that_cannot_be_read_is_said_and_the_rest_is_shown(
     said = capsys.readouterr()
     assert said.err.startswith("DAGSTER_HOME cannot be read, lanes are not shown: ")
     assert said.out.splitlines()[-1] == "4 flows: 4 up to date, 0 behind, 0 not known"
+
+
+def test_a_flow_whose_switch_is_off_is_stopped_unless_somebody_drives_it(
+    flows: Path,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What had left its lane is not tried again."""
+    written(instance, flows)
+    monkeypatch.delenv("DATAFLOW_START")
+    main(["status", str(flows), "--json"])
+    answers = json.loads(capsys.readouterr().out)["flows"]
+    states = {one["flow"].removeprefix("default/"): one["state"] for one in answers}
+    assert states == {
+        "driven": "Running",
+        "retried": "Error",
+        "left": "Stopped",
+        "nowhere": "Stopped",
+    }
+
+
+def test_a_flow_that_a_run_of_its_own_drives_is_running(
+    flows: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DATAFLOW_START")
+    nowhere = next(flow for flow in load([flows]).flows if flow.name == "nowhere")
+    run = dg.DagsterRun(job_name="j", status=dg.DagsterRunStatus.STARTED)
+    instance.add_run(run)
+    with Runs(instance, nowhere).driving(run.run_id):
+        found = drive_states.states_in(instance, [nowhere])
+    assert found[nowhere.id].name == "Running"
+    assert drive_states.states_in(instance, [nowhere])[nowhere.id].name == "Stopped"

@@ -16,7 +16,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets.assets import graph, ingest, mirror
+from dataflow_assets.assets import graph, ingest, mirror, tally
 from dataflow_assets.assets.lane_book import Book
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.connectors.memory import (
@@ -174,6 +174,24 @@ def test_flows_from_topics_and_from_tables_share_a_lane(shop: Shop) -> None:
     assert shop.ended(running).success
     assert shop.rows("a") == [1, 2]
     assert {event.run_id for event in shop.events("b")} == {running.result().run_id}
+
+
+def test_a_table_is_told_before_one_that_is_filled_from_it(shop: Shop) -> None:
+    """At rest and in between: Dagster shows an asset whose source has the later event unsynced."""
+    shop.add("a", "b", "c")
+    topics = [flow.source for flow in shop.flows]  # `a` has the address of the table `a`, too
+    shop.edit("c", source=topics[1])
+    shop.edit("b", source=topics[0])
+    shop.patch.setattr(tally, "EVERY_SECONDS", 0.5)
+    running = shop.aside()
+    for number in range(3):
+        shop.produce("a", number)
+        shop.produce("b", number)
+        until(lambda: shop.rows("c") == shop.rows("b") == shop.rows("a"))
+    assert shop.ended(running).success
+    last = {name: [event.storage_id for event in shop.events(name)] for name in "abc"}
+    assert all(len(told) >= 2 for told in last.values())
+    assert last["a"][-1] < last["b"][-1] < last["c"][-1]
 
 
 def test_a_lane_that_finds_nothing_tells_nothing_but_a_lost_mirror(shop: Shop) -> None:

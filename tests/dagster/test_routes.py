@@ -170,7 +170,7 @@ def test_an_asset_says_what_becomes_of_rejected_records(
     assert shop.key("bad") not in graph.get_all_asset_keys()
     asked = graph.get_check_spec(dg.AssetCheckKey(shop.key("odd"), "rejected")).description or ""
     assert told.removeprefix("They ") in asked
-    assert ("A replay puts them back" in asked) == (rejects == "onRejected: table")
+    assert ("A replay stores them" in asked) == (rejects == "onRejected: table")
     jobs = shop.defs.get_repository_def().job_names
     assert ("replay" in jobs) == (rejects == "onRejected: table")
 

@@ -10,6 +10,7 @@ import pytest
 
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
 from dataflow_assets.contracts import Run
@@ -217,6 +218,34 @@ def test_a_run_that_commits_tells_its_lag_itself(
     monkeypatch.undo()
     switch.instance.report_run_failed(live)
     assert look().asset_events[0].metadata["lag_records"].value == 2
+
+
+def test_the_state_is_observed_when_it_changes(switch: Switch) -> None:
+    """Of a flow that a run drives, errors: its own events tell that it is running."""
+    switch.stand(p0=0)
+    flow, departures = switch.flow, Departures(switch.instance)
+
+    def look(flow: Flow, cursor: str | None) -> tuple[list[object], str]:
+        sensor = lag_sensor(graph.build([flow]))
+        found: Any = sensor(dg.build_sensor_context(switch.instance, cursor=cursor))
+        shown = [event.metadata for event in found.asset_events or ()]
+        return [one["state"].value for one in shown if "state" in one], found.cursor
+
+    off = replace(flow, suspended=True)
+    stopped, cursor = look(off, None)
+    assert stopped == ["Stopped"]
+    assert look(off, cursor)[0] == []
+    departures.leave(flow, "no such table")
+    failed, cursor = look(flow, cursor)
+    assert failed == ["Error"]
+    assert look(flow, cursor)[0] == []
+    departures.come_back(flow)
+    switch.run(dg.DagsterRunStatus.STARTED, driver=Driver.here())
+    running, cursor = look(flow, cursor)
+    assert running == []
+    page = {flow.id: FlowState("", failing=True)}
+    Book(switch.instance, flow.lane).write("r", page)
+    assert look(flow, cursor)[0] == ["Error"]
 
 
 def test_changed_files_are_loaded_again(

@@ -191,6 +191,7 @@ def test_a_flow_runs_in_a_session_of_its_own(messages: Store) -> None:
     _drain("local", messages)
 
 
+@pytest.mark.full
 @pytest.mark.e2e
 def test_a_flow_runs_on_a_cluster_with_our_package(messages: Store, tmp_path: Path) -> None:
     with devservers.SparkCluster(tmp_path, workers=2) as cluster:

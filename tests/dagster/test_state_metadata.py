@@ -1,4 +1,4 @@
-"""What an asset shows of the state of a query."""
+"""What an asset shows of the state of a query, and of a connector."""
 
 from __future__ import annotations
 
@@ -15,3 +15,9 @@ def test_a_query_with_windows_shows_its_state_late_rows_and_watermark() -> None:
 
 def test_other_flows_show_nothing_of_it() -> None:
     assert state_metadata(Lag(0, 0.0, {})) == {}
+
+
+def test_a_connector_shows_its_state_and_those_of_its_tasks() -> None:
+    states = {"connector": "RUNNING", "task 0": "RUNNING", "task 1": "PAUSED"}
+    lag = Lag(0, 0.0, {}, connector=states)
+    assert {name: one.value for name, one in state_metadata(lag).items()} == {"connector": states}

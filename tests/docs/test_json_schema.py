@@ -25,6 +25,7 @@ TABLEFLOW = EXAMPLES / "tableflow" / "tableflow.yaml"
 MANIFESTS = sorted([*SHOWN, *(EXAMPLES / "seeds").glob("*.yaml"), TABLEFLOW])
 BEYOND = {
     # one of two keys, and other manifests
+    "an empty topic",
     "no topic",
     "one condition for two sinks",
     "one name for two",
@@ -40,6 +41,8 @@ BEYOND = {
     "single quotes inside single quotes",
     "no dashes between two",
     "a template",
+    "a template as a value",
+    "a sign in a password that begins a comment",
     # the grammar of a text
     "an open quote",
     "any depth",
@@ -49,6 +52,10 @@ BEYOND = {
     "a duration without end",
     "a time-out without end",
     "jdbc",
+    "a port of ClickHouse that is too high",
+    "a port that is none",
+    "a port that is too high",
+    "an equals sign at the end of a very long condition",
     "a variable",
     "a name with an umlaut",
     "a zone",

@@ -42,6 +42,6 @@ def test_a_secret_ref_stands_beside_the_field_that_it_fills() -> None:
 def test_additions_are_marked_and_nested_blocks_listed() -> None:
     page = PAGES["reference/steps.md"]()
     assert "### `hash`\n\n*Addition.* Hashes" in page
-    assert "| `nullable` | true or false | `false` | used | *Addition.*" in page
+    assert "| `nullable` | true or false | `false` | *Addition.*" in page
     assert "#### `routes.sink`" in page
     assert '| `fieldName` | path | `"created_at"` |' in page

@@ -27,6 +27,10 @@ INSTEAD = {
     r"\b[Aa]ddresses to begin with\b": "bootstrap servers",
     r"\b(is|are) told\b": "is reported",
     r"\bput back\b": "replayed",
+    r"\bputs? (it|them) back; they\b|\bcount all the same\b": "stores them; they still count",
+    r"\blog was cut off\b": "the log was truncated",
+    r"\bticks? of the change column\b": "the current second",
+    r"\bwithout its \(|\bnothing leaks\b|\badds none\b": "say what happens",
     r"\b[Mm]ind (that|upserts)\b": "careful with",
 }
 """What is hard to read for people who learn the product, and what to say."""

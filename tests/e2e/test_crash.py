@@ -20,7 +20,7 @@ from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import Command
 from tests.stress.chaos import Storm, storm
 from tests.stress.chaos_kills import GENTLE
-from tests.stress.chaos_targets import MODES
+from tests.stress.chaos_modes import MODES
 
 pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 

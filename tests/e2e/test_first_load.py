@@ -97,6 +97,7 @@ def test_killed_at_a_step(load: Load, command: Command, step: str) -> None:
     load.expect_everything_once()
 
 
+@pytest.mark.full
 def test_killed_at_random_moments(
     load: Load, command: Command, request: pytest.FixtureRequest
 ) -> None:

@@ -149,6 +149,7 @@ def test_killed_at_a_step(
     flow.expect_everything_once()
 
 
+@pytest.mark.full
 @pytest.mark.crash
 @pytest.mark.e2e
 def test_killed_at_random_moments_while_the_table_is_compacted(

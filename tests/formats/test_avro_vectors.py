@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.formats.avro import Decoder
 from dataflow_assets.formats.avro_cursor import Block
+from dataflow_assets.formats.avro_decoder import Decoder
 from dataflow_assets.formats.avro_schema import AvroSchema
 from dataflow_assets.formats.avro_vectors import Vectors
 from tests.formats.avro_messages import bodies, record, written

@@ -153,6 +153,30 @@ def test_one_bad_message_hurts_no_neighbour() -> None:
     assert [shown[1], shown[2]] == [None, None]
 
 
+def test_strings_are_decoded_as_such_until_another_value_comes() -> None:
+    """Escapes are read, and what cannot be decoded is refused, as in the first batch."""
+    form = ParsePathsFormat(("a", "b"), ("/@a", "/@n/@b"))
+    batches: list[list[tuple[bytes, tuple[str | None, str | None] | None]]] = [
+        [(b'{"a": "x", "n": {"b": "y"}}', ("x", "y")), (b'{"a": null}', (None, None))],
+        [(b'{"a": "\\u00e4\\"", "n": {"b": null}}', ('ä"', None)), (b'{"n": null}', (None, None))],
+        [
+            (b'{"a": "\xff"}', None),
+            (b'{"a": "\\ud800"}', None),
+            (b'{"a": "s"}', ("s", None)),
+            (b"{", None),
+        ],
+        [(b'{"a": 1.50, "n": {"b": "z"}}', ("1.50", "z")), (b'{"a": "1.5"}', ("1.5", None))],
+        [(b'{"a": -0, "n": {"b": [ 1 ]}}', ("-0", "[ 1 ]")), (b"[]", (None, None))],
+        [(b'{"a": "x", "n": {"b": "\\n"}}', ("x", "\n"))],
+    ]
+    for batch in batches:
+        found = form.columns(pa.array([body for body, _ in batch], pa.binary()))
+        assert sorted(found.refused) == [at for at, (_, row) in enumerate(batch) if row is None]
+        (group,) = found.groups
+        expected = [row for _, row in batch if row is not None]
+        assert list(zip(*(c.to_pylist() for c in group.rows.columns), strict=True)) == expected
+
+
 def test_nothing_is_no_error() -> None:
     form = cloudpickle.loads(cloudpickle.dumps(ParsePathsFormat(("a",), ("/@a",))))  # type: ignore[no-untyped-call]
     for bodies in ([], [None]):
@@ -174,22 +198,31 @@ ITEMS = KEYS.map(lambda key: f"/@{key}") | st.integers(0, 2).map("/#{}".format)
 PATHS = st.lists(ITEMS, min_size=1)
 
 
+STRINGS = st.dictionaries(KEYS, st.text() | st.none() | st.dictionaries(KEYS, st.text()))
+"""Of such messages columns become strings, until another one comes."""
+
+
 @settings(max_examples=400, deadline=None)
 @given(
-    bodies=st.lists(JSON, min_size=1, max_size=6),
+    batches=st.lists(st.lists(STRINGS, min_size=1) | st.lists(JSON, min_size=1), min_size=1),
     paths=st.lists(PATHS.map("".join), min_size=1, max_size=5),
     escaped=st.booleans(),
 )
 def test_structs_and_walking_agree_with_json(
-    bodies: list[Any], paths: list[str], escaped: bool
+    batches: list[list[Any]], paths: list[str], escaped: bool
 ) -> None:
     """Of surrogates there are none: hypothesis' texts have them only where that is asked."""
-    sent = [json.dumps(body, ensure_ascii=escaped).encode() for body in bodies]
     form = ParsePathsFormat(tuple(map(str, range(len(paths)))), tuple(paths))
+    for bodies in batches:
+        _agree(form, bodies, escaped=escaped)
+
+
+def _agree(form: ParsePathsFormat, bodies: list[Any], *, escaped: bool) -> None:
+    sent = [json.dumps(body, ensure_ascii=escaped).encode() for body in bodies]
     found = form.columns(pa.array(sent, pa.binary()))
     assert found.refused == {}
     (group,) = found.groups
-    for path, column in zip(paths, group.rows.columns, strict=True):
+    for path, column in zip(form.paths, group.rows.columns, strict=True):
         expected = [_expected(body, ParsePath.parse(path).items) for body in bodies]
         got = [_read(text, want) for text, want in zip(column.to_pylist(), expected, strict=True)]
         assert got == expected, path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dataflow_assets.connectors.kafka.source.parsed import ParsedKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import ParsedKafkaSource
 from dataflow_assets.connectors.postgresql.justone.sink import JustOneSink
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import PermanentError
@@ -173,6 +173,83 @@ MISTAKES = [
 ]  # fmt: skip
 
 
+LAST = "db.password (the password, if any)"
+ADDRESSES = [
+    (
+        {"db.url": "jdbc:postgresql://pg.shop:5433/shop?user=duncan&password=geheim"},
+        "db.url",
+        (
+            "is not a key of this connector: write db.host=pg.shop:5433, db.database=shop, "
+            f"db.username=duncan, {LAST}"
+        ),
+    ),
+    (
+        {"connection.url": "postgresql://dun%63an:geheim@pg/shop"},
+        "connection.url",
+        (
+            "is not a key of this connector: write db.host=pg, db.database=shop, "
+            f"db.username=duncan, {LAST}"
+        ),
+    ),
+    (
+        {"db.url": "jdbc:postgresql://a:1,b:2/shop"},
+        "db.url",
+        (
+            "is not a key of this connector: write db.host=a:1,b:2, db.database=shop, "
+            f"db.username (the user), {LAST}"
+        ),
+    ),
+    (
+        {"db.host": "jdbc:postgresql://pg/shop"},
+        "db.host",
+        "is a whole address: write db.host=pg, db.database=shop, db.username (the user), " + LAST,
+    ),
+    (
+        {"db.url": "postgres://duncan:123/geheim@pg/shop"},
+        "db.url",
+        (
+            "is not a key of this connector: write its parts in db.host (host or host:port), "
+            "db.database, db.username, db.password"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("keys", "path", "said"), ADDRESSES)
+def test_an_address_is_one_mistake_whose_parts_are_named(
+    tmp_path: Path, keys: dict[str, str], path: str, said: str
+) -> None:
+    """What is missing is in it: nothing else is said. A password is not repeated."""
+    parts = {"db.host": None, "db.database": None, "db.username": None}
+    found = loaded(
+        tmp_path, changed(**{k.replace(".", "__"): v for k, v in {**parts, **keys}.items()})
+    )
+    assert [(one.path, one.message) for one in found.findings] == [(path, said)]
+    assert "geheim" not in " ".join(map(str, (*found.findings, *found.hints)))
+
+
+def test_an_address_beside_its_parts_is_ignored(tmp_path: Path) -> None:
+    found = loaded(tmp_path, changed(db__url="jdbc:postgresql://elsewhere/shop"))
+    assert "localhost" in sink(flow(found)).dsn()
+    said = [one.message for one in found.hints if one.path == "db.url"]
+    assert said == ["is ignored, as Connect does it: db.host, db.database and db.username count"]
+
+
+def test_a_key_beside_the_one_that_was_meant(tmp_path: Path) -> None:
+    found = loaded(tmp_path, changed(db__user="other"))
+    assert "duncan" in sink(flow(found)).dsn()
+    said = [one.message for one in found.hints if one.path == "db.user"]
+    assert said == [
+        (
+            "is ignored, as Connect does it: no such key is known here; db.username is given too, "
+            "and counts: remove this key"
+        )
+    ]
+    found = loaded(tmp_path, changed(db__user="other", db__username=None))
+    said = [one.message for one in found.hints if one.path == "db.user"]
+    assert said[0].endswith("; did you mean db.username?")
+
+
 def test_a_space_may_be_the_delimiter_and_is_noted_at_the_end(tmp_path: Path) -> None:
     """At the end it is part of a key: a column of nulls, and nobody would see why."""
     paths = "/@a,\\ @b @c,/@d,/@e "
@@ -262,7 +339,7 @@ def test_every_delivery_is_exactly_once(tmp_path: Path, word: str) -> None:
 def test_unknown_keys_are_noted_with_what_was_meant(tmp_path: Path) -> None:
     found = loaded(tmp_path, changed(db__tabel="x"), WORKER + "unheard.of=1\n")
     said = {note.path: note.message for note in found.hints}
-    assert "did you mean db.table?" in said["db.tabel"]
+    assert "db.table is given too, and counts: remove this key" in said["db.tabel"]
     assert "is ignored, as Connect does it" in said["unheard.of"]
     flow(found)
 

@@ -250,8 +250,8 @@ def test_a_target_in_the_environment_that_is_none_is_not_quoted(
             "must be a number of tasks, 1 to 64",
         ),
         (
-            pipeline({"connector.class": "a.B", "x": "${env:Y}"}),
-            "a reference is not supported here",
+            pipeline({"connector.class": "a.B", "x": "${vault:Y}"}),
+            "config.providers does not list the provider vault",
         ),
         (
             pipeline({"connector.class": "a.B", "plugin.path": "/p", "dataflow.spool": "/s"}),
@@ -260,6 +260,10 @@ def test_a_target_in_the_environment_that_is_none_is_not_quoted(
         (pipeline({"kinesis.stream": ""}), "is required, but has no value: the stream"),
         (pipeline({"kinesis.shard.id": "x"}), "all shards of a stream are read"),
         (pipeline({"kinesis.position": "FIRST"}), "allowed: TRIM_HORIZON, LATEST"),
+        (
+            pipeline({"connector.class": "a.B", "config.providers": "v"}),
+            "must be one of EnvVarConfigProvider, ",
+        ),
         (pipeline({"transforms": "a"}), "transforms of Kafka Connect are not run for Kinesis"),
         (pipeline({"kinesis.stream": "a b"}), "String should match pattern"),
         (pipeline({"aws.access.key.id": "AKIA"}), "belong together"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from dataflow_assets.connectors.kafka.sink.sql import SqlKafkaSink
-from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import SqlKafkaSource
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.dialects.sql.read import read
 from dataflow_assets.manifests.load import Loaded, load
@@ -727,3 +727,49 @@ def test_a_long_list_of_conditions_is_not_a_deep_one(tmp_path: Path) -> None:
     deep = " + ".join(["a"] * 200)
     (told,) = loaded(tmp_path, SOURCE, TARGET, f"INSERT INTO o SELECT {deep}, b FROM s").findings
     assert told.message.startswith("an expression has more than 100 levels")
+
+
+FAR = KINDS.replace("TABLE o", "TABLE other")
+
+
+@pytest.mark.parametrize(
+    "second", ["INSERT INTO other {};", "INSERT INTO other SELECT b, a, a FROM w;"]
+)
+@pytest.mark.parametrize("files", [1, 2])
+def test_queries_with_state_into_one_topic_are_found_wherever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, second: str
+) -> None:
+    """Under two names of its table, in one file or in two."""
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    first = [
+        "-- one",
+        SOURCE,
+        KINDS,
+        f"INSERT INTO o {COUNTS.format(chr(39) + 'x' + chr(39), 's')};",
+    ]
+    again = second.format(COUNTS.format("'x'", "w"))
+    rest = [SOURCE.replace("TABLE s", "TABLE w"), FAR, again]
+    parts = [first + rest] if files == 1 else [first, rest]
+    for number, part in enumerate(parts):
+        (tmp_path / f"{number}.sql").write_text("\n".join(part))
+    found = load(tmp_path)
+    assert found.flows == ()
+    places = [f"{one.file}:{one.line}" for one in found.findings]
+    line = "\n".join(first).count("\n") + 1
+    here, there = f"{tmp_path / '0.sql'}:{line}", f"{tmp_path / f'{files - 1}.sql'}:"
+    there += str((line if files == 1 else 0) + "\n".join(rest).count("\n") + 1)
+    assert places == [here, there]
+    told = [one.message for one in found.findings]
+    assert told[0].startswith(f"the INSERT in {there} writes into o too: rows of both")
+    assert told[1].startswith(f"the INSERT in {here} writes into o too: rows of both")
+
+
+def test_queries_with_state_into_one_topic_may_have_keys_that_are_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    for name, into, kind in (("one", KINDS, "'x'"), ("two", FAR, "'y'")):
+        insert = f"INSERT INTO {'o' if into is KINDS else 'other'} {COUNTS.format(kind, 's')};"
+        (tmp_path / f"{name}.sql").write_text(f"{SOURCE}{into}{insert}")
+    found = load([tmp_path / "one.sql", tmp_path / "two.sql"])
+    assert [one.id for one in found.flows] == ["default/o.s", "default/other.s"]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.iceberg.options import Registered
@@ -297,7 +298,6 @@ def test_a_table_with_a_mistake_does_not_hide_the_others(loaded_from: Any) -> No
     loaded = loaded_from(text)
     assert [flow.name for flow in loaded.flows] == ["one+logs", "one+more"]
     assert [(one.line, one.path) for one in loaded.findings] == [
-        (18, "tables[1].source_format"),
         (19, "tables[1].schema_mode"),
         (20, "tables[1].schema"),
     ]
@@ -337,11 +337,27 @@ def test_the_columns_of_a_table_may_be_those_of_a_registry(
     assert (source.format, source.avro_schema, sink.unknown_fields) == ("avro", None, "reject")
 
 
+def test_json_of_a_registry_has_columns_of_its_json_schemas(loaded_from: Any) -> None:
+    """Messages may begin with the id of their schema; of their fields none is left out."""
+    table = OF_REGISTRY.replace("avro", "json")
+    loaded = loaded_from(f"{HEAD}{REGISTRY}tables:\n{table}{BUCKET}")
+    assert loaded.findings == ()
+    source, sink = _ends(loaded.flows[0])
+    columns = sink.declared.columns
+    assert isinstance(columns, Registered)
+    assert (columns.kind, columns.subject) == ("JSON", "logs-value")
+    assert sink.unknown_fields == "reject"
+    sent = pa.array([b'\0\0\0\0\7{"a": 1}', b'{"a": 2}', None], pa.binary())
+    form = source.message_format()
+    assert form is not None
+    assert form.texts(sent).texts.to_pylist() == [b'{"a": 1}', b'{"a": 2}', None]
+    (group,) = form.columns(sent).groups
+    assert (group.at.tolist(), group.rows.to_pylist()) == ([0, 1], [b'{"a": 1}', b'{"a": 2}'])
+
+
 OF_REGISTRIES: list[tuple[str, str, int, str, str]] = [
     (REGISTRY, "", 9, "tables[0].schema_mode",
      "registry needs a schema_registry in the cluster one"),
-    ("avro", "json", 9, "tables[0].source_format",
-     "must be avro with schema_mode: registry: JSON messages name no schema here"),
     (", password_env: WORD", "", 5, "source_clusters[0].schema_registry.username_env",
      "belongs to password_env: set both or none"),
     ("'https://registry:8081'", "registry", 5, "source_clusters[0].schema_registry.url",

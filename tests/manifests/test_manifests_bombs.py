@@ -11,7 +11,8 @@ import pytest
 
 from dataflow_assets.manifests.dialects.documents import parse
 from dataflow_assets.manifests.dialects.yaml_bounds import MOST_DOCUMENTS
-from dataflow_assets.manifests.load import MOST_BYTES, load
+from dataflow_assets.manifests.file_reading import MOST_BYTES
+from dataflow_assets.manifests.load import load
 from tests import ROOT
 
 pytestmark = pytest.mark.alone

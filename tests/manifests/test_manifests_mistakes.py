@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.records.conditions.condition import Condition
@@ -28,8 +30,8 @@ def steps(*entries: str) -> str:
 
 
 def checked(tmp_path: Path, text: str) -> Loaded:
-    (tmp_path / "a.yaml").write_text(text)
-    return load(tmp_path / "a.yaml")
+    (tmp_path / "größe.yaml").write_text(text, encoding="utf-8", newline="")
+    return load(tmp_path / "größe.yaml")
 
 
 def sink(name: str, config: str) -> str:
@@ -212,6 +214,64 @@ MISTAKES = {
     "SASL_SSL alone": (
         source("brokers: ['h:1'], topic: t, securityProtocol: SASL_SSL"),
         ["SASL_SSL requires the blocks tls and sasl; add them"],
+    ),
+    "the key of a topic's records": (
+        manifest(sink="type: kafka, config: {brokers: ['h:1'], topic: copies, key: id}"),
+        ["unknown key; did you mean keyField?"],
+    ),
+    "a key that only a Secret has": (
+        source("brokers: ['h:1'], topic: t, namespace: shop"),
+        ["unknown key; allowed: "],
+    ),
+    "a sign in a password that begins a comment": (
+        sink("postgresql", "connectionString: postgresql://u:pa #ss@h/d, table: t"),
+        ["a `#` behind a space begins a comment: put the value in quotes"],
+    ),
+    "a percent sign": (
+        manifest(more="  maxRejectedPercent: 10%\n"),
+        ["must be a number, got text: write it without a unit, in percent"],
+    ),
+    "a port that is none": (
+        sink("postgresql", "connectionString: 'postgresql://u:p@h:port/d', table: t"),
+        ["the port must be a number from 1 to 65535, as in host:5432"],
+    ),
+    "a port that is too high": (
+        sink("postgresql", "connectionString: 'host=h port=99999', table: t"),
+        ["the port must be a number from 1 to 65535, as in host:5432"],
+    ),
+    "a port of ClickHouse that is too high": (
+        sink("clickhouse", "connectionString: 'http://h:99999/d', table: t"),
+        ["the port must be a number from 1 to 65535"],
+    ),
+    "parts of an address, and no address": (
+        sink("postgresql", "host: h, user: u, password: p, schema: s, table: t"),
+        [
+            *["it is a part of connectionString: scheme://user:password@host/database"] * 3,
+            "write table: schema.name",
+        ],
+    ),
+    "an equals sign at the end of a very long condition": (
+        filtered(f'"{"$.a == 1 && " * 1600}$.b = 1"'),
+        ["cannot be read at column 19205: no operator: equality is written ==;"],
+    ),
+    "an empty topic": (
+        source("brokers: ['h:1'], topic: ''"),
+        ["topic is required: set topic or topicSecretRef"],
+    ),
+    "a template as a value": (
+        source("brokers: ['h:1'], topic: {{ .Values.topic }}"),
+        ["`{{ }}` of a template must be rendered first"],
+    ),
+    "a unit of a polled table": (
+        manifest(
+            source="type: postgresql, config: {connectionString: 'postgresql://h/d', table: t, "
+            "pollInterval: 5s}"
+        ),
+        ["must be a whole number, got text: write it without a unit, in seconds"],
+    ),
+    "a source for a sink": (
+        manifest(sink="type: postgresql-cdc, config: {table: t}"),
+        ["postgresql-cdc is a source only; allowed: clickhouse, files, iceberg, kafka"],
     ),
     "jdbc": (
         sink("postgresql", "connectionString: 'jdbc:postgresql://h/d', table: t"),
@@ -449,6 +509,10 @@ NOTES = {
         ["an old name of dataflow.dataflow.io/v1"],
     ),
     "nothing in it": ("# later\n", ["no manifest in this file"]),
+    "a Secret that is nowhere": (
+        sink("postgresql", "connectionStringSecretRef: {name: pg, key: dsn}, table: t"),
+        ["default/pg/dsn (DATAFLOW_SECRETS is not set) or from $DATAFLOW_SECRET__DEFAULT__PG__DSN"],
+    ),
 }
 
 
@@ -464,6 +528,16 @@ def test_what_is_accepted_and_has_no_effect_is_noted(tmp_path: Path, name: str) 
 
 
 QUIET = {
+    "a BOM and the line ends of Windows": "\ufeff" + manifest().replace("\n", "\r\n"),
+    "empty documents": f"---\n---\n{manifest()}---\n",
+    "anchors inside": manifest(
+        source='type: kafka, config: {brokers: &all ["h:9092"], topic: orders}',
+        sink="type: kafka, config: {brokers: *all, topic: copies}",
+    ),
+    "JSON": json.dumps(YAML(typ="safe").load(manifest())),
+    "capital letters and an underscore in a name": manifest().replace("name: a", "name: Orders_V2"),
+    "a number in quotes": filtered("\"$.a > '5'\""),
+    "days of Iceberg": sink("iceberg", f"{ICEBERG}, autoCreateTable: true, partitionBy: days(x)"),
     "what has an effect": sink("postgresql", f"{DSN}, upsertMode: true, conflictKey: id"),
     "capital letters in quotes": sink(
         "postgresql", "connectionString: 'postgresql://h/d', table: 'public.\"Orders\"'"

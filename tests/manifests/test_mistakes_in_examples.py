@@ -31,6 +31,12 @@ MISTAKES = {
     "a type of PostgreSQL": (SQL, "name STRING", "name TEXT", "TEXT is not a type; write STRING"),
     "half of a statement set": (SQL, "EXECUTE STATEMENT SET BEGIN", "BEGIN", "BEGIN STATEMENT SET"),
     "a variable of a shell": (SQL, "${env:SHOP_DATABASE}", "${SHOP_DATABASE}", "${env:VARIABLE}"),
+    "no semicolon": (
+        SQL,
+        ");\n\nCREATE",
+        ")\n\nCREATE",
+        "put a `;` before CREATE: a statement begins here",
+    ),
     "JSONPath": (JUSTONE, "/@identity,", "$.identity,", "$.a.b[0] is written /@a/@b/#0"),
     "columns without commas": (JUSTONE, "id,latitude", "id latitude", "separated by commas"),
     "a schema in the table": (
@@ -44,6 +50,24 @@ MISTAKES = {
         "${env:SHOP_PASSWORD}",
         "$SHOP_PASSWORD",
         "a variable is written ${env:VARIABLE}",
+    ),
+    "an address for its parts": (
+        JUSTONE,
+        "db.database=shop\n",
+        "db.url=jdbc:postgresql://pg:5433/shop\n",
+        "is not a key of this connector: write db.host=pg:5433, db.database=shop",
+    ),
+    "an address in the host": (
+        JUSTONE,
+        "db.host=127.0.0.1:15432",
+        "db.host=jdbc:postgresql://pg/shop",
+        "is a whole address: write db.host=pg, db.database=shop",
+    ),
+    "two keys for the user": (
+        JUSTONE,
+        "db.database=shop\n",
+        "db.database=shop\ndb.user=shop\n",
+        "db.username is given too, and counts: remove this key",
     ),
     "a comma too many": (PIPELINES, CONFIG, CONFIG.replace("\n", ",\n"), "remove the comma"),
     "a comma too few": (PIPELINES, '"orders",', '"orders"', "a comma or a quote is missing"),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from dataflow_assets.manifests import load as loading
-from dataflow_assets.manifests import packages
+from dataflow_assets.manifests import file_reading, packages
+from dataflow_assets.manifests.load import load
 from tests import ROOT
 
 FLOW = """\
@@ -39,14 +39,14 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str | None]
 
     monkeypatch.setattr(metadata, "version", version)
     packages.missing.cache_clear()
-    loading._parsed.cache_clear()
+    file_reading._parsed.cache_clear()
     yield known
     packages.missing.cache_clear()
-    loading._parsed.cache_clear()
+    file_reading._parsed.cache_clear()
 
 
 def said(path: Path) -> list[str]:
-    return [f"{found.line} {found.path}: {found.message}" for found in loading.load(path).findings]
+    return [f"{found.line} {found.path}: {found.message}" for found in load(path).findings]
 
 
 def test_a_missing_client_is_named_with_the_command_that_installs_it(

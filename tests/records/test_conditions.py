@@ -179,7 +179,7 @@ ERRORS = [
     ("$.a == \"x'", "column 8: a quote that is not closed"),
     ("($.a", "column 1: a ( without its )"),
     ("$.b || ($.a && $.c", "column 8: a ( without its )"),
-    ("$.a)", "column 4: a ) without its ("),
+    ("$.a)", "column 4: unmatched `)`"),
     ("()", "column 2: a field is missing"),
     ("($.a) == 'x'", "column 7: text after a condition; a group is not compared"),
     ("($.a) $.b", "column 7: text after a condition"),

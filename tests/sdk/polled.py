@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
 from dataflow_assets.contracts import (
+    Cut,
     Limit,
     PartSlice,
     Position,
@@ -101,7 +102,10 @@ class Polled:
         begun = session.begin(span)
         if begun.slices == span.slices:
             return begun
-        return session.divide(begun, lambda part: source.smaller(part, self.limit))
+        parts = [piece for piece in begun.slices if isinstance(piece, PartSlice)]
+        left = [part for part in parts if not part.empty]
+        cut = Cut({part: source.smaller(part, self.limit) for part in left})
+        return session.divide(begun, cut)
 
     def _pass(self, flow: Flow, session: SinkSession, span: Span, source: Any) -> None:
         branch = PassBranch(self.sink, session.ticket(), (None,))

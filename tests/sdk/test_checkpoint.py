@@ -12,6 +12,7 @@ from dataflow_assets.contracts import (
     OFFSET,
     Checkpoint,
     Chunk,
+    Cut,
     OffsetSlice,
     PartSlice,
     Position,
@@ -326,7 +327,7 @@ def test_a_recorded_span_is_handed_back() -> None:
 
 
 def test_only_parts_that_are_not_committed_are_divided() -> None:
-    found = READING.divided(lambda piece: (f"{piece.part}a", f"{piece.part}b"))
+    found = READING.divided(Cut({part(1): ("border-1a", "border-1b")}))
     assert found.intent == (part(0, "10"), part(2, name="border-1a"), part(3, name="border-1b"))
     assert found.checkpoint == READING.checkpoint
 

@@ -112,6 +112,31 @@ def test_without_the_setting_nothing_is_forgotten(sql: Sql, run: Run, clock: Clo
     assert rows(sql) == [("x", 2)]
 
 
+def test_a_setting_that_is_switched_on_later_counts_from_then_on(
+    sql: Sql, run: Run, clock: Clock
+) -> None:
+    """Whatever the age of what is kept by then; once more after it was switched off."""
+    sql.send(inserted("x", "y", "z"))
+    run(sql.write("g STRING", COUNTS, COUNTED))
+    expiring = sql.write("g STRING", COUNTS, COUNTED, EXPIRE)
+    for minutes, sent, wanted in (
+        (60 * 24 * 365, ("x",), [("x", 2), ("y", 1), ("z", 1)]),
+        (35, ("y",), [("x", 2), ("y", 2), ("z", 1)]),
+        (35, ("x", "y", "z"), [("x", 1), ("y", 3), ("z", 1)]),
+    ):
+        clock.later(minutes)
+        sql.send(inserted(*sent))
+        run(expiring)
+        assert rows(sql) == wanted
+    clock.later(1)
+    sql.send(inserted("x"))
+    run(sql.write("g STRING", COUNTS, COUNTED))
+    clock.later(60 * 24)
+    sql.send(inserted("x", "y"))
+    run(sql.write("g STRING", COUNTS, COUNTED, EXPIRE))
+    assert rows(sql) == [("x", 3), ("y", 4), ("z", 1)]
+
+
 def test_a_clock_that_is_behind_keeps_the_order(sql: Sql, run: Run, clock: Clock) -> None:
     """As after a takeover by another machine."""
     flow = sql.write("g STRING", COUNTS, COUNTED, EXPIRE)

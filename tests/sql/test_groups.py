@@ -20,7 +20,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request, Start
-from dataflow_assets.views.compute import Limits
+from dataflow_assets.views.driver import Limits
 from dataflow_assets.views.session import ViewSession
 from tests.conftest import Topics
 from tests.connectors.files.driver import bucket

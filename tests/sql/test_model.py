@@ -13,18 +13,21 @@ from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, cast
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import SqlKafkaSource
 from dataflow_assets.contracts import MESSAGES, Asked, OffsetSlice, Span
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.testing import chosen
-from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, folder_of
+from dataflow_assets.views import reading
+from dataflow_assets.views.compute import Computation, folder_of
+from dataflow_assets.views.driver import Cache, Driver, Limits
 from dataflow_assets.views.manifest import Manifest
 from dataflow_assets.views.output import batches
 from dataflow_assets.views.reading import Reader
@@ -37,6 +40,8 @@ from tests.sql.model_top import AT, Top, tops
 
 Message = tuple[bytes | None, bytes | None]
 BAD = b"{bad"
+BATCH = 7
+"""Messages of one batch."""
 LOG: dict[str, list[Message]] = {}
 """By the partition its messages."""
 
@@ -56,13 +61,16 @@ class LogSource(SqlKafkaSource):
 
 def _batches(asked: Asked) -> Iterator[pa.RecordBatch]:
     piece = asked.piece
-    for offset in range(piece.after, piece.upto):
-        key, value = LOG[piece.partition][offset]
-        at = pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("ms", "UTC"))
-        columns: dict[str, Any] = {"_at": pa.array([offset * asked.slices + asked.index])}
-        columns["body"] = pa.array([value], MESSAGES.field("value").type)
-        columns |= {"key": pa.array([key], pa.binary())} if "key" in asked.columns else {}
-        columns |= {"timestamp": at} if "timestamp" in asked.columns else {}
+    for first in range(piece.after, piece.upto, BATCH):
+        offsets = range(first, min(first + BATCH, piece.upto))
+        keys, values = zip(*(LOG[piece.partition][one] for one in offsets), strict=True)
+        times = [datetime(2026, 1, 1, tzinfo=UTC)] * len(offsets)
+        at = [offset * asked.slices + asked.index for offset in offsets]
+        columns: dict[str, Any] = {"_at": pa.array(at)}
+        columns["body"] = pa.array(values, MESSAGES.field("value").type)
+        columns |= {"key": pa.array(keys, pa.binary())} if "key" in asked.columns else {}
+        if "timestamp" in asked.columns:
+            columns["timestamp"] = pa.array(times, pa.timestamp("ms", "UTC"))
         yield pa.RecordBatch.from_pydict(columns)
 
 
@@ -254,7 +262,8 @@ def check(folder: Path, query: Query | Top, random: Random, *, keyed: bool) -> N
         before = run.manifest.offsets if run.manifest else dict.fromkeys(LOG, 0)
         ends = {p: len(log) for p, log in LOG.items()}
         upto = ends if last else {p: random.randint(before[p], end) for p, end in ends.items()}
-        run.span(upto, limits(random), small=random.random() < 0.5)
+        with patch.object(reading, "TOGETHER", random.choice([1, 3, 4_096])):
+            run.span(upto, limits(random), small=random.random() < 0.5)
     assert sorted(run.sink.refused) == sorted(bad)
     kinds = dict(query.columns)
     found = [{n: _value(v, kinds[n]) for n, v in row.items()} for row in run.sink.rows.values()]

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import SqlKafkaSource
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.records.record import Record, parse

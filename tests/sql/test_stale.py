@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.manifests.load import load
+from dataflow_assets.sql.changes import kept
 from dataflow_assets.sql.values import pack
 from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.testing import chosen
@@ -57,7 +58,7 @@ def _manifest(view: ViewPlan, name: str) -> Manifest:
 def _groups(*names: str) -> pa.Table:
     """What is kept of groups, each with its row."""
     rows = {pack([one]): pack([1, b'{"g":"%s","n":1}' % one.encode()]) for one in names}
-    return tables.table_of(rows, 0)
+    return tables.touched(kept(rows), 0)
 
 
 def test_the_last_of_many_stages_has_the_rows_of_the_target(view: ViewPlan) -> None:

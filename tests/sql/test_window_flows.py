@@ -17,7 +17,7 @@ import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.request import Report, Start
-from dataflow_assets.views.compute import Limits
+from dataflow_assets.views.driver import Limits
 from dataflow_assets.views.session import ViewSession
 from tests.conftest import Topics
 from tests.drained import drained

@@ -24,7 +24,7 @@ from tests.own_servers import own_servers
 from tests.stress.chaos_clock import kill_by_the_clock, kinds_by_the_clock
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_kills import (
-    KILLS,
+    HOSTED,
     KINDS,
     PAUSES,
     STEPS,
@@ -35,9 +35,10 @@ from tests.stress.chaos_kills import (
     pause_driver,
     pause_task,
     strike,
+    victims_of,
 )
+from tests.stress.chaos_modes import FOLLOWED, MODES, target
 from tests.stress.chaos_report import RESULT, Done, Tally
-from tests.stress.chaos_targets import FOLLOWED, MODES, target
 from tests.stress.fuzz import commit
 from tests.systems import Fixtures
 
@@ -79,8 +80,9 @@ class Storm:
 
     def strike_now(self, kind: str) -> bool:
         """One kill of this kind at once; whether it has met running work."""
-        met = strike(KILLS[kind], self._driver, self.places, self.chance)
-        if "driver" in KILLS[kind]:
+        victims = victims_of(kind)
+        met = strike(victims, self._driver, self.places, self.chance)
+        if "driver" in victims:
             self._driver.ended()
             self._driver = self._begin()
         self._expect_alive()
@@ -206,7 +208,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.stress.chaos", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="over all sinks")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="sink and way")
-    parser.add_argument("--kinds", nargs="+", choices=(*KINDS, *STEPS), default=[])
+    parser.add_argument("--kinds", nargs="+", choices=(*KINDS, *HOSTED, *STEPS), default=[])
     parser.add_argument(
         "--minutes", type=float, default=10, help="of kills by the clock of a database's follower"
     )

@@ -34,6 +34,12 @@ KILLS: dict[str, tuple[str, ...]] = {
     "driver + broker": ("driver", "broker"),
 }
 """By the name of the kind: what is killed at once."""
+HOSTED: dict[str, tuple[str, ...]] = {
+    "connector": ("connector",),
+    "driver + connector": ("driver", "connector"),
+    "connector + database": ("connector", "database"),
+}
+"""The same of flows whose connector runs in a process of its own."""
 PAUSES = ("paused driver", "paused task")
 KINDS = (*KILLS, *PAUSES)
 STEPS = ("step", "step + database")
@@ -41,6 +47,7 @@ STEPS = ("step", "step + database")
 a kill at random never meets one; with its database, just then."""
 GENTLE = ("driver", "worker", "driver + worker", *PAUSES)
 """Kinds that leave every server alone."""
+HOST = "dataflow_assets.connectors.kafka_connect.host"
 LOST_TASK = "Lost task"
 TAKEN_OVER = "taken over by run"
 IN_TASK = 30.0  # seconds of one try, until a worker is in a task: Spark's first one takes long
@@ -75,9 +82,14 @@ def kinds_of(places: Places) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if "database" not in kind)
 
 
+def victims_of(kind: str) -> tuple[str, ...]:
+    """What is killed at once."""
+    return KILLS.get(kind) or HOSTED[kind]
+
+
 def kill(kind: str, driver: Driver, places: Places, chance: random.Random) -> bool:
     """Kills what the kind names, at once; servers come back after a while. Whether it counts."""
-    victims = [*KILLS[kind]]
+    victims = [*victims_of(kind)]
     chance.shuffle(victims)
     in_task = "worker" in victims
     if not (_tasks(driver, places.spark, chance) if in_task else driver.meet(chance)):
@@ -95,17 +107,30 @@ def strike(victims: Sequence[str], driver: Driver, places: Places, chance: rando
     for victim in victims:
         _kill(victim, driver, places, chance)
     time.sleep(chance.uniform(0.0, 1.5))
-    _start([places.server(victim) for victim in victims if victim not in {"driver", "worker"}])
+    _start([places.server(victim) for victim in victims if victim not in _PROCESSES])
     return met
+
+
+_PROCESSES = {"driver", "worker", "connector"}
 
 
 def _kill(victim: str, driver: Driver, places: Places, chance: random.Random) -> None:
     if victim == "driver":
         driver.kill()
+    elif victim == "connector":
+        kill_connector(driver)
     elif victim == "worker":
         kill_workers(places.spark.pid, only_busy=chance.random() < 0.5)
     else:
         places.server(victim).kill()
+
+
+def kill_connector(driver: Driver) -> None:
+    """The process that runs the connector of the driver's flow, if it is there."""
+    with suppress(psutil.Error):
+        for process in psutil.Process(driver.process.pid).children():
+            if HOST in process.cmdline():
+                process.kill()
 
 
 def _start(servers: Sequence[Server]) -> None:

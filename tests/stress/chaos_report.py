@@ -11,12 +11,12 @@ import psutil
 
 from tests import ROOT
 from tests.stress.chaos_clock import ByTheClock
+from tests.stress.chaos_kills import HOSTED, STEPS
 from tests.stress.chaos_kills import KINDS as RANDOM
-from tests.stress.chaos_kills import STEPS
 from tests.stress.chaos_model import Model
 from tests.stress.chaos_pgbench import Sent
 
-KINDS = (*RANDOM, *STEPS)
+KINDS = (*RANDOM, *HOSTED, *STEPS)
 RESULT = ROOT / "docs/evidence/chaos.md"
 PAGE = """# Chaos
 
@@ -37,7 +37,8 @@ value, and the order of each partition (append); each key as its last record lef
 `broker` is the source's server, `database` the sink's; for the sink `kafka`, and for
 `postgresql-cdc`, both are one. `postgresql-cdc pgbench` is a database of four tables under
 pgbench's own transactions, to which columns are added meanwhile: its records are transactions, and
-it was compared with its copy row for row, with the clients stopped.
+it was compared with its copy row for row, with the clients stopped. `connector` is the process that
+runs a connector of Kafka Connect for the flow.
 
 | sink | records | updates | deletes | lost | doubled | wrong values | wrong order |
 |---|---|---|---|---|---|---|---|

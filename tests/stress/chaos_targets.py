@@ -17,9 +17,7 @@ from dataflow_assets import registry
 from tests import arrivals
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_model import Model, Verdict
-from tests.stress.chaos_pgbench import Pgbench
 from tests.stress.chaos_secured import MutualTls, ScramAvro
-from tests.stress.chaos_sql import SqlTarget
 from tests.systems import (
     SYSTEMS,
     Change,
@@ -60,6 +58,7 @@ class Target(ABC):
         self, way: str, given: Fixtures, chance: random.Random, folder: Path, **options: object
     ) -> None:
         upserts = way == "upsert"
+        self.folder = folder
         self.model = Model(chance, upserts=upserts, keeps_absent=upserts and self.keeps_absent)
         self.source, self.system = self.systems(given)
         self.read = self.source.at("source", self.reading(upserts=upserts))
@@ -270,37 +269,3 @@ class FromFiles(Postgresql):
 
     def sequences(self) -> list[list[dict[str, Any]]]:
         return [[row] for sequence in super().sequences() for row in sequence]
-
-
-TARGETS: dict[str, type[Target]] = {
-    "clickhouse": ClickhouseTarget,
-    "files": FilesTarget,
-    "files-source": FromFiles,
-    "iceberg": IcebergTarget,
-    "kafka": KafkaTarget,
-    "kafka-secured": SecuredTarget,
-    "nessie": NessieTarget,
-    "postgresql": Postgresql,
-    "trino": TrinoTarget,
-}
-FOLLOWED = "postgresql-cdc pgbench"
-"""The mode in which a database is followed."""
-QUERIES = [f"sql {way}" for way in SqlTarget.ways]
-"""The modes of queries with state."""
-MODES = [
-    *(f"{name} {way}" for name, target in TARGETS.items() for way in target.ways),
-    *QUERIES,
-    FOLLOWED,
-]
-
-
-def target(
-    mode: str, given: Fixtures, chance: random.Random, folder: Path
-) -> Target | SqlTarget | Pgbench:
-    """The target of a mode: a sink and its way; a query; or a database and its copy."""
-    if mode == FOLLOWED:
-        return Pgbench(given, chance, folder)
-    sink, way = mode.split()
-    if mode in QUERIES:
-        return SqlTarget(way, given, chance, folder)
-    return TARGETS[sink](way, given, chance, folder)

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from tests.stress.chaos_targets import TARGETS, Target
+from tests.stress.chaos_modes import TARGETS
+from tests.stress.chaos_targets import Target
 from tests.systems import SYSTEMS, Clickhouse, Config, Fixtures, Iceberg, Row, System, manifest
 from tests.systems import Postgresql as PostgresqlSystem
 

@@ -227,3 +227,52 @@ def test_each_record_is_stored_once_where_it_is_killed_while_the_table_follows(
     rows = sorted(registered.file.rows(), key=lambda row: row["id"])
     assert [(r["id"], r["late"]) for r in rows] == [(n, n // 10 or None) for n in range(40)]
     assert registered.ids() == {"id": 1, "late": 2, "more_1": 3, "more_2": 4}
+
+
+def properties(**given: Any) -> Schema:
+    """A JSON Schema of an object with these properties; `id` is required."""
+    return {"type": "object", "properties": given, "required": ["id"]}
+
+
+def test_json_messages_have_the_columns_of_their_json_schemas(
+    registered: Registered, run: Run
+) -> None:
+    """With the id of their schema and without; the table follows, and refuses, as with Avro."""
+    registered.file.source_format = "json"
+    flow = registered.file.write()
+    integer, text = {"type": "integer"}, {"type": ["string", "null"]}
+    head = _json(registered, properties(id=integer, at={"type": "string", "format": "date-time"}))
+    sent = [head + b'{"id": 1, "at": "2026-11-25T10:00:00Z"}', b'{"id": 2}']
+    produce(registered.kafka, registered.file.topic, [*sent, b'{"id": 3, "unknown": 1}'])
+    run(flow)
+    assert registered.ids() == {"id": 1, "at": 2}
+    rejected = registered.file.rows(f"{registered.file.name}_rejected")
+    assert [row["body"] for row in rejected] == [b'{"id": 3, "unknown": 1}']
+    inner = {"type": "object", "properties": {"note": text}}
+    head = _json(registered, properties(id=integer, tags={"type": "array", "items": inner}))
+    produce(registered.kafka, registered.file.topic, [head + b'{"id": 4, "tags": [{"note": "n"}]}'])
+    run(flow)
+    names = {"tags": 3, "tags.element": 4, "tags.element.note": 5}
+    assert registered.ids() == {"id": 1, "at": 2} | names
+    rows = sorted(registered.file.rows(), key=lambda row: row["id"])
+    assert [(row["id"], row["tags"]) for row in rows] == [
+        (1, None), (2, None), (4, [{"note": "n"}]),
+    ]  # fmt: skip
+    assert rows[0]["at"].isoformat() == "2026-11-25T10:00:00+00:00"
+    _json(registered, properties(id=text))
+    with pytest.raises(PermanentError, match="id is long in the table, and string in version 3"):
+        run(flow)
+
+
+def test_schemas_of_another_kind_are_refused(registered: Registered, run: Run) -> None:
+    registered.file.source_format = "json"
+    flow = registered.file.write()
+    registered.register(record(("id", "long")))
+    with pytest.raises(PermanentError, match="is of type AVRO, and not JSON Schema"):
+        run(flow)
+
+
+def _json(registered: Registered, schema: Schema) -> bytes:
+    """The head of messages of a JSON Schema, which is registered."""
+    number = registered.registry.register(registered.subject, "JSON", json.dumps(schema))
+    return b"\0" + number.to_bytes(4, "big")

@@ -13,7 +13,7 @@ from functools import cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import foreign, unescaped, url
+from dataflow_assets.sdk.connection_strings import foreign, unescaped, url
 from dataflow_assets.secrets import FOLDER
 from dataflow_assets.tls import Material, Tls, names_one, pem
 
@@ -181,6 +181,8 @@ def _host(text: str, *, native: bool, secure: bool) -> tuple[str, int, bool]:
     if match[2] is None:
         return host, _HTTP[secure], secure
     port = int(match[2])
+    if not 0 < port < 65536:
+        raise PermanentError("connectionString: the port must be a number from 1 to 65535")
     if not native or port in _HTTP.values():
         return host, port, secure or (native and port == _HTTP[True])
     if port not in _NATIVE:

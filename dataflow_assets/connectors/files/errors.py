@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.causes import store_silence
 
 # The client of S3 tells these apart in its text only.
 _DENIED = (
@@ -31,7 +32,10 @@ def translated(folder: FilesConnection, doing: str) -> Iterator[None]:
     except DataflowError:
         raise
     except (OSError, ValueError) as error:
-        raise _ours(error, f"cannot {doing} {folder.path}") from error
+        what = f"cannot {doing} {folder.path}"
+        if silent := store_silence(error, folder.endpoint):
+            raise TransientError(f"{what}: {silent}") from error
+        raise _ours(error, what) from error
 
 
 def _ours(error: Exception, what: str) -> DataflowError:

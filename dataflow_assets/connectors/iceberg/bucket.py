@@ -76,7 +76,7 @@ class BucketConnection(CatalogConnection):
     def store(self) -> ObjectStore:
         """The S3 store, with its keys in place."""
         keys = self._keys
-        return ObjectStore(self._endpoint, self._region, self.s3_path_style_access, keys)
+        return ObjectStore(self.store_endpoint, self._region, self.s3_path_style_access, keys)
 
     def location(self, identifier: tuple[str, ...]) -> str:
         """The folder of a table."""

@@ -25,7 +25,6 @@ from pyarrow import fs
 from pyiceberg import exceptions as ice
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
@@ -36,6 +35,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.bucket import S3, BucketConnection
+from dataflow_assets.connectors.iceberg.folder import files
 from dataflow_assets.connectors.iceberg.hint import HINT
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.errors import PermanentError, TransientError
@@ -134,11 +134,11 @@ class BucketCatalog(TableCatalog, NoopCatalog):
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         """The folders that have a folder `metadata`."""
         levels = self.identifier_to_tuple(namespace)
-        place, files = self._bucket.location(levels), self._files(self._bucket.location(levels))
-        found = [one.base_name for one in files if one.type == fs.FileType.Directory]
-        return [
-            (*levels, name) for name in sorted(found) if self._files(f"{place}/{name}/metadata")
-        ]
+        place = self._bucket.location(levels)
+        io = self._io(place)
+        known = [one for one in files(io, place) if one.type == fs.FileType.Directory]
+        names = sorted(one.base_name for one in known)
+        return [(*levels, name) for name in names if files(io, f"{place}/{name}/metadata")]
 
     @override
     def create_namespace(
@@ -206,25 +206,16 @@ class BucketCatalog(TableCatalog, NoopCatalog):
 
         Raises PermanentError for a table of another program, whose files have other names.
         """
-        files = [one.base_name for one in self._files(self._folder(name))]
-        numbers = [int(found[1]) for found in map(_NUMBERED.fullmatch, files) if found]
-        foreign = [one for one in files if one.endswith(_METADATA)]
+        folder = self._folder(name)
+        names = [one.base_name for one in files(self._io(folder), folder)]
+        numbers = [int(found[1]) for found in map(_NUMBERED.fullmatch, names) if found]
+        foreign = [one for one in names if one.endswith(_METADATA)]
         if foreign and not numbers:
             raise PermanentError(
-                f"{self._folder(name)} has {max(foreign)}, of a table that another program "
+                f"{folder} has {max(foreign)}, of a table that another program "
                 "has made there: move it away, or choose another prefix"
             )
         return max(numbers, default=0)
-
-    def _files(self, url: str) -> list[fs.FileInfo]:
-        """What is directly in a folder; nothing where there is none."""
-        io = self._io(url)
-        if not isinstance(io, PyArrowFileIO):
-            raise TypeError("the files of a bucket are reached through Arrow")
-        scheme, host, path = io.parse_location(url, io.properties)
-        selector = fs.FileSelector(path, allow_not_found=True)
-        found: list[fs.FileInfo] = io.fs_by_scheme(scheme, host).get_file_info(selector)
-        return found
 
     def _read(self, name: Identifier, number: int) -> bytes | None:
         try:

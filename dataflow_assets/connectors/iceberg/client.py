@@ -153,10 +153,12 @@ class BoundedCatalog(TableCatalog, RestCatalog):
         new_tables.check_free(io, metadata.location)
         new = Table(identifier, metadata, "", io, self)
         try:
-            self.commit_table(new, (AssertCreate(),), new_tables.creating(metadata))
+            found = self.commit_table(new, (AssertCreate(),), new_tables.creating(metadata))
         except ice.CommitFailedException as error:
             raise ice.TableAlreadyExistsError(str(error)) from error
-        return new_tables.as_declared(self, identifier, metadata)
+        made = Table(identifier, found.metadata, found.metadata_location, io, self)
+        new_tables.check_made(self, made, metadata)
+        return made
 
 
 @dataclass(frozen=True)
@@ -186,8 +188,9 @@ class NessieCatalog(BoundedCatalog):
         """
         io = self._load_file_io(self.properties, metadata.location)
         new_tables.check_free(io, metadata.location)
-        self.register_table(identifier, new_tables.written(io, metadata))
-        return new_tables.as_declared(self, identifier, metadata)
+        made: Table = self.register_table(identifier, new_tables.written(io, metadata))
+        new_tables.check_made(self, made, metadata)
+        return made
 
     @override
     def begun(self, table: Table) -> Table:

@@ -118,11 +118,12 @@ class CatalogConnection(Connector):
     def __getstate__(self) -> dict[Any, Any]:
         """Tasks read by the store that the driver's environment names: theirs is another one."""
         state = super().__getstate__()
-        known = {"s3_endpoint": self._endpoint, "s3_region": self._region}
+        known = {"s3_endpoint": self.store_endpoint, "s3_region": self._region}
         return state | {"__dict__": state["__dict__"] | known}
 
     @property
-    def _endpoint(self) -> str | None:
+    def store_endpoint(self) -> str | None:
+        """As declared, else as the environment says; None for that of AWS."""
         return self.s3_endpoint or os.environ.get("AWS_S3_ENDPOINT")
 
     @property
@@ -190,7 +191,7 @@ class CatalogConnection(Connector):
 
     def _file_properties(self) -> dict[str, str]:
         values = {
-            "s3.endpoint": self._endpoint,
+            "s3.endpoint": self.store_endpoint,
             "s3.region": self._region,
             "s3.access-key-id": _plain(self.access_key),
             "s3.secret-access-key": _plain(self.secret_access_key),

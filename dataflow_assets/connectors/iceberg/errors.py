@@ -11,7 +11,7 @@ from requests import RequestException
 
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.sdk.causes import cause
+from dataflow_assets.sdk.causes import cause, store_silence
 from dataflow_assets.sdk.handshake import Options, refused
 
 _DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
@@ -50,6 +50,8 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
     where = (
         f"cannot {what} {settings.namespace}.{settings.table} at {settings.address().connection}"
     )
+    if silent := store_silence(error, settings.store_endpoint):
+        return TransientError(f"{where}: {silent}")
     line = str(error).partition("\n")[0][:500]
     text = f"{where}: {type(error).__name__}: {line}"
     if isinstance(error, _DENIED) or any(word in text for word in _S3_DENIED):

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import logging
 
+from pyiceberg import exceptions as ice
 from pyiceberg.table import Table
+
+from dataflow_assets.connectors.iceberg.errors import GONE
 
 log = logging.getLogger(__name__)
 
 HINT = "version-hint.text"
+COPY = "synced-"
+"""The first letters of the names of copies, which end with two digits."""
 _COPIES = 100
 """Names are used again after so many commits: a reader has long read what the hint named."""
 
@@ -20,16 +25,27 @@ _COPIES = 100
 def leave(table: Table) -> None:
     """Leaves copy and hint behind a commit. Called on the driver; one that is late is a warning.
 
-    Where the process dies before this, readers by path see the table as it was, until the next one.
+    A process may be paused here while others commit, so each looks at the table again behind its
+    own writing: of several that write at the same time, the last one leaves the newest. Where the
+    process dies before that, readers by path see the table as it was, until the next commit.
     """
-    folder = f"{table.location()}/metadata"
-    name = f"synced-{table.metadata.next_sequence_number() % _COPIES:02}"
     try:
-        text = table.metadata.model_dump_json(exclude_none=True)
-        _write(table, f"{folder}/{name}.metadata.json", text)
-        _write(table, f"{folder}/{HINT}", name)
-    except OSError as error:
+        while True:
+            _write_both(table)
+            newest = table.catalog.load_table(table.name())
+            if newest.metadata.next_sequence_number() <= table.metadata.next_sequence_number():
+                return
+            table = newest
+    except (OSError, ice.RESTError, *GONE) as error:
         log.warning("%s: its %s is late: %s", table.location(), HINT, error)
+
+
+def _write_both(table: Table) -> None:
+    at = f"{table.location()}/metadata"
+    name = f"{COPY}{table.metadata.next_sequence_number() % _COPIES:02}"
+    text = table.metadata.model_dump_json(exclude_none=True)
+    _write(table, f"{at}/{name}.metadata.json", text)
+    _write(table, f"{at}/{HINT}", name)
 
 
 def _write(table: Table, path: str, text: str) -> None:

@@ -8,8 +8,8 @@ knows one of the two.
 from __future__ import annotations
 
 import json
+import re
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -25,18 +25,24 @@ from pyiceberg.table.update import (
     TableUpdate,
     UpgradeFormatVersionUpdate,
 )
-from pyiceberg.typedef import Identifier
 
-from dataflow_assets.connectors.iceberg.hint import HINT
+from dataflow_assets.connectors.iceberg.folder import files
+from dataflow_assets.connectors.iceberg.hint import COPY, HINT
+from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.errors import PermanentError
 
+_OURS = re.compile(rf"v\d+\.metadata\.json|{COPY}\d\d\.metadata\.json|{re.escape(HINT)}")
+"""What flows leave beside a table: without a catalog, and behind the commits of one."""
 _NO_SNAPSHOT = -1
 _NEWEST = -1  # what the change before has added
 
 
 def check_free(io: FileIO, location: str) -> None:
-    """Raises PermanentError where a table is in the folder, which the catalog does not know."""
-    if io.new_input(f"{location}/metadata/{HINT}").exists():
+    """Raises PermanentError where a table is in the folder, which the catalog does not know.
+
+    Its hint may be lost, so that all files are looked at which flows leave beside tables.
+    """
+    if any(_OURS.fullmatch(one.base_name) for one in files(io, f"{location}/metadata")):
         raise PermanentError(
             f"{location} holds a table of a flow that had no catalog, or another one: move the "
             "folder away, choose another prefix, or take the catalog out again"
@@ -68,17 +74,23 @@ def written(io: FileIO, metadata: TableMetadata) -> str:
     return path
 
 
-def as_declared(catalog: Catalog, identifier: Identifier, metadata: TableMetadata) -> Table:
-    """The table that was just made.
+def check_made(catalog: TableCatalog, made: Table, metadata: TableMetadata) -> None:
+    """Looks whether a catalog has made a table as it was to be made.
+
+    Args:
+        catalog: that has made it.
+        made: as the catalog has answered. Only that is judged: somebody else may have changed the
+            table since, and what is changed is not dropped.
+        metadata: as it was to be made.
 
     Raises:
         PermanentError: the catalog has given the fields other ids; the table is dropped again.
     """
-    table: Table = catalog.load_table(identifier)
-    if table.schema().as_struct() == metadata.schema().as_struct():
-        return table
-    if table.metadata.current_snapshot_id is None:
-        catalog.drop_table(identifier)
+    if made.schema().as_struct() == metadata.schema().as_struct():
+        return
+    now = catalog.table(made.name())
+    if now is not None and now.metadata_location == made.metadata_location:
+        catalog.drop_table(made.name())
     raise PermanentError(
         "the catalog gives the fields of a table other ids than the file declares: use a catalog "
         "that keeps them, such as Nessie, or none"

@@ -96,11 +96,13 @@ RECORD_TIME = "_record_timestamp"
 class Registered:
     """Columns that are the fields of all versions of a subject of a schema registry.
 
-    `key`: the columns that rows are matched by. `record_time`: the column of the records' own time.
+    `kind`: of its schemas, as the registry names it. `key`: the columns that rows are matched by.
+    `record_time`: the column of the records' own time.
     """
 
     registry: SchemaRegistry
     subject: str
+    kind: Literal["AVRO", "JSON"] = "AVRO"
     key: tuple[str, ...] = ()
     record_time: str | None = None
 

@@ -6,8 +6,6 @@ with TransientError that carries the brokers and the client's own words.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -16,8 +14,7 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeVar
-from weakref import WeakValueDictionary
+from typing import Any, Self, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
@@ -36,8 +33,8 @@ from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.connectors.kafka.consumer_group import Committed, Group
 from dataflow_assets.connectors.kafka.consumer_groups import Groups
 from dataflow_assets.connectors.kafka.errors import MISSING, code, settles, translate
+from dataflow_assets.connectors.kafka.shared_client import Client
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.tls import warn_unchecked
 
 Answer = TypeVar("Answer")
 Place = OffsetSpec
@@ -47,13 +44,6 @@ LATEST: Place = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 TIMEOUT = 8.0  # seconds for one question
 STEP = 0.2  # seconds between two looks at what the client complains of
 PATIENCE = 2.0  # seconds in which a topic just made, or a coordinator just moved, settles
-CLIENT: dict[str, Any] = {
-    "client.id": "dataflow-assets",
-    "log_level": 0,  # what goes wrong is in our errors; librdkafka would write it to stderr
-    "socket.keepalive.enable": True,
-    "socket.connection.setup.timeout.ms": 5000,
-    "reconnect.backoff.max.ms": 1000,
-}
 
 
 @dataclass(frozen=True)
@@ -71,34 +61,6 @@ class Bounds:
     lows: dict[int, int]
     ends: dict[int, int]
     epochs: dict[int, int]
-
-
-class Client:
-    """A connection to a cluster, shared by all topics that are asked about.
-
-    Each has threads and descriptors of its own: one per topic would use up those of a process that
-    looks at a hundred topics. It is closed when the last one who asks is gone.
-    """
-
-    _lock = threading.Lock()
-    _open: ClassVar[WeakValueDictionary[tuple[int, Cluster], Client]] = WeakValueDictionary()
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.complaints = Complaints(cluster)
-        self.settings = CLIENT | cluster.settings | {"error_cb": self.complaints.hear}
-        self.admin = AdminClient(self.settings)
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> Client:
-        """The one of this process: a forked one cannot use its parent's."""
-        if cluster.tls is not None and not cluster.tls.verify:
-            warn_unchecked(f"kafka {cluster.bootstrap}")
-        key = os.getpid(), cluster
-        with cls._lock:
-            found = cls._open.get(key)
-            if found is None:
-                found = cls._open[key] = cls(cluster)
-            return found
 
 
 class Broker:
@@ -273,9 +235,16 @@ class Broker:
         """What the client's error means for the engine; `what` was tried with the topic."""
         self._hear()
         if code(error) in MISSING:
-            return PermanentError(f"topic {self.name} does not exist on kafka {self.bootstrap}")
+            return PermanentError(
+                f"topic {self.name} does not exist on kafka {self.bootstrap}{self.probably()}"
+            )
         where = f"kafka {self.bootstrap}: {what} {self.name}"
         return self._complaints.explained(translate(error, where, self._complaints.last))
+
+    def probably(self) -> str:
+        """The name that was probably meant, for the end of a message: nothing, or a clause."""
+        meant = self._client.alike(self.name)
+        return f"; did you mean {meant}?" if meant else ""
 
     def content(self) -> None:
         """The cluster has answered: what the client complained of before is over."""

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from dataflow_assets.connectors.kafka.client import CLIENT
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.complaints import Complaints
+from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.errors import DataflowError, TransientError
 
 SETTINGS = {

@@ -18,9 +18,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unt
 
 from dataflow_assets.connectors.kafka.client import LATEST, PATIENCE, TIMEOUT, Broker, Topic
 from dataflow_assets.connectors.kafka.errors import code
+from dataflow_assets.connectors.kafka.shared_client import LIST_SECONDS
 from dataflow_assets.errors import TransientError
 
-LIST_SECONDS = 2.0  # of one attempt to list the topics
 MADE = 20.0  # seconds in which every broker has heard of a new topic or partition
 BROKERS_OWN = -1  # the broker's default for partitions and for replicas
 

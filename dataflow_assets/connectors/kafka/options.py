@@ -7,14 +7,14 @@ modules and no Kafka client.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.kafka.bound import Begin, End
 from dataflow_assets.connectors.kafka.connection import KafkaConnection, Ref
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.sink_options import FormattedSink
@@ -39,6 +39,26 @@ _FETCH_BOUNDS = {
     "fetch.message.max.bytes": (1, 1_000_000_000),
 }
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+
+
+@dataclass(frozen=True)
+class Begin:
+    """The first offsets of a flow without a checkpoint, by partition.
+
+    Other partitions begin where the consumer group is, else at the earliest record.
+    """
+
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class End:
+    """Where a flow ends, for ever: what lies behind it is never read."""
+
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    """By partition the first offset that is not read; a partition that is not named is not read."""
+    millis: int | None = None
+    """Instead: each partition ends at its first record of this time or later."""
 
 
 def milliseconds(duration: str) -> int:
@@ -251,9 +271,9 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
             "transaction.timeout.ms": milliseconds(self.transaction_timeout),
         }
 
-    def no_topic(self) -> PermanentError:
-        """Why there is nowhere to write, and the two ways out."""
+    def no_topic(self, probably: str = "") -> PermanentError:
+        """Why there is nowhere to write, and the ways out; `probably`: which topic was meant."""
         return PermanentError(
             f"topic {self.topic} does not exist on kafka {self.bootstrap()}; create it, or set "
-            f"autoCreateTopic: true"
+            f"autoCreateTopic: true{probably}"
         )

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from dataflow_assets.connectors.kafka.client import CLIENT
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.complaints import Complaints
+from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
 Headers = Sequence[tuple[str, bytes | None]]

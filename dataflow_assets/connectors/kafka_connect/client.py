@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -11,8 +12,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO
 
+from dataflow_assets.connectors.kafka_connect.artifacts import placed
 from dataflow_assets.connectors.kafka_connect.errors import HostFailure
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
+from dataflow_assets.connectors.kafka_connect.mask import Mask
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.contracts import Limit
 
@@ -24,7 +27,7 @@ _NO_MEMORY = 3  # the code with which a JVM without memory ends
 _LEAST_ROWS, _MOST_ROWS = 1_000, 10_000
 _MOST_BYTES = 16 * 1024 * 1024
 _MODULE = "dataflow_assets.connectors.kafka_connect.host"
-MASK = "***"
+_LONGEST = 1_000  # characters of a message
 
 
 class HostProcess:
@@ -32,15 +35,19 @@ class HostProcess:
 
     def __init__(self, order: Order, hidden: Iterable[str]) -> None:
         self._order = order
-        self._hidden = {value for value in hidden if value}
+        self._hidden = frozenset(hidden)
+        self._mask = Mask(self._hidden)
+        self._logged: list[str] | None = []
+        """Lines that wait until all secrets are known; None from then on."""
+        self._logging = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE],
+            [sys.executable, "-m", _MODULE, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._opened, self._told, self._declared = (threading.Event() for _ in range(3))
+        self._opened, self._told = threading.Event(), threading.Event()
         self._spool, self._failed = "", Event("failed", message="")
         self._quiet, self._heard, self._spoken = 0.0, 0.0, time.monotonic()
         self._listeners = [
@@ -83,7 +90,8 @@ class HostProcess:
             return
         self._told.wait(_ENDING)
         message = self._failed.message or self._died(self._process.returncode)
-        raise HostFailure(self._masked(message), lasting=self._failed.lasting)
+        # Masked before it is cut: half of a secret would not be found.
+        raise HostFailure(self._mask(message)[:_LONGEST], lasting=self._failed.lasting)
 
     def _died(self, code: int) -> str:
         if code == _NO_MEMORY:
@@ -120,6 +128,7 @@ class HostProcess:
         assert self._process.stdout is not None  # noqa: S101 - as it was started
         for line in self._process.stdout:
             self._take(decode(line, Event))
+        self._log_from_now(())
         self._told.set()
 
     def _take(self, event: Event) -> None:
@@ -129,29 +138,36 @@ class HostProcess:
                 self._spool = event.spool
                 self._opened.set()
             case "secrets":
-                config = self._order.config
-                self._hidden |= {config[key] for key in event.keys if config.get(key)}
-                self._declared.set()
+                self._log_from_now(event.values)
             case "started":
                 log.info("%s runs with %s tasks", self._order.connector, event.tasks)
             case "alive":
                 self._quiet, self._heard = event.quiet, time.monotonic()
             case "failed":
                 self._failed = event
-                self._declared.set()
 
     def _lines(self) -> None:
         """What the connector logs, in the log of the run, once its secrets are known."""
         assert self._process.stderr is not None  # noqa: S101 - as it was started
-        self._declared.wait(_ENDING)
         for line in self._process.stderr:
             text = line.decode(errors="replace").rstrip()
-            log.info("%s: %s", self._order.connector, self._masked(text))
+            with self._logging:
+                if self._logged is None:
+                    self._log(text)
+                else:
+                    self._logged.append(text)
 
-    def _masked(self, text: str) -> str:
-        for value in sorted(self._hidden, key=len, reverse=True):
-            text = text.replace(value, MASK)
-        return text
+    def _log_from_now(self, values: Iterable[str]) -> None:
+        """`values`: more that must be shown nowhere."""
+        with self._logging:
+            self._hidden = self._hidden.union(values)
+            self._mask = Mask(self._hidden)
+            for text in self._logged or ():
+                self._log(text)
+            self._logged = None
+
+    def _log(self, text: str) -> None:
+        log.info("%s: %s", self._order.connector, self._mask(text))
 
 
 def order_of(
@@ -162,15 +178,18 @@ def order_of(
     spool_id: str,
     position: int,
 ) -> Order:
-    """What the host learns of a source with its secrets in place.
+    """What the host learns of a source with its secrets in place; its artifacts are fetched.
 
+    `jars`: of Connect itself.
     `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.
     `spool_id`, `position`: the spool that the flow has read so far, and up to which part.
     """
+    fetched = placed(source.artifacts)
     return Order(
         connector=source.connector_class,
         config=source.properties,
-        plugins=list(source.plugins),
+        plugins=[*source.folders, *fetched.folders],
+        plugin_jars=fetched.jars,
         jars=jars,
         spool=source.spool,
         spool_id=spool_id,

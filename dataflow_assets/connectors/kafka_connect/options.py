@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, WithJsonSchema, field_validator
+from pydantic import Discriminator, Field, SecretStr, Tag, WithJsonSchema, field_validator
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka_connect import providers
+from dataflow_assets.connectors.kafka_connect.artifacts import Artifact
+from dataflow_assets.connectors.kafka_connect.providers import is_declaration
 from dataflow_assets.contracts import Address, MessageSource
 from dataflow_assets.contracts.source import NullMessages
 from dataflow_assets.errors import PermanentError
@@ -19,10 +23,13 @@ from dataflow_assets.spec import Needs
 
 Ref = SecretRef | None
 _Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+_Plugin = Annotated[
+    Annotated[str, Tag("folder")] | Annotated[Artifact, Tag("file")],
+    Discriminator(lambda one: "folder" if isinstance(one, str) else "file"),
+]
 _CLASS = r"^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$"
 _OURS = {"connector.class": "set class", "tasks.max": "set tasksMax"}
 _REFUSED = {
-    "config.providers": "config providers do not work yet: use credentialsSecretRef",
     "key.converter": "keys become JSON: leave it out",
     "value.converter": "values become JSON: leave it out",
     "header.converter": "headers are not read: leave it out",
@@ -48,14 +55,17 @@ class KafkaConnectSourceOptions(MessageSource):
     """Java class of the source connector, with its package or without."""
     config: Mapping[str, _Text] = {}
     """The connector's own configuration, as it is, with its transforms and predicates. Secrets
-    belong in `credentialsSecretRef`."""
+    belong in `credentialsSecretRef`, or are named: `${env:NAME}`, `${file:/PATH:KEY}`,
+    `${directory:/PATH:FILE}`, or by other names of Kafka's own config providers that
+    `config.providers` declares."""
     credentials: SecretStr | None = None
     """More of the configuration, as a JSON object; it wins over `config`, and is shown nowhere."""
     credentials_secret_ref: Annotated[Ref, Fills("credentials")] = None
     """Secret with that JSON object."""
-    plugins: tuple[str, ...] = Field(min_length=1)
-    """Folders of the disk with the connector's jars, as in `plugin.path`: each is a folder of jars,
-    or of one folder for each plugin. They must be below the folder DATAFLOW_FILES."""
+    plugins: tuple[_Plugin, ...] = Field(json_schema_extra={"minItems": 1})
+    """Where the connector's jars are: folders of the disk, as in `plugin.path` (each is a folder of
+    jars, or of one folder for each plugin), which must be below the folder DATAFLOW_FILES; and
+    blocks that name files of a Maven repository."""
     spool: str
     """A folder of the disk, below the folder DATAFLOW_FILES, in which records wait until they are
     stored. Each flow needs one of its own, every Spark worker must see it under the same name, and
@@ -67,8 +77,10 @@ class KafkaConnectSourceOptions(MessageSource):
 
     @field_validator("plugins")
     @classmethod
-    def _folders(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(_below_root, value))
+    def _folders(cls, value: tuple[_Plugin, ...]) -> tuple[_Plugin, ...]:
+        if not value:
+            raise ValueError("must have at least one folder or file")
+        return tuple(_below_root(one) if isinstance(one, str) else one for one in value)
 
     @field_validator("spool")
     @classmethod
@@ -89,7 +101,7 @@ class KafkaConnectSourceOptions(MessageSource):
     @field_validator("config")
     @classmethod
     def _possible(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        if found := problem(value):
+        if found := problem(value) or _unresolvable(value):
             raise ValueError(found)
         return value
 
@@ -100,23 +112,42 @@ class KafkaConnectSourceOptions(MessageSource):
         Raises:
             PermanentError: the credentials are not a JSON object of texts, or name what is refused.
         """
-        given = json_texts(self.credentials.get_secret_value()) if self.credentials else {}
-        if found := problem(given):
+        given = self._given
+        whole = {"name": self.spool_name, **self.config, **given}
+        if found := problem(given) or _unresolvable(whole):
             raise PermanentError(f"credentials: {found}")
-        return {"name": self.spool_name, **self.config, **given}
+        return whole
+
+    @property
+    def _given(self) -> dict[str, str]:
+        return json_texts(self.credentials.get_secret_value()) if self.credentials else {}
 
     @property
     def hidden(self) -> frozenset[str]:
-        """Values that must be shown nowhere."""
-        given = json_texts(self.credentials.get_secret_value()) if self.credentials else {}
-        return frozenset(given.values()) | {
-            value for key, value in self.config.items() if is_secret(key)
-        }
+        """Values that must be shown nowhere; what references stand for is known in the host."""
+        values = (*self._given.values(), *(self.config[key] for key in self._secret_keys))
+        return frozenset(value for value in values if not providers.is_reference(value))
+
+    @property
+    def _secret_keys(self) -> list[str]:
+        """Those of `config` whose values must not be shown."""
+        secret = (key for key in self.config if is_secret(key) and not is_declaration(key))
+        return [key for key in secret if not providers.is_reference(self.config[key])]
 
     @property
     def spool_name(self) -> str:
         """The last part of the spool's path."""
         return PurePath(self.spool).name
+
+    @property
+    def folders(self) -> list[str]:
+        """Those of `plugins`."""
+        return [one for one in self.plugins if isinstance(one, str)]
+
+    @property
+    def artifacts(self) -> list[Artifact]:
+        """Those of `plugins`."""
+        return [one for one in self.plugins if isinstance(one, Artifact)]
 
     @property
     def title(self) -> str:
@@ -137,19 +168,28 @@ class KafkaConnectSourceOptions(MessageSource):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
-        if found := sorted(key for key in self.config if is_secret(key)):
+        if found := sorted(self._secret_keys):
             yield "config", f"{', '.join(found)}: put secrets into credentialsSecretRef"
+
+    @override
+    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+        yield from super().files_of_secrets()
+        with suppress(PermanentError):
+            for _, path in providers.files({**self.config, **self._given}):
+                yield "config", path
 
 
 def problem(config: Mapping[str, str]) -> str:
-    """What of a connector's configuration cannot be; empty where all of it can."""
-    for key, value in config.items():
+    """The key of a connector's configuration that cannot be; empty where all of them can."""
+    for key in config:
         for name, why in {**_OURS, **_REFUSED}.items():
             if key == name or key.startswith(name if name.endswith(".") else f"{name}."):
                 return f"{key}: {why}"
-        if "${" in value:
-            return f"{key}: config providers do not work yet: use credentialsSecretRef"
     return ""
+
+
+def _unresolvable(config: Mapping[str, str]) -> str:
+    return next((f"{key}: {reason}" for key, reason in providers.problems(config)), "")
 
 
 def json_texts(text: str) -> dict[str, str]:

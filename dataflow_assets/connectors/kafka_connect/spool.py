@@ -308,6 +308,15 @@ def older_spool(folder: str, last: int, position: int) -> str:
     )
 
 
+def another_part(folder: str, number: int) -> str:
+    """What is wrong where a part is not the one that a branch of the flow has read."""
+    return (
+        f"part {number} of the spool {folder} is not the one that the flow has read: an older copy "
+        "of the folder was written to, and records are lost or come once more. Put the newer "
+        "folder back; or remove it, and start from earliest with table: truncate"
+    )
+
+
 def without_state(folder: str) -> str:
     """What is wrong where parts are there, and nothing says which connector has delivered them."""
     return (

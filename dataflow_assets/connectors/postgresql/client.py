@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import psycopg
 import pyarrow as pa
@@ -44,16 +44,16 @@ _UNSUPPORTED = "0A000"
 class Link(ABC):
     """A session in autocommit: transactions are begun and ended by statements."""
 
-    binary: ClassVar[bool]
-    """True where `load` writes PostgreSQL's receive formats."""
-
     @abstractmethod
     def execute(self, query: str, *parameters: object) -> list[Row]:
         """Runs one statement with `$1`-style parameters; the rows, if any."""
 
     @abstractmethod
-    def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
-        """COPY into the table's columns of the same names; `schema` None: a temporary table."""
+    def load_text(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
+        """Text COPY into the table's columns of the same names; `schema` None: a temporary table.
+
+        PostgreSQL reads the values as it reads any literal of the columns' types.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -70,8 +70,6 @@ class Link(ABC):
 
 class TextLink(Link):
     """psycopg and text COPY."""
-
-    binary = False
 
     def __init__(self, connection: str, application: str) -> None:
         info = dsn.conninfo(connection, application)
@@ -139,7 +137,7 @@ class TextLink(Link):
             raise psycopg.errors.error_from_result(result, encoding="utf-8")
 
     @override
-    def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
+    def load_text(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
         text = io.BytesIO()
         arrow_csv.write_csv(rows, text, arrow_csv.WriteOptions(include_header=False))
         self._copy(schema, table, rows.schema.names, "csv", [text.getbuffer()])
@@ -162,12 +160,10 @@ class TextLink(Link):
 
 
 class BinaryLink(TextLink):
-    """psycopg and binary COPY."""
+    """The same, and binary COPY."""
 
-    binary = True
-
-    @override
     def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
+        """Binary COPY of rows in PostgreSQL's receive formats, as `load_text` otherwise."""
         rows = copy_format.ordered(rows)
         self._copy(schema, table, rows.schema.names, "binary", copy_format.stream(rows))
 

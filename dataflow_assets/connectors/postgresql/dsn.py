@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.private_files import private_file
-from dataflow_assets.sdk.database import foreign, unescaped, url
+from dataflow_assets.sdk.connection_strings import foreign, unescaped, url
 from dataflow_assets.secrets import FOLDER
 from dataflow_assets.tls import Material, Tls, names_one, pem
 
@@ -31,6 +31,7 @@ _ENCRYPTED = ("require", *_CHECKED)
 _SYSTEM = ("sslrootcert", "system")  # libpq's word for the certificates of the machine
 # Each reads a file of its own choice with settings or passwords, loads or writes one.
 _REFUSED = frozenset({"passfile", "service", "servicefile", "sslcrldir", "sslkeylogfile", "gsslib"})
+_PORT = "the port must be a number from 1 to 65535, as in host:5432"
 # A dead peer is noticed within about a minute; the server's own settings bound the rest.
 _LIVENESS = {
     "connect_timeout": "10",
@@ -53,6 +54,7 @@ def parse(text: str) -> dict[str, str]:
         usual = "neither a postgresql:// URL nor libpq's key=value text"
         raise PermanentError(f"connectionString: {foreign(text) or usual}")
     found = {key: str(value) for key, value in settings.items() if value not in {None, ""}}
+    _check_ports(found)
     _check_files(found)
     return found
 
@@ -121,6 +123,12 @@ def material(text: str) -> Material:
 def files(text: str) -> tuple[str, ...]:
     """The values of a connection string that are certificates and keys, or name them."""
     return tuple(value for key, value in parse(text).items() if key in _FILES)
+
+
+def _check_ports(settings: Mapping[str, str]) -> None:
+    for port in filter(None, settings.get("port", "").split(",")):
+        if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+            raise PermanentError(f"connectionString: {_PORT}")
 
 
 def _check_files(settings: dict[str, str]) -> None:
@@ -223,9 +231,9 @@ def _hosts(text: str) -> tuple[str, str]:
 
 
 def _host(text: str) -> tuple[str, str]:
-    match = re.match(r"^(\[[^\]]*\]|[^:]*)(?::(\d+))?$", text)
+    match = re.match(r"^(\[[^\]]*\]|[^:]*)(?::(\d*))?$", text)
     if match is None:
-        raise ValueError
+        raise PermanentError(f"connectionString: {_PORT}")
     return unquote(match[1].strip("[]")), match[2] or ""
 
 

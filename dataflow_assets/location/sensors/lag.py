@@ -1,4 +1,4 @@
-"""How far each flow is behind, observed for all of them together.
+"""How far each flow is behind, and its state, observed for all of them together.
 
 Not of a flow whose run has just told it: the mirrored checkpoint of a live run is seconds old, or a
 minute where a lane drives two hundred flows, and a lag counted from there would be a peak that
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dataflow_assets.assets.claims import going
-from dataflow_assets.assets.graph import Graph, Node
+from dataflow_assets.assets.drive_states import ERROR, STOPPED, states_in
+from dataflow_assets.assets.graph import Graph, Key, Node
 from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.metadata import (
     LAG_CHECK,
     SLOT_CHECK,
+    STATE,
     lag_check,
     lag_metadata,
     partition_lags,
@@ -39,6 +41,8 @@ FORGOTTEN = (
     "was restored or rebuilt. The next run begins where a new flow does."
 )
 
+_STATE_OF = "@"  # begins what is remembered of a flow's state
+
 Event = dg.AssetObservation | dg.AssetCheckEvaluation
 
 
@@ -49,7 +53,7 @@ def lag_sensor(graph: Graph) -> dg.SensorDefinition:
         name="lag",
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=default_status(),
-        description="Observes how far each flow is behind its source.",
+        description="Observes how far each flow is behind its source, and its state.",
     )
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         before = dict(line.split("=") for line in (context.cursor or "").split() if "=" in line)
@@ -78,19 +82,35 @@ class _Seen:
 def _look(
     nodes: Sequence[Node], instance: dg.DagsterInstance, before: dict[str, str]
 ) -> tuple[list[Event], dict[str, str], list[str]]:
-    """Events for the lags that changed, what to remember, and what was not asked."""
+    """Events for lags and states that changed, what to remember, and what was not asked."""
+    states = _states(nodes, instance)
+    after = {_STATE_OF + "/".join(key): state for key, state in states.items()}
+    turned = {key for key in states if before.get(_STATE_OF + "/".join(key)) != states[key]}
     events: list[Event] = []
-    after: dict[str, str] = {}
     notes: list[str] = []
     for node, seen in _seen(nodes, instance):
         name = "/".join(node.key)
         if isinstance(seen, str):
             notes.append(f"{node.flow.id}: {seen}")
-        else:
-            after[name] = str(seen)
-            moving = seen.lag.records > 0 or before.get(name) != after[name]
-            events += _events(node, seen) if moving else ()
+            continue
+        after[name] = str(seen)
+        if seen.lag.records > 0 or before.get(name) != after[name] or node.key in turned:
+            events += _events(node, seen, states.get(node.key))
+            turned.discard(node.key)
+    failed = [key for key in turned if states[key] == ERROR]  # runs tell the others by themselves
+    events += (
+        dg.AssetObservation(dg.AssetKey(list(key)), metadata={STATE: ERROR}) for key in failed
+    )
     return events, after, notes
+
+
+def _states(nodes: Sequence[Node], instance: dg.DagsterInstance) -> dict[Key, str]:
+    """Of each asset the state of its flow, as far as one is known."""
+    found = states_in(instance, [node.flow for node in nodes])
+    known: dict[Key, str] = {
+        node.key: found[node.flow.id].name for node in nodes if node.flow.id in found
+    }
+    return known | {node.key: STOPPED for node in nodes if node.flow.suspended}
 
 
 def _seen(
@@ -126,9 +146,10 @@ def _driven(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
     return own.union(*(page.flows for lane in lanes for page in lane.pages().values()))
 
 
-def _events(node: Node, seen: _Seen) -> Iterator[Event]:
+def _events(node: Node, seen: _Seen, state: str | None) -> Iterator[Event]:
     key = dg.AssetKey(list(node.key))
     metadata = lag_metadata(seen.lag) | partition_lags(node.flow, seen.lag)
+    metadata |= {STATE: state} if state else {}
     yield dg.AssetObservation(key, metadata=metadata)
     passed, metadata = lag_check(seen.lag.seconds)
     yield dg.AssetCheckEvaluation(

@@ -33,6 +33,9 @@ _ALIASES = {
     "pipeline": "transformations",
     "if": "when",
     "only": "when",
+    "key": "keyField",
+    "messagekey": "keyField",
+    "keycolumn": "keyField",
     "predicate": "when",
 }
 """What other tools call a key that is called otherwise here."""
@@ -103,6 +106,7 @@ def unknown(path: Path, model: type[Spec], base: Path) -> str:
     models = sorted(models_at(path[:-1], model, base), key=str)
     known = [name for spec in models for name in names(spec)]
     deeper = [name for spec in models for name in _inner(spec) if name.endswith(f".{key}")]
+    deeper = [name for name in deeper if "SecretRef." not in name]
     alias = _ALIASES.get(_plain(key))
     if alias in known:
         return f"unknown key; did you mean {alias}?"

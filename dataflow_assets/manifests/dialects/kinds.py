@@ -6,9 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-_WITH_UNIT = re.compile(r"\d+(\.\d+)?\s*[A-Za-zµ]{1,3}")
+_WITH_UNIT = re.compile(r"\d+(\.\d+)?\s*[A-Za-zµ]{1,3}|\d+(\.\d+)?\s*%")
 _NO_SPACE = re.compile(r"\w+:\S")
-_UNITS = {"bytes": "bytes", "seconds": "seconds", "interval": "seconds", "freshness": "seconds"}
+_UNITS = {
+    "percent": "percent",
+    "bytes": "bytes",
+    "seconds": "seconds",
+    "interval": "seconds",
+    "freshness": "seconds",
+}
 """By what is in a key: the unit of its number."""
 _KINDS = ((bool, "a boolean"), (str, "text"), (list, "a list"), (dict, "a mapping"))
 

@@ -182,7 +182,9 @@ def _reading(
 def _source(cluster: model.SourceCluster, table: model.Table) -> KafkaSource:
     credentials = cluster.credentials or model.Credentials()
     options: dict[str, Any] = {"tombstones": "delete"} if table.upsert_key else {}
-    if table.schema_mode == "registry":
+    if table.schema_mode == "registry" and table.source_format == "json":
+        options["json_head"] = "ignored"
+    elif table.schema_mode == "registry":
         options |= {"format": "avro", "schema_registry": _registry(cluster)}
     elif table.source_format == "avro":
         schema = types.avro(table.fields)
@@ -257,7 +259,9 @@ def _sink(cluster: model.SourceCluster, table: model.Table, place: Placed) -> De
 def _columns(cluster: model.SourceCluster, table: model.Table) -> dict[str, Any]:
     """Where the columns are. Of a registry's schemas no field is left out."""
     if table.schema_mode == "registry":
-        return {"schema_registry": _registry(cluster), "subject": table.subject}
+        kind = "JSON" if table.source_format == "json" else "AVRO"
+        where = {"subject": table.subject, "subject_kind": kind}
+        return {"schema_registry": _registry(cluster), **where}
     schema = types.iceberg(table.fields, table.upsert_key, record_time=table.keeps_time)
     return {"table_schema": schema, "unknown_fields": "ignore"}
 

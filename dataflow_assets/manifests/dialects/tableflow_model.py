@@ -194,8 +194,9 @@ class Table(TableflowSpec):
     first five bytes, is decoded as a whole."""
     schema_mode: Literal["inline", "registry"] = "inline"
     """`inline`: the columns are those of `schema`. `registry`, an addition: they are the fields of
-    all versions of a subject in the `schema_registry` of the cluster, for `source_format: avro`;
-    each message is decoded by the schema whose id it begins with."""
+    all versions of a subject in the `schema_registry` of the cluster. With `source_format: avro`
+    each message is decoded by the schema whose id it begins with; with `json` the subject has JSON
+    Schemas, and such an id is removed where a message has one."""
     schema_: TableSchema | None = Field(None, alias="schema")
     """The columns; required with `inline`, and not allowed with `registry`."""
     schema_subject: Annotated[str | None, Addition()] = Field(None, min_length=1)

@@ -120,9 +120,6 @@ def of_mode(
     if table.schema_ is not None:
         message = "is for schema_mode: inline; with registry the columns are those of the subject"
         yield document.finding((*at, "schema"), message, key=True)
-    if table.source_format != "avro":
-        message = "must be avro with schema_mode: registry: JSON messages name no schema here"
-        yield document.finding((*at, "source_format"), message)
     if table.source_cluster_name not in registries:
         message = f"registry needs a schema_registry in the cluster {table.source_cluster_name}"
         yield document.finding((*at, "schema_mode"), message)

@@ -11,6 +11,8 @@ import re
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
+_COMMENT = "a `#` behind a space begins a comment: put the value in quotes"
+_CUT_OFF = re.compile(r"[^'\"]*[{\[][^'\"]*\S (?=#)")
 PLAIN_KEY = re.compile(r"[\w.$/-]{1,80}")
 TAG = "a value that begins with `!` must be in quotes; YAML tags are not supported"
 _PROBLEMS = (
@@ -50,10 +52,22 @@ def explained(error: YAMLError, text: str, lines_before: int) -> tuple[int, int,
         return line, column, "not valid YAML: a character that it does not allow"
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    if "expected ',' or" in _problem(error) and (found := _comment(text, line)):
+        return *found, f"not valid YAML: {_COMMENT}"
     problem = _cause(_problem(error), text.splitlines(), line - 1, column - 1, lines_before)
     known = (say for pattern, say in _PROBLEMS if re.search(pattern, problem))
     said = next(known, "cannot be read here").format(problem.removeprefix("indented: "))
     return line, column, f"not valid YAML: {said}"
+
+
+def _comment(text: str, line: int) -> tuple[int, int] | None:
+    """Where a `#` cuts off a value in brackets, in this line or the one before, from 1."""
+    lines = text.splitlines()
+    for at in (line - 1, line - 2):
+        found = _CUT_OFF.match(lines[at]) if 0 <= at < len(lines) else None
+        if found:
+            return at + 1, found.end() + 1
+    return None
 
 
 def _problem(error: YAMLError) -> str:

@@ -110,7 +110,7 @@ class _Reader:
     def whole(self) -> Node:
         node = self._some()
         if self.at < len(self.text):
-            self._fail("a ) without its (; allowed: && ||")
+            self._fail("unmatched `)`; allowed: && ||")
         return node
 
     def _some(self) -> Node:

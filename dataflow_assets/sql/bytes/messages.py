@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,7 @@ SKIPPED = b""
 """The text of bytes that are to be skipped, and of empty ones: no JSON."""
 SKIPPED_KEY = b"-"
 """The same for keys, where an empty text stands for no key at all."""
+_checked = msgspec.json.Decoder(msgspec.Raw).decode
 Texted = Callable[[bytes], bytes]
 """From the bytes of a message to JSON. Raises ValueError."""
 
@@ -59,6 +61,8 @@ class SqlFormat(MessageFormat):
 def _texts(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | None) -> Texts:
     if layout.kind == "avro":
         return _of_avro(given, layout, skipped, schemas)
+    if layout.kind == "json" and _all_json(given):
+        return Texts(given)
     text = _texted(layout)
     texts: list[bytes | None] = []
     refused: dict[int, str] = {}
@@ -102,10 +106,19 @@ def _json(given: bytes) -> bytes:
     if not given:
         return given
     try:
-        msgspec.json.decode(given, type=msgspec.Raw)
+        _checked(given)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not JSON: {_without_value(error)}") from None
     return given
+
+
+def _all_json(given: pa.Array) -> bool:
+    """Whether each text is JSON, or empty, or null."""
+    try:
+        deque(map(_checked, filter(None, given.to_pylist())), maxlen=0)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _without_value(error: Exception) -> str:

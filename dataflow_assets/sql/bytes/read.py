@@ -29,15 +29,18 @@ class Reader:
     """Reads parsed bodies of one layout; made once for each task."""
 
     def __init__(self, layout: Layout, used: frozenset[int] | None = None) -> None:
-        """`used`: the columns that somebody looks at, all by default; the others become null."""
+        """`used`: the columns that somebody looks at, all by default; the others become null.
+
+        `reads`: what reads the value of each column.
+        """
         self._layout = layout
         if layout.kind == "csv":
-            self._reads = [_of_text(one, layout) for one in layout.types]
+            self.reads = [_of_text(one, layout) for one in layout.types]
         else:
-            self._reads = [reader(one, layout.times) for one in layout.types]
+            self.reads = [reader(one, layout.times) for one in layout.types]
         if used is not None:
-            pairs = enumerate(self._reads)
-            self._reads = [read if at in used else _unused for at, read in pairs]
+            pairs = enumerate(self.reads)
+            self.reads = [read if at in used else _unused for at, read in pairs]
 
     def __call__(self, body: Any) -> list[Any] | None:
         """The values in the order of the layout; None where the bytes are to be skipped.
@@ -45,16 +48,16 @@ class Reader:
         Raises ValueError, with a sentence that names the column and no value.
         """
         try:
-            found = self._fields(body)
+            found = self.fields(body)
         except ValueError:
             if self._layout.ignore_errors:
                 return None
             raise
-        pairs = zip(self._reads, found, strict=True)
+        pairs = zip(self.reads, found, strict=True)
         try:
             return [None if value is None else read(value) for read, value in pairs]
         except (ValueError, OverflowError):
-            columns = zip(self._layout.names, self._reads, found, strict=True)
+            columns = zip(self._layout.names, self.reads, found, strict=True)
             return [self._one(name, read, value) for name, read, value in columns]
 
     def has(self, body: Any, at: int) -> bool:
@@ -62,7 +65,8 @@ class Reader:
         named = self._layout.kind == "json" and isinstance(body, dict)
         return not named or self._layout.names[at] in body
 
-    def _fields(self, body: Any) -> Sequence[Any]:
+    def fields(self, body: Any) -> Sequence[Any]:
+        """What a body has for each column, not read yet. Raises ValueError."""
         names = self._layout.names
         if self._layout.kind == "raw":
             return [body]

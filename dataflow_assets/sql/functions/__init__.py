@@ -10,10 +10,15 @@ from dataflow_assets.sql.functions import (
     collections,
     comparisons,
     conditions,
+    encodings,
     json,
     logic,
+    powers,
+    regular,
+    rounding,
     strings,
     times,
+    written_times,
 )
 
 FUNCTIONS: Mapping[str, Function] = {
@@ -22,9 +27,14 @@ FUNCTIONS: Mapping[str, Function] = {
         logic.FUNCTIONS,
         comparisons.FUNCTIONS,
         arithmetic.FUNCTIONS,
+        rounding.FUNCTIONS,
+        powers.FUNCTIONS,
         conditions.FUNCTIONS,
         strings.FUNCTIONS,
+        regular.FUNCTIONS,
+        encodings.FUNCTIONS,
         times.FUNCTIONS,
+        written_times.FUNCTIONS,
         json.FUNCTIONS,
         collections.FUNCTIONS,
     )

@@ -6,6 +6,10 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from dataflow_assets.sql.function import Function
+from dataflow_assets.sql.functions.signatures import takes
+from dataflow_assets.sql.types import BOOLEAN, STRING
+
 if TYPE_CHECKING:
     import regex
 
@@ -82,3 +86,39 @@ def _meant(one: re.Match[str], found: regex.Match[str], groups: int) -> str:
 
 def _endless() -> ValueError:
     return ValueError(f"the regular expression takes more than {SECONDS} seconds")
+
+
+_REGEX = (
+    "Regular expressions are those of Python's package regex, nearly Java's; one that takes more "
+    f"than {SECONDS} seconds for a text rejects the record."
+)
+_GROUP = "Texts"
+FUNCTIONS = (
+    Function(
+        "REGEXP",
+        "REGEXP(a, pattern)",
+        f"Whether a part of it matches. {_REGEX}",
+        takes("text text", BOOLEAN, matches),
+        (("REGEXP('abc', 'b+')", "TRUE"),),
+        _GROUP,
+    ),
+    Function(
+        "REGEXP_EXTRACT",
+        "REGEXP_EXTRACT(a, pattern[, group])",
+        _REGEX,
+        takes("text text integer?", STRING, extracted),
+        (("REGEXP_EXTRACT('foothebar', 'foo(.*?)(bar)', 2)", "bar"),),
+        _GROUP,
+    ),
+    Function(
+        "REGEXP_REPLACE",
+        "REGEXP_REPLACE(a, pattern, b)",
+        f"`$1` in b is the first group. {_REGEX}",
+        takes("text text text", STRING, replaced),
+        (
+            ("REGEXP_REPLACE('foobar', 'oo|ar', '')", "fb"),
+            ("REGEXP_REPLACE('ab', '(a)(b)', '$2$1')", "ba"),
+        ),
+        _GROUP,
+    ),
+)

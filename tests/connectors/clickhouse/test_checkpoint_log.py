@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from dataflow_assets.connectors.clickhouse.sink import recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
@@ -22,7 +23,16 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     dump,
     fold,
 )
-from dataflow_assets.contracts import OffsetSlice, PartSlice, Run, Target, Totals, utc_now
+from dataflow_assets.contracts import (
+    Cut,
+    OffsetSlice,
+    PartSlice,
+    Run,
+    Span,
+    Target,
+    Totals,
+    utc_now,
+)
 from dataflow_assets.errors import DataflowError, TakenOver
 
 TARGET = Target("shop/orders", "clickhouse:orders", "m1", "orders")
@@ -239,6 +249,28 @@ def test_parts_of_two_reads_are_not_mistaken_for_each_other() -> None:
         (done,) = branch.read().parts
         assert done.empty
     assert branch.read().partitions["part-0"].totals.rows == 2
+
+
+def test_a_part_that_is_gone_takes_what_was_recorded_of_it_along() -> None:
+    """What was begun of it is not waited for, and what replaces it is newer."""
+    model = Model()
+    branch = BranchCheckpoint(Seat(model, _at_once), TARGET)
+    parts = PartSlice("part-0", None, "end"), PartSlice("part-1", None, "end", "old")
+    intent = Intent("i1", utc_now(), 0, parts)
+    branch.take(Run("r", "h", 1))
+    state = branch.head(replace(branch.read().snapshot(), intent=intent))
+    version = 1 << 62
+    state = branch.propose(state, "part-1", Border("end", utc_now(), 0, version))
+    span = Span(state.parts)
+    kept = recovery.cut_parts(state, span, Cut({parts[1]: ("smaller", "parts")}))
+    assert kept == parts
+    assert branch.head(state.divided(kept)).pending
+    cut = Cut({parts[1]: ("new",)}, gone=frozenset({parts[1]}))
+    replaced = recovery.cut_parts(state, span, cut)
+    state = branch.head(state.divided(replaced))
+    assert state.parts == (parts[0], PartSlice("part-2", None, "end", "new"))
+    assert not state.pending
+    assert state.version == version
 
 
 def _at_once() -> None:

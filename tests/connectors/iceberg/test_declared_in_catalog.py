@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import StaticTable
+from pyiceberg.io import load_file_io
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, StaticTable, Table
+from pyiceberg.table.update import AssertCreate
+from pyiceberg.types import IntegerType
 
 import devservers
+from dataflow_assets.connectors.iceberg import hint
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog
 from dataflow_assets.connectors.iceberg.sink.declared_sinks import RestTableSink
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError
@@ -68,3 +75,83 @@ def test_a_name_that_the_catalog_does_not_allow_is_an_error_for_people(
 ) -> None:
     with pytest.raises(PermanentError, match="only 'a-z', '0-9', '_', and '-' are allowed"):
         sink.model_copy(update={"table": "one+orders"}).open(TARGET, Run())
+
+
+def test_a_driver_that_was_paused_behind_its_commit_leaves_the_newest_hint(
+    sink: RestTableSink, seaweedfs: devservers.SeaweedFS, catalog: Catalog, namespace: str
+) -> None:
+    session = opened(sink)
+    pump(sink, session, 0, 5)
+    paused = catalog.load_table((namespace, "orders"))
+    pump(sink, session, 5, 5)
+    hint.leave(paused)
+    by_path = StaticTable.from_metadata(paused.location(), seaweedfs.catalog_properties())
+    assert len(by_path.scan().to_arrow()) == 20
+
+
+LOST = ["v3.metadata.json", "synced-07.metadata.json", hint.HINT]
+
+
+@pytest.mark.parametrize("name", [*LOST, "00000-17-made.metadata.json"])
+def test_a_table_in_the_folder_is_noticed_also_without_its_hint(
+    sink: RestTableSink, seaweedfs: devservers.SeaweedFS, name: str
+) -> None:
+    """What a driver has left that died before the table was there is no table."""
+    path = f"{sink.tables_folder}/orders/metadata/{name}"
+    with load_file_io(seaweedfs.catalog_properties()).new_output(path).create() as file:
+        file.write(b"{}")
+    if name not in LOST:
+        assert opened(sink).schema() is not None
+        return
+    with pytest.raises(PermanentError, match="holds a table of a flow that had no catalog"):
+        opened(sink)
+
+
+Commit = Callable[..., CommitTableResponse]
+
+
+def _widen(catalog: Catalog, name: tuple[str, ...]) -> None:
+    with catalog.load_table(name).update_schema() as change:
+        change.add_column("late", IntegerType())
+
+
+def test_a_table_that_another_driver_has_changed_at_once_is_not_dropped(
+    sink: RestTableSink, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, namespace: str
+) -> None:
+    """Its file has a column more; this one's is older, and is refused."""
+    commit: Commit = BoundedCatalog.commit_table
+
+    def changed(self: BoundedCatalog, table: Table, requirements: Any, updates: Any) -> Any:
+        found = commit(self, table, requirements, updates)
+        if AssertCreate() in requirements:
+            _widen(catalog, table.name())
+        return found
+
+    monkeypatch.setattr(BoundedCatalog, "commit_table", changed)
+    with pytest.raises(PermanentError, match=r"late .* is in the table and cannot be dropped"):
+        opened(sink)
+    assert catalog.load_table((namespace, "orders")).schema().column_names == ["id", "name", "late"]
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["left alone", "changed"])
+def test_a_catalog_that_gives_other_ids_is_refused(
+    sink: RestTableSink,
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    namespace: str,
+    busy: bool,
+) -> None:
+    """The new table is dropped again, unless somebody else has changed it since."""
+
+    def made(self: BoundedCatalog, table: Table, *_: Any) -> CommitTableResponse:
+        schema = Schema.model_validate({"type": "struct", "schema-id": 0, "fields": COLUMNS})
+        found = self.create_table(table.name(), schema)
+        if busy:
+            _widen(catalog, table.name())
+        where = {"metadata": found.metadata, "metadata-location": found.metadata_location}
+        return CommitTableResponse.model_validate(where)
+
+    monkeypatch.setattr(BoundedCatalog, "commit_table", made)
+    with pytest.raises(PermanentError, match="other ids than the file declares"):
+        opened(sink)
+    assert catalog.table_exists((namespace, "orders")) == busy

@@ -1,21 +1,23 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 import devservers
-from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource, shared_client
 from dataflow_assets.connectors.kafka.source import current_topic
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
-from dataflow_assets.contracts import Limit, OffsetSlice, Span
+from dataflow_assets.contracts import Limit, OffsetSlice, Run, Span, Target
 from dataflow_assets.errors import PermanentError, TransientError
 
 FLOW = "default/orders"
@@ -330,6 +332,26 @@ def test_lag_tells_the_age_of_the_oldest_unread_record(topic: Any, opened: Open,
 def test_a_missing_topic_is_named(opened: Open) -> None:
     with pytest.raises(PermanentError, match="topic nowhere does not exist on kafka 127"):
         opened("nowhere")
+
+
+def test_the_topic_that_was_probably_meant_is_named(
+    opened: Open, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a sink that is not to create one."""
+    monkeypatch.setattr(shared_client, "LISTED", 0.0)
+    admin.create_topics([NewTopic("shop.returned-parcels", 1)])["shop.returned-parcels"].result(20)
+    meant = re.escape("; did you mean shop.returned-parcels?")
+    with pytest.raises(PermanentError, match=f"^topic shop.returned_parcel does not .+{meant}$"):
+        opened("shop.returned_parcel")
+    broker = opened("shop.returned-parcels")._broker
+    assert broker.about("Shop_Returned_Parcels").probably().endswith("shop.returned-parcels?")
+    assert broker.about("something.else").probably() == ""
+    sink = KafkaSink(brokers=(broker.bootstrap,), topic="shop.returned_parcel")
+    with (
+        closing(sink.open(Target(FLOW, "kafka:t", "h", "src", "src"), Run())) as session,
+        pytest.raises(PermanentError, match=f"or set autoCreateTopic: true{meant}$"),
+    ):
+        session.create(pa.schema([]))
 
 
 def test_a_broker_that_is_down_is_transient_and_tells_why() -> None:

@@ -37,11 +37,11 @@ class Followed:
         self._run(f"INSERT INTO {self.name}.rows SELECT generate_series({self.count}, {last}), ''")
         self.count += rows
 
-    def copy(self, rows: int) -> None:
-        """By COPY: two rows make one entry of the log."""
+    def copy(self, rows: int, width: int = 3_500) -> None:
+        """By COPY: two rows of this width make one entry of the log, and narrow ones 200."""
         with self._connection.cursor().copy(f"COPY {self.name}.rows FROM STDIN".encode()) as copy:
             for number in range(self.count, self.count + rows):
-                copy.write_row((number, "x" * 3_500))
+                copy.write_row((number, "x" * width))
         self.count += rows
 
     def drop(self) -> None:
@@ -55,28 +55,33 @@ class Followed:
     @property
     def config(self) -> Config:
         """Of the connector."""
-        return {
-            "database.hostname": LOOPBACK,
-            "database.port": self.server.port,
-            "database.user": "postgres",
-            "database.dbname": "postgres",
-            "topic.prefix": "shop",
-            "plugin.name": "pgoutput",
-            "slot.name": self.name,
-            "slot.retry.delay.ms": 200,
-            "slot.max.retries": 100,
-            "publication.name": self.name,
-            "publication.autocreate.mode": "filtered",
-            "table.include.list": f"{self.name}.rows",
-            "poll.interval.ms": 50,
-            "max.batch.size": 91,
-            "max.queue.size": 182,
-        }
+        return settings(self.server, self.name)
 
     def source(self, folder: Path) -> Config:
         """Of a manifest."""
         reading = source(folder, CLASS, self.config, tasksMax=1, heap="256m")
         return reading | {"plugins": [plugins(folder / "debezium", "connect-debezium")]}
+
+
+def settings(server: devservers.PostgreSQL, name: str) -> Config:
+    """Of the connector, for the table `rows` of a schema, by whose name it calls its slot."""
+    return {
+        "database.hostname": LOOPBACK,
+        "database.port": server.port,
+        "database.user": "postgres",
+        "database.dbname": "postgres",
+        "topic.prefix": "shop",
+        "plugin.name": "pgoutput",
+        "slot.name": name,
+        "slot.retry.delay.ms": 200,
+        "slot.max.retries": 100,
+        "publication.name": name,
+        "publication.autocreate.mode": "filtered",
+        "table.include.list": f"{name}.rows",
+        "poll.interval.ms": 50,
+        "max.batch.size": 91,
+        "max.queue.size": 182,
+    }
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
+import devservers
 from dataflow_assets.spark import jars
 from tests.connectors.files import driver as files
 
@@ -21,6 +23,22 @@ def plugins(folder: Path, of: str = "connect-plugins") -> str:
         if not (plugin / jar.name).exists():
             (plugin / jar.name).symlink_to(jar)
     return str(plugin.parent)
+
+
+def mirroring(server: devservers.Kafka, topic: str) -> Config:
+    """Of MirrorSourceConnector: a topic of a cluster, as if it went into the same one."""
+    return {
+        "source.cluster.alias": f"a{uuid.uuid4().hex[:6]}",
+        "target.cluster.alias": "b",
+        "source.cluster.bootstrap.servers": server.bootstrap,
+        "target.cluster.bootstrap.servers": server.bootstrap,
+        "topics": topic,
+        "replication.factor": 1,
+        "offset-syncs.topic.replication.factor": 1,
+        "sync.topic.configs.enabled": False,
+        "sync.topic.acls.enabled": False,
+        "refresh.topics.enabled": False,
+    }
 
 
 def source(folder: Path, connector: str, config: Config, **options: Any) -> Config:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from dataflow_assets.connectors.kafka_connect.host.__main__ import Host
-from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order
+from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, encode
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool
 from dataflow_assets.errors import PermanentError
 
@@ -83,3 +86,22 @@ def test_a_spool_of_another_flow_is_left_as_it_was(spool: Spool) -> None:
     kept = sorted(spool.folder.iterdir())
     assert not opened(order(spool, "0" * 32, 1), "is not the one that the flow has read so far")
     assert sorted(spool.folder.iterdir()) == kept
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_it_ends_where_the_driver_is_gone_before_it_looks(ordered: bool, spool: Spool) -> None:
+    """Something that the driver has forked holds the input open; the spool keeps it waiting."""
+    module = "dataflow_assets.connectors.kafka_connect.host"
+    gone = str(os.getppid())  # not its parent
+    with (
+        spool.locked(0),
+        subprocess.Popen([sys.executable, "-m", module, gone], stdin=subprocess.PIPE) as host,
+    ):
+        assert host.stdin is not None
+        if ordered:
+            host.stdin.write(encode(order(spool, id_of(spool), 3)))
+            host.stdin.flush()
+        try:
+            assert host.wait(30) == 0
+        finally:
+            host.kill()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import signal
-import uuid
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import devservers
-from tests.connectors.kafka_connect.driver import Flow, source
+from tests.connectors.kafka_connect.driver import Flow, mirroring, source
 from tests.drained import drain_apart
 
 pytestmark = [pytest.mark.heavy, pytest.mark.crash]
@@ -33,18 +32,7 @@ def produce(server: devservers.Kafka, topic: str, low: int, high: int) -> None:
 
 
 def mirror(folder: Path, server: devservers.Kafka, topic: str) -> Flow:
-    config = {
-        "source.cluster.alias": f"a{uuid.uuid4().hex[:6]}",
-        "target.cluster.alias": "b",
-        "source.cluster.bootstrap.servers": server.bootstrap,
-        "target.cluster.bootstrap.servers": server.bootstrap,
-        "topics": topic,
-        "replication.factor": 1,
-        "offset-syncs.topic.replication.factor": 1,
-        "sync.topic.configs.enabled": False,
-        "sync.topic.acls.enabled": False,
-        "refresh.topics.enabled": False,
-    }
+    config = mirroring(server, topic)
     reading = source(folder, "MirrorSourceConnector", config, tasksMax=PARTITIONS, heap="256m")
     return Flow(folder, reading, maxRecordsPerBatch=2_000)
 

@@ -42,6 +42,44 @@ def test_credentials_win_and_are_shown_nowhere(config: Config) -> None:
     assert dict(hints(source)) == {"config": "api.token: put secrets into credentialsSecretRef"}
 
 
+def test_references_to_config_providers_are_kept(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are no secrets, and what is no reference of Connect's stays as it is."""
+    monkeypatch.setenv("DATAFLOW_SECRETS", "/secrets")
+    given = {
+        "config.providers": "mine, dirs",
+        "config.providers.mine.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "config.providers.mine.param.allowed.paths": str(tmp_path),
+        "config.providers.dirs.class": "DirectoryConfigProvider",
+        "url": f"jdbc:x://${{env:HOST}}/${{mine:{tmp_path}/a.properties:name}}",
+        "api.token": "${dirs:/secrets/shop/pg:token}",
+        "prefix": "${topic}",
+    }
+    secret = json.dumps({"password": f"${{file:{tmp_path}/a.properties:password}}"})
+    source = KafkaConnectSource.model_validate({**config, "config": given, "credentials": secret})
+    assert source.properties == {"name": "s", **given, **json.loads(secret)}
+    assert source.hidden == frozenset()
+    assert dict(hints(source)) == {}
+    named = sorted(path for _, path in source.files_of_secrets())
+    assert named == ["/secrets/shop/pg/token", *[str(tmp_path / "a.properties")] * 2]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("config.providers.env.param.allowed.paths", "/x", "allowed: class, param.allowlist.patt"),
+        ("config.providers.env.parameter", "x", "is not a setting of this provider"),
+    ],
+)
+def test_settings_that_a_config_provider_does_not_have(
+    key: str, value: str, reason: str, config: Config
+) -> None:
+    declared = {"config.providers": "env", "config.providers.env.class": "EnvVarConfigProvider"}
+    with pytest.raises(ValidationError, match=reason):
+        KafkaConnectSource.model_validate({**config, "config": {**declared, key: value}})
+
+
 @pytest.mark.parametrize("secret", ["planted", "[]", '{"a": 1}'])
 def test_credentials_that_are_no_object_of_texts(secret: str, config: Config) -> None:
     source = KafkaConnectSource.model_validate({**config, "credentials": secret})
@@ -55,8 +93,17 @@ def test_credentials_that_are_no_object_of_texts(secret: str, config: Config) ->
     [
         ("connector.class", "X", "set class"),
         ("tasks.max", "3", "set tasksMax"),
-        ("config.providers", "env", "config providers do not work yet"),
-        ("password", "${env:X}", "config providers do not work yet"),
+        ("config.providers", "v", r"config.providers.v.class: must be one of EnvVarConfigProvider"),
+        ("config.providers.v.class", "X", "config.providers does not list the provider v"),
+        ("password", "${vault:X}", "password: config.providers does not list the provider vault"),
+        ("password", "a${env:/x:X}", r"password: a reference must be \$\{env:NAME\}"),
+        ("password", "${file:x:X}", r"must be \$\{file:/PATH:KEY\}, with an absolute path"),
+        ("password", "${file:/etc/x:X}", "/etc/x is not below the folder DATAFLOW_FILES"),
+        (
+            "password",
+            "${directory:/etc:x}",
+            "/etc/x is not below .+ below the folder DATAFLOW_SECR",
+        ),
         ("value.converter", "X", "values become JSON"),
         ("key.converter.schemas.enable", "false", "keys become JSON"),
         ("errors.tolerance", "all", "rejected records are a matter of the flow"),
@@ -78,7 +125,7 @@ def test_what_does_not_work_is_refused(key: str, value: str, reason: str, config
         ({"spool": "spool"}, "must be an absolute path"),
         ({"spool": "/etc/spool"}, "is not below the folder DATAFLOW_FILES"),
         ({"plugins": ["/opt/plugins"]}, "is not below the folder DATAFLOW_FILES"),
-        ({"plugins": []}, "at least 1 item"),
+        ({"plugins": []}, "must have at least one folder or file"),
         ({"class": "no class"}, "should match pattern"),
         ({"heap": "1"}, "should match pattern"),
         ({"tasksMax": 0}, "greater than or equal to 1"),
@@ -96,7 +143,7 @@ def test_a_plugin_is_found_by_its_class(tmp_path: Path) -> None:
         assert found == CLASS
         assert {jar.parent.name for jar in jars} == {"kafka"}
     with pytest.raises(
-        PermanentError, match=r"no jar in plugins .+ has the class NoConnector: put"
+        PermanentError, match=r"no jar in plugins .+ has the class NoConnector: name the"
     ):
         jars_of("NoConnector", [folder])
     with pytest.raises(PermanentError, match="the folder /nowhere of plugins does not exist"):

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.connectors.kafka_connect.host.resuming import Repeats, behind, resumable
+from dataflow_assets.connectors.kafka_connect.host.resuming import (
+    Repeats,
+    behind,
+    may_be_cut,
+    resumable,
+)
 from dataflow_assets.connectors.kafka_connect.spool import Offset
 
 PARTITION = '{"server":"s"}'
@@ -91,24 +97,60 @@ def test_the_record_that_is_read_again_is_dropped_once(
     assert found == new
 
 
-@pytest.mark.parametrize("parts", [[3], [1, 2], [2, 1], [1, 1, 1]])
-@pytest.mark.parametrize("group", [2, 3])
-def test_records_of_one_offset_come_once_wherever_a_part_or_a_crash_divides_them(
-    parts: list[int], group: int
-) -> None:
-    """A deletion and its tombstone; with another primary key the insert, too."""
-    known, sealed = Offset(0, at(2, 2)), 0
-    for most in parts:
-        size = min(most, group - sealed)
-        repeats = Repeats({PARTITION: known})
-        again = rows(*[(3, 1)] * group, (4, 1))
-        new = repeats.dropped(again).column("n").to_pylist()
-        assert new == [*range(sealed, group), group]
-        if size:
-            known, sealed = behind(texts(*[at(3, 1)] * size), 0, known), sealed + size
-    assert Repeats({PARTITION: known}).dropped(rows((3, 1), (3, 1), (3, 1), (4, 1))).column(
-        "n"
-    ).to_pylist() == [*range(sealed, 4)]
+ENTRIES = [
+    *[(1, 1), (1, 2), (1, 2), (1, 3)],
+    *[(2, 1)] * 3,
+    *[(3, n) for n in range(1, 9)],
+    *[(4, 1)] * 2,
+    *[(4, 2)] * 3,
+    *[(5, 1), (6, 1)],
+]
+"""A deletion and its tombstone have one offset; with another primary key so has the insert."""
+
+
+def delivered(offset: dict[str, Any] | None) -> list[tuple[int, int, int]]:
+    """(number of the record, its entry, its number there), as Debezium goes on behind an offset.
+
+    Behind the first of an entry the rest is left out; behind a later one counting begins again.
+    """
+    places = [(n, entry, count) for n, (entry, count) in enumerate(ENTRIES)]
+    if offset is None:
+        return places
+    here, behind = offset["lsn_proc"], offset["lsn_events_processed"]
+    left = [
+        (n, entry, count - behind if entry == here else count)
+        for n, entry, count in places
+        if entry >= here
+    ]
+    return [one for one in left if one[1] > here or (behind > 1 and one[2] > 0)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("begun", [True, False], ids=["behind a snapshot", "behind nothing"])
+def test_records_come_once_wherever_a_part_or_a_crash_divides_them(begun: bool, seed: int) -> None:
+    chance, sealed = random.Random(seed), list[int]()
+    known = Offset(0, at(0, 1)) if begun else None
+    for _ in range(100):  # processes
+        found = delivered(known.value if known else None)
+        repeats = Repeats({PARTITION: known} if known else {})
+        batch = rows(*((entry, count) for _, entry, count in found))
+        new = [found[n] for n in repeats.dropped(batch).column("n").to_pylist()]
+        for _ in range(chance.randint(1, 3)):  # parts until the next crash
+            size = chance.randint(1, 4)
+            while size < len(new) and may_be_cut(at(*new[0][1:]), at(*new[size - 1][1:]), known):
+                size += 1  # the task waits for more
+            part, new = new[:size], new[size:]
+            if part:
+                known = behind(texts(*(at(entry, n) for _, entry, n in part)), 0, known)
+                sealed += [number for number, _, _ in part]
+    assert sealed == list(range(len(ENTRIES)))
+
+
+def test_behind_a_snapshot_that_is_not_complete_nothing_goes_on() -> None:
+    """It would begin again, and its records come once more."""
+    unfinished = {"lsn": 5, "snapshot": "INITIAL", "snapshot_completed": False}
+    assert behind(texts(unfinished, at(9, 1)), 0, None) == Offset(0, at(9, 1))
+    assert behind(texts(at(9, 1)), 0, Offset(0, unfinished)) == Offset(0, at(9, 1))
 
 
 def test_all_records_of_the_last_offset_are_counted() -> None:

@@ -10,13 +10,15 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.kafka_connect.client import HostProcess
+from dataflow_assets.connectors.kafka_connect.host.protocol import Order
 from dataflow_assets.connectors.kafka_connect.source import session
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
 from dataflow_assets.connectors.kafka_connect.source.session import CONNECT, KafkaConnectSession
 from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectSource
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool
-from dataflow_assets.contracts import Limit, PartSlice, Span
+from dataflow_assets.contracts import Limit, PartSlice, Positions, Span
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.spark import jars
 
 
 class Running:
@@ -49,9 +51,26 @@ class Driver:
             part = Part(number, 0, 1, 10, open=False, token="0123abcd")
             self.spool.seal(part, rows, {"{}": Offset(0, number)})
 
-    def plan(self, part: int = 0) -> Span:
-        after = {CONNECT: ConnectPosition(self.id, part).text}
-        return self._session.plan(after, Limit(100, 1_000_000))
+    def at(self, part: int, token: str = "") -> Positions:
+        return {CONNECT: ConnectPosition(self.id, part, token).text}
+
+    def plan(self, part: int = 0, token: str = "") -> Span:
+        return self._session.plan(self.at(part, token), Limit(100, 1_000_000))
+
+    def started(self, *branches: int, patch: pytest.MonkeyPatch) -> Order:
+        """What the process is told where the first of these branches plans first."""
+        orders = list[Order]()
+
+        def start(order: Order, _: object) -> Running:
+            orders.append(order)
+            return Running(self.id)
+
+        self._session._host = None
+        patch.setattr(session, "HostProcess", start)
+        patch.setattr(jars, "fetch", lambda _: [])
+        self._session.begin_behind([self.at(part) for part in branches])
+        self.plan(branches[0])
+        return orders[0]
 
 
 @pytest.fixture
@@ -103,6 +122,27 @@ def test_a_part_that_is_forgotten_is_lost(driver: Driver) -> None:
     driver.spool.forget(1)
     with pytest.raises(PermanentError, match=r"part 1 of the spool \S+ is gone"):
         driver.plan()
+
+
+def test_the_process_is_told_the_furthest_place_of_all_branches(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses a spool that ends before: an older copy, which another branch may be within."""
+    assert driver.started(5, 10, 3, patch=monkeypatch).position == 10
+
+
+def test_a_part_that_another_process_has_given_its_number_is_not_the_one_that_was_read(
+    driver: Driver,
+) -> None:
+    """An older copy of the spool was written to while the branch was suspended."""
+    driver.seal(1, 2, 3)
+    with pytest.raises(PermanentError, match=r"part 2 of the spool \S+ is not the one"):
+        driver.plan(2, "89abcdef")
+    span = driver.plan(2, "0123abcd")
+    assert numbers(span) == [3]
+    (upto,) = {piece.upto for piece in span.slices}
+    assert ConnectPosition.parse(upto).token == "0123abcd"
+    assert numbers(driver.plan(2)) == [3], "positions of older versions have no token"
 
 
 def test_the_name_of_a_part_is_durable_before_a_flow_has_read_the_part(

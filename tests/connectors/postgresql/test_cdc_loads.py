@@ -22,7 +22,7 @@ from dataflow_assets.contracts import Checkpoint, Limit, PartSlice, Run
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
-from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.followed import CHECKPOINT, Followed
 
 
 class Union(Followed):
@@ -160,19 +160,59 @@ def test_a_table_that_is_appended_to_is_loaded_again_once_somebody_has_confirmed
 @pytest.mark.crash
 @pytest.mark.parametrize("way", ["always", "reload"])
 def test_a_load_that_died_is_finished_before_another_one(union: Union, way: str) -> None:
-    """Its rows are in the target, and some of them are deleted at the source by now."""
-    flow = union.but(snapshotMode="always") if way == "always" else union
-    flow.run("INSERT INTO source SELECT i, repeat('x', 500) FROM generate_series(101, 900) i")
+    """Its rows are in the target, and some of them are deleted at the source by now.
+
+    A table that was stored whole is not loaded again before the load is through: row 1007 tells.
+    """
+    union.run("INSERT INTO source SELECT i, repeat('x', 500) FROM generate_series(101, 900) i")
+    flow = union.several.but(snapshotMode="always") if way == "always" else union.several
     flow.limit = Limit(bytes=64 * 1024)
-    assert flow.killed_at("postgresql.after-commit", nth=3)
-    assert flow.rows()
-    flow.run("DELETE FROM source WHERE id % 2 = 0")
+    again = Start(reload=(f"{flow.schema}.source", f"{flow.schema}.more"))
+    assert flow.killed_at("postgresql.after-commit", nth=10)
+    (stored,) = flow.run("SELECT count(*) FILTER (WHERE id > 1000), count(*) FROM target")
+    assert stored[0] == 900
+    assert 900 < stored[1] < 1_800
+    flow.run("DELETE FROM source WHERE id % 2 = 0; DELETE FROM more WHERE id % 2 = 0")
+    flow.run("UPDATE target SET name = 'damaged' WHERE id = 1007")
     if way == "reload":
         with pytest.raises(PermanentError, match="Let the flow run once"):
-            flow.drain(Start(reload=(f"{flow.schema}.source",)))
+            flow.drain(again)
+        assert flow.run("SELECT count(*) FROM target") == [stored[1:]]
     flow.drain()
-    flow.drain()
-    assert flow.same()
+    assert flow.run("SELECT id FROM target WHERE name = 'damaged'") == [(1007,)]
+    assert [row[:1] for row in flow.rows()] == flow.run(
+        "SELECT id FROM source UNION ALL SELECT id FROM more ORDER BY 1"
+    )
+    flow.drain(CHECKPOINT if way == "always" else again)
+    assert union.is_both()
+
+
+@pytest.mark.parametrize("upserts", [True, False])
+def test_a_load_that_runs_is_not_ended_by_who_may_not_load_again(
+    union: Union, monkeypatch: pytest.MonkeyPatch, upserts: bool
+) -> None:
+    """A command that is refused, and a run that is, take nothing from whoever loads."""
+    if not upserts:
+        _append(union)
+    several, more = union.several, f"{union.schema}.more"
+    finish, refused = PostgresqlSinkSession.finish, list[str]()
+
+    def meanwhile(self: PostgresqlSinkSession, *given: Any) -> Checkpoint:
+        if not refused:
+            for ask in (
+                lambda: load_again(several.flow, Run(), (more,), confirmed=True),
+                lambda: several.drain(Start(reload=(more,), confirmed=True)),
+            ):
+                with pytest.raises(PermanentError, match="are being loaded") as caught:
+                    ask()
+                refused.append(str(caught.value))
+        return finish(self, *given)
+
+    monkeypatch.setattr(PostgresqlSinkSession, "finish", meanwhile)
+    assert several.drain() == 1_000
+    assert len(refused) == 2
+    assert union.is_both()
+    load_again(several.flow, Run(), (more,), confirmed=True)
 
 
 @pytest.mark.parametrize("upserts", [True, False])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import signal
 import threading
 import time
 from contextlib import closing
@@ -15,7 +14,7 @@ import psycopg
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
-from dataflow_assets.connectors.postgresql.cdc import idle_log, reader, walsender
+from dataflow_assets.connectors.postgresql.cdc import idle_log
 from dataflow_assets.connectors.postgresql.cdc import lag as lag_module
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.position import (
@@ -26,9 +25,9 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     parse,
     parse_part,
 )
-from dataflow_assets.connectors.postgresql.cdc.read import Stream, begin
+from dataflow_assets.connectors.postgresql.cdc.read import Stream
 from dataflow_assets.contracts import Limit, PartSlice
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.runs.request import Start
 from tests.connectors.postgresql.followed import Followed, tuples
 
@@ -316,6 +315,32 @@ def test_what_a_look_has_found_is_not_looked_for_again(
             asked.clear()
 
 
+def test_behind_a_full_span_nobody_looks_before_the_next_one(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look makes the server decode as much as the read: once for so much log, not for a span."""
+    table.drain()
+    looks = list[Lsn]()
+
+    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn) -> Seen:
+        looks.append(after)
+        return look(source, after, upto)
+
+    monkeypatch.setattr(idle_log, "look", counted)
+    for key in range(300, 330):
+        table.run("INSERT INTO source SELECT %s, repeat('x', 1000), i FROM (VALUES (1)) v(i)", key)
+    spans = list[int]()
+    with closing(table.source.open("followed/asked")) as session:
+        at, ends = table.position(), session.ends()
+        while (span := session.plan(at, Limit(bytes=4_000), ends)).slices:
+            (piece,), at = span.slices, span.upto
+            spans.append(sum(b.num_rows for b in table.source.batches(piece, frozenset())))
+            table.wait_until_free()
+    assert sum(spans) == 30
+    assert len(spans) >= 5
+    assert len(looks) == 1
+
+
 def test_another_server_is_looked_at_from_the_beginning(table: Followed) -> None:
     """Where one had no changes its promoted standby may have some, at the same places."""
     table.drain()
@@ -329,55 +354,6 @@ def test_another_server_is_looked_at_from_the_beginning(table: Followed) -> None
     assert known.seen(after.lsn, end).first is None
     known.of("the second")
     assert known.seen(after.lsn, end).changes == 1
-
-
-def test_a_server_that_is_paused_is_an_error(
-    table: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its kernel goes on to answer: the connection alone does not tell."""
-    monkeypatch.setattr(reader, "ASK_SECONDS", 0.1)
-    monkeypatch.setattr(reader, "SILENT_SECONDS", 0.4)
-    after = parse(table.start()["wal"])
-    assert after is not None
-    with closing(walsender.Walsender(table.dsn)) as sender:
-        begin(table.source, sender, after.lsn)
-        os.kill(sender._libpq.backend_pid, signal.SIGSTOP)
-        try:
-            table.run("INSERT INTO source VALUES (300, 'x', 1)")
-            end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
-            with pytest.raises(TransientError, match=r"has sent nothing for .* it is paused"):
-                list(sender.messages(end))
-        finally:
-            os.kill(sender._libpq.backend_pid, signal.SIGCONT)
-    table.wait_until_free()
-    assert tuples(table.read({"wal": dump(after)}), ["id"]) == [(300,)]
-
-
-def test_a_server_that_puts_a_large_transaction_aside_is_not_paused(
-    table: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It sends nothing before it has read the commit, but shows how much it has put aside."""
-    monkeypatch.setattr(reader, "ASK_SECONDS", 0.02)
-    told = list[tuple[str, int]]()
-    ask = reader.Reader._progress
-
-    def asked(self: reader.Reader) -> tuple[str, str, int]:
-        place, why, aside = ask(self)
-        told.append((place, aside))
-        return place, why, aside
-
-    monkeypatch.setattr(reader.Reader, "_progress", asked)
-    after = parse(table.start()["wal"])
-    assert after is not None
-    table.run("ALTER TABLE source ALTER name SET STORAGE EXTERNAL")
-    rows = "SELECT i, repeat('x', 8000), i FROM generate_series(1000, 41000) i"
-    table.run(f"INSERT INTO source {rows}")
-    end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
-    with closing(walsender.Walsender(table.dsn)) as sender:
-        begin(table.source, sender, after.lsn)
-        assert sum(kind == ord("I") for kind, _ in sender.messages(end)) == 40_001
-    amounts = {place: {aside for at, aside in told if at == place} for place, _ in told}
-    assert max(len(found) for found in amounts.values()) > 1
 
 
 @pytest.mark.parametrize("transactional", [True, False])

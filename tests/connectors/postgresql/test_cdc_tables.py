@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import Limit, PartSlice, Rejects
+from dataflow_assets.contracts import Limit, PartSlice, Rejects, Run
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
+from dataflow_assets.runs.request import Start
+from dataflow_assets.runs.reset import load_again
 from dataflow_assets.transforms.router import Router
 from tests.connectors.postgresql.followed import UPSERTED, Followed, tuples
 
@@ -19,12 +23,14 @@ class Two(Followed):
     """Orders go to `target`, their items by a route to `items_copy`."""
 
     routed: bool = True
+    items_options: Mapping[str, object] = UPSERTED
 
     @property
     def flow(self) -> Flow:
         found = super().flow
         condition = f"metadata.table == '{self.schema}.items'"
-        config = {"connectionString": self.dsn, "table": f"{self.schema}.items_copy", **UPSERTED}
+        place = {"connectionString": self.dsn, "table": f"{self.schema}.items_copy"}
+        config: dict[str, object] = {**place, **self.items_options}
         sink = PostgresqlSink.model_validate(config)
         route = {"condition": condition, "sink": {"type": "postgresql", "config": config}}
         steps = (Transformation(Router.model_validate({"routes": [route]})),)
@@ -112,6 +118,23 @@ def test_a_branch_that_is_added_later_loads_its_table(two: Two) -> None:
     two.run("DELETE FROM items WHERE id = 50; INSERT INTO source VALUES (9, 'i')")
     two.drain()
     assert _same(two)
+
+
+def test_tables_are_loaded_again_into_all_targets_or_into_none(two: Two) -> None:
+    """The branch that is asked last is appended to, and nobody has confirmed."""
+    two.items_options = {}
+    two.run("ALTER TABLE items_copy DROP CONSTRAINT items_copy_pkey")
+    two.drain()
+    known = two.position()
+    for again in (
+        lambda: load_again(two.flow, Run(), (f"{two.schema}.source",), confirmed=False),
+        lambda: two.drain(Start(reload=(f"{two.schema}.source",))),
+    ):
+        with pytest.raises(PermanentError, match=r"items_copy is appended to.*--yes"):
+            again()
+        assert two.position() == known
+    load_again(two.flow, Run(), (f"{two.schema}.source",), confirmed=True)
+    assert two.position() != known
 
 
 def test_columns_that_are_announced_again_change_no_batch(two: Two) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+import devservers
 from dataflow_assets.connectors.postgresql.cdc import peeked, read
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump, parse
@@ -13,6 +16,7 @@ from dataflow_assets.connectors.postgresql.cdc.read import begin, begun
 from dataflow_assets.connectors.postgresql.cdc.reader import Reader
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import TransientError
 from tests.connectors.postgresql.followed import Followed
 from tests.connectors.postgresql.test_cdc_stream import CHANGES
@@ -153,3 +157,26 @@ def test_a_slot_that_becomes_free(table: Followed, monkeypatch: pytest.MonkeyPat
         other.close()
         begin(table.source, sender, after, patience=10)
         assert sum(kind == ord("I") for kind, _ in sender.messages(end)) == 40
+
+
+def test_the_server_counts_all_reads_as_a_few_statements(
+    tmp_path: Path, engine: SparkSession
+) -> None:
+    """`pg_stat_statements` keeps 5,000 of them, and what a flow reads would push all others out."""
+    config = {"shared_preload_libraries": "pg_stat_statements", "compute_query_id": "on"}
+    with devservers.PostgreSQL(tmp_path / "counting", config=config) as server:
+        flow = Followed(server.dsn(), "public", engine, limit=Limit(bytes=16 * 1024))
+        flow.run("CREATE EXTENSION pg_stat_statements")
+        flow.make(COLUMNS)
+        flow.run("INSERT INTO source SELECT i, repeat('x', 90), i FROM generate_series(1, 900) i")
+        assert len(flow.plan().slices) > 3
+        counted, read = list[int](), "query ~ 'peek_binary|ctid|confirmed_flush|set_config'"
+        for number in range(5):
+            flow.run(f"UPDATE source SET name = 'changed' WHERE id = {number}")
+            flow.drain()
+            found = flow.run(f"SELECT query FROM pg_stat_statements WHERE {read}")
+            counted.append(len(found))
+        assert flow.rows() == flow.rows("source")
+    assert sum("peek_binary" in query for (query,) in found) == 1
+    assert sum("ctid" in query for (query,) in found) == 2
+    assert counted[1:] == [counted[1]] * 4

@@ -158,4 +158,4 @@ def _answer(
     if isinstance(found, Failure):
         return found.error(f"reading the checkpoint of {sink.address()}")
     state = fold(found[target.id])
-    return state.checkpoint if state.branch.known else None
+    return state.branch.shown if state.branch.known else None

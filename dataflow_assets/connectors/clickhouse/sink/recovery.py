@@ -17,8 +17,17 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     State,
 )
 from dataflow_assets.connectors.clickhouse.table.table import Table
-from dataflow_assets.contracts import OffsetSlice, Slice, Span, Target, utc_now
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.contracts import (
+    Cut,
+    OffsetSlice,
+    PartSlice,
+    Slice,
+    Span,
+    Target,
+    divided,
+    utc_now,
+)
+from dataflow_assets.errors import Outdated, PermanentError
 from dataflow_assets.sdk.checkpoint import intent_of, unknown_starts
 
 _SHARE = 0.9  # of the window: other INSERTs go on while a chunk is read again
@@ -62,10 +71,21 @@ def _again(state: State, piece: Slice, at: datetime) -> Slice:
     return OffsetSlice(piece.partition, int(position or 0), upto)
 
 
+def cut_parts(state: State, span: Span, cut: Cut) -> tuple[PartSlice, ...]:
+    """The parts of an unfinished span as they are read now.
+
+    One that is recorded as a chunk may stand: it is inserted again under its own token, unless it
+    is gone. The rows that replace it have a higher version.
+    """
+    known = [piece for piece in span.slices if isinstance(piece, PartSlice)]
+    stays = state.pending.keys() - {part.partition for part in cut.gone}
+    return divided(known, lambda part: (part.part,) if part.partition in stays else cut(part))
+
+
 def check_window(
     state: State, blocks: int, place: tuple[Table | None, str], target: Target
 ) -> None:
-    """Raises PermanentError where the table may have forgotten a chunk that is not done."""
+    """Raises Outdated where the table may have forgotten a chunk that is not done."""
     table, name = place
     if table is None:
         return
@@ -74,7 +94,7 @@ def check_window(
         age = utc_now() - at
         late = table.seconds is not None and age > timedelta(seconds=_SHARE * table.seconds)
         if given > _SHARE * table.window or late:
-            raise PermanentError(
+            raise Outdated(
                 f"flow {target.flow}: nobody knows whether {what} of partition {partition} of "
                 f"{target.source} are in table {name}: a run was stopped at them at {at}, and "
                 f"the table has had {given} INSERTs since then, of {table.window} that it "

@@ -36,7 +36,6 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
     Totals,
-    divided,
     lasting,
     local_now,
     next_reading,
@@ -72,7 +71,7 @@ class ClickhouseSinkSession(SinkSession):
     @property
     @override
     def checkpoint(self) -> Checkpoint:
-        return self._state.checkpoint
+        return self._state.branch.shown
 
     @property
     @override
@@ -161,15 +160,11 @@ class ClickhouseSinkSession(SinkSession):
 
     @override
     def divide(self, span: Span, cut: Cut) -> Span:
-        # A part that is recorded as a chunk may stand: it is inserted again under its own token.
-        intent, pending = self._state.head.intent, self._state.pending
-        if intent is None:
+        parts = recovery.cut_parts(self._state, span, cut)
+        if self._state.head.intent is None or parts == span.slices:
             return span
-        known = [s for s in span.slices if isinstance(s, PartSlice)]
-        parts = divided(known, lambda p: (p.part,) if p.partition in pending else cut(p))
-        if parts != span.slices:
-            with translated(f"beginning on {self._sink.address()}"):
-                self._head(replace(self._state.snapshot(), intent=replace(intent, parts=parts)))
+        with translated(f"beginning on {self._sink.address()}"):
+            self._head(self._state.divided(parts))
         return replace(span, slices=parts)
 
     @override

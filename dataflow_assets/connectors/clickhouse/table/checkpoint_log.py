@@ -197,6 +197,15 @@ class State:
             version=self.version,
         )
 
+    def divided(self, parts: tuple[PartSlice, ...]) -> Head:
+        """A head whose bounded read has these parts; what it was divided into before is left."""
+        known = self.head.intent
+        assert known is not None  # noqa: S101 - nothing else is divided
+        left = {part.partition for part in known.parts} - {part.partition for part in parts}
+        partitions = {name: one for name, one in self.partitions.items() if name not in left}
+        intent = replace(known, parts=parts)
+        return replace(self.head, partitions=partitions, intent=intent, version=self.version)
+
     @property
     def parts(self) -> tuple[PartSlice, ...]:
         """Those of the intent; what is done is empty."""

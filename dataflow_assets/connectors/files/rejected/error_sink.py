@@ -16,7 +16,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.files.client import Folder, hidden
 from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesConnection
-from dataflow_assets.connectors.files.table.nesting import refuse_own, refuse_within
+from dataflow_assets.connectors.files.table.identity import refuse_own, refuse_within
 from dataflow_assets.contracts import Entry, EntryName, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach

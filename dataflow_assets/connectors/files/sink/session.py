@@ -138,4 +138,4 @@ def peek(sink: FilesSinkOptions, target: Target) -> Checkpoint | None:
     """The stored checkpoint; None for a branch that never began, or was forgotten."""
     with translated(sink, "read the checkpoint of"):
         newest = head(Folder(sink), target)
-    return newest.state.checkpoint if newest and newest.state.known else None
+    return newest.state.shown if newest and newest.state.known else None

@@ -1,17 +1,60 @@
-"""What a folder is known by: a file in it, made by the first sink that opens the folder."""
+"""What a folder is known by, and that folders of flows do not lie in one another.
+
+A reader of the outer one would read both.
+
+`dataflow check` says so of manifests that it sees together; here it is found out on opening, by the
+file that each folder of a sink has.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import suppress
 
 from dataflow_assets.connectors.files.client import Folder
 from dataflow_assets.connectors.files.options import FilesConnection
-from dataflow_assets.connectors.files.table.nesting import (
-    IDENTITY,
-    refuse_around,
-    refuse_within,
-)
 from dataflow_assets.errors import PermanentError
+
+IDENTITY = "_dataflow/folder"
+
+
+def refuse_own(options: FilesConnection) -> None:
+    """Raises PermanentError where the folder is that of a sink: error records are no rows."""
+    if Folder(options).stat(IDENTITY):
+        raise PermanentError(
+            f"{options.path} is what a files sink writes to: choose a folder for error records "
+            "alone"
+        )
+
+
+def refuse_within(options: FilesConnection) -> None:
+    """Raises PermanentError where a folder above is that of a sink."""
+    for outer in _above(options):
+        with suppress(OSError):  # credentials may be for the folder alone
+            if Folder(outer).stat(IDENTITY):
+                raise PermanentError(_said(options.path, f"in {outer.path}"))
+
+
+def refuse_around(options: FilesConnection) -> None:
+    """Raises PermanentError where a folder below is that of a sink."""
+    for one in Folder(options).files():
+        if one.name.endswith(f"/{IDENTITY}"):
+            inner = one.name.removesuffix(f"/{IDENTITY}")
+            raise PermanentError(_said(options.path, f"around {options.path}/{inner}"))
+
+
+def _said(path: str, place: str) -> str:
+    return (
+        f"{path} lies {place}, which a files sink writes to: who reads the outer folder would read "
+        "the records of both; choose folders side by side"
+    )
+
+
+def _above(options: FilesConnection) -> Iterator[FilesConnection]:
+    path = options.path
+    while len((path := path.rpartition("/")[0]).removeprefix("s3://").split("/")) > 1:
+        yield options.model_copy(update={"path": path})
 
 
 def identify(options: FilesConnection) -> str:

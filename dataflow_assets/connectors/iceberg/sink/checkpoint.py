@@ -173,4 +173,4 @@ def _peeked(catalog: TableCatalog, sink: TableSinkOptions, target: Target) -> Ch
         text = table.properties.get(key) if table else None
         text = text or create_table.namespace_property(catalog, sink, key)
     found = parse(text)
-    return found.state.checkpoint if found and found.state.known else None
+    return found.state.shown if found and found.state.known else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from typing_extensions import override
 
@@ -35,6 +35,8 @@ class DeclaredSink(TableSink):
     """Where the columns are, of all versions of `subject`."""
     subject: str = ""
     """The subject of the registry."""
+    subject_kind: Literal["AVRO", "JSON"] = "AVRO"
+    """The kind of its schemas."""
     time_column: str | None = None
     """The column that takes the time of each record."""
     partitions: tuple[str, ...] = ()
@@ -57,8 +59,9 @@ class DeclaredSink(TableSink):
         location = self.location(self.identifier)
         if self.schema_registry is None:
             return Declared(self.table_schema, location, self.partitions)
-        where = (self.schema_registry, self.subject, self.key, self.time_column)
-        return Declared(Registered(*where), location, self.partitions)
+        of = (self.schema_registry, self.subject, self.subject_kind)
+        columns = Registered(*of, key=self.key, record_time=self.time_column)
+        return Declared(columns, location, self.partitions)
 
     @property
     @override

@@ -83,8 +83,8 @@ def opened(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declare
             raise PermanentError(_refusal(identifier, found))
         if table is None:
             with suppress(ice.TableAlreadyExistsError):
-                return _made(catalog, identifier, declared, schema)
-            continue
+                _make(catalog, identifier, declared, schema)
+            continue  # somebody else may change it at once
         wanted = _with_our_own(schema, table.schema())
         if same(table.schema(), wanted):
             return table
@@ -100,9 +100,9 @@ def _with_our_own(wanted: Schema, stored: Schema) -> Schema:
     return Schema(*wanted.fields, *ours, identifier_field_ids=wanted.identifier_field_ids)
 
 
-def _made(
+def _make(
     catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared, schema: Schema
-) -> Table:
+) -> None:
     spec = _spec(declared, schema)
     metadata = TableMetadataV2.model_validate(
         {
@@ -118,7 +118,7 @@ def _made(
             "default-sort-order-id": UNSORTED_SORT_ORDER.order_id,
         }
     )
-    return catalog.first(identifier, metadata)
+    catalog.first(identifier, metadata)
 
 
 def _spec(declared: Declared, schema: Schema) -> PartitionSpec:

@@ -22,13 +22,16 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from dataflow_assets.connectors.iceberg import avro_types
+from dataflow_assets.connectors.iceberg import avro_types, json_schema_types
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, RECORD_TIME, Registered
 from dataflow_assets.connectors.iceberg.table.difference import WIDER, Difference, shown
 from dataflow_assets.connectors.iceberg.table.partitioning import keyed
 from dataflow_assets.contracts import SYSTEM_COLUMNS, StoredSchema
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.avro_schema import AvroSchema
+from dataflow_assets.formats.json_schema_document import document
+
+_KINDS = {"AVRO": "Avro", "JSON": "JSON Schema"}
 
 
 def versions(registered: Registered) -> tuple[int, ...]:
@@ -52,7 +55,8 @@ def merged(registered: Registered, stored: Schema | None) -> tuple[Schema, list[
         stored: the columns that the table has; None where there is no table yet.
 
     Raises:
-        As `versions`; PermanentError too where a version is not the schema of an Avro record.
+        As `versions`; PermanentError too where a version is of another kind, or not the schema of a
+        record or object.
     """
     known = [one for one in stored.fields if one.field_id < OWN_IDS] if stored else None
     ids = count(1 + max(_below_own(stored), default=0) if stored else 1)
@@ -60,7 +64,8 @@ def merged(registered: Registered, stored: Schema | None) -> tuple[Schema, list[
     client = registered.registry.client()
     for number in versions(registered):
         where = f"version {number} of subject {registered.subject}"
-        found = _columns(client.version(registered.subject, number), f"{client}: {where}")
+        version = client.version(registered.subject, number)
+        found = _columns(version, registered.kind, f"{client}: {where}")
         merge = Merge(ids, where)
         known = merge.fields(known, found, "")
         differences += merge.differences
@@ -71,12 +76,11 @@ def _below_own(schema: Schema) -> Iterator[int]:
     return (identity for identity in schema.field_ids if identity < OWN_IDS)
 
 
-def _columns(found: StoredSchema, where: str) -> list[NestedField]:
-    if found.kind != "AVRO":
-        raise PermanentError(f"{where} is of type {found.kind}, and not Avro")
+def _columns(found: StoredSchema, kind: str, where: str) -> list[NestedField]:
+    if found.kind != kind:
+        raise PermanentError(f"{where} is of type {found.kind}, and not {_KINDS[kind]}")
     try:
-        schema = AvroSchema(found.text, [text for _, text in found.references])
-        columns = avro_types.columns(schema)
+        columns = _of_json(found) if kind == "JSON" else _of_avro(found)
     except (ValueError, RecursionError) as error:
         raise PermanentError(f"{where} cannot be the columns of a table: {error}") from None
     if ours := sorted({one.name for one in columns} & {*SYSTEM_COLUMNS, RECORD_TIME}):
@@ -85,6 +89,14 @@ def _columns(found: StoredSchema, where: str) -> list[NestedField]:
             "the field"
         )
     return columns
+
+
+def _of_avro(found: StoredSchema) -> list[NestedField]:
+    return avro_types.columns(AvroSchema(found.text, [text for _, text in found.references]))
+
+
+def _of_json(found: StoredSchema) -> list[NestedField]:
+    return json_schema_types.columns(document(found.text, found.references))
 
 
 def _with_own(fields: Sequence[NestedField], registered: Registered) -> Schema:

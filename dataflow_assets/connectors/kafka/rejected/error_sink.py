@@ -17,13 +17,13 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.kafka.client import CLIENT
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Rules, TopicAdmin
 from dataflow_assets.connectors.kafka.errors import meaning, translated
 from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.producer import SETTINGS, Outgoing
+from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.rejected_records import HELD, entry

@@ -146,4 +146,4 @@ class CheckpointTopic:
 def peek(cluster: Cluster, target: Target) -> Checkpoint | None:
     """The stored checkpoint, as far as it is decided; no epoch is taken."""
     stored = CheckpointTopic.of(cluster, target).look()
-    return stored.state.checkpoint if stored and stored.state.known else None
+    return stored.state.shown if stored and stored.state.known else None

@@ -79,7 +79,7 @@ class KafkaSinkSession(SinkSession):
     @property
     @override
     def checkpoint(self) -> Checkpoint:
-        return self._stored.state.checkpoint
+        return self._stored.state.shown
 
     @property
     @override
@@ -94,7 +94,7 @@ class KafkaSinkSession(SinkSession):
     def create(self, sample: pa.Schema) -> None:
         sink = self._sink
         if not sink.auto_create_topic:
-            raise sink.no_topic()
+            raise sink.no_topic(self._side_topic.about(sink.topic).probably())
         replicas = sink.topic_replicas or BROKERS_OWN
         config = {"cleanup.policy": "compact"} if sink.upsert_mode else {}
         admin = self._side_topic.about(sink.topic)

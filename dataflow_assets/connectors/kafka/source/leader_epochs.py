@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from dataflow_assets.connectors.kafka.client import CLIENT, Bounds
+from dataflow_assets.connectors.kafka.client import Bounds
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumer_group import Committed
 from dataflow_assets.connectors.kafka.consumers import SETTINGS
+from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.errors import TransientError
 
 SILENCE = 8.0  # seconds without an answer after which there will be none

@@ -13,23 +13,16 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.kafka.bound import Begin
 from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Broker, Place, Topic
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, moment
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
 from dataflow_assets.connectors.kafka.source.current_topic import CurrentTopic, listed
-from dataflow_assets.connectors.kafka.source.data_loss import LossCheck, beyond
+from dataflow_assets.connectors.kafka.source.data_loss import LossCheck
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
 from dataflow_assets.connectors.kafka.source.lags import Behind, with_ages
 from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES, MOST_TOGETHER
-from dataflow_assets.connectors.kafka.source.take_over import (
-    ELSEWHERE,
-    STORED,
-    check_left,
-    foreign,
-    report,
-)
+from dataflow_assets.connectors.kafka.source.start_offsets import MARK, StartOffsets
 from dataflow_assets.connectors.kafka.topics import Offsets, described
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
 from dataflow_assets.errors import DataflowError, PermanentError, outcome, told
@@ -38,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _OVERFLOW = "long overflow"  # as Java says it
-MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committed
 
 
 class KafkaSourceSession(SourceSession):
@@ -58,6 +50,7 @@ class KafkaSourceSession(SourceSession):
         self._released: Offsets = {}
         self._far_times = False
         self._losses = LossCheck(source, flow, self._broker, self._mark)
+        self._starts = StartOffsets(source, self._broker, self._losses)
 
     @classmethod
     def opened(
@@ -80,29 +73,16 @@ class KafkaSourceSession(SourceSession):
     def start(self) -> Positions:
         source = self._source
         if source.begin is not None:
-            return self._declared(source.begin)
+            return _named(self._starts.declared(self.topic.now(), source.begin))
         if source.starting_offsets == "group":
-            return _named(self._adopted())
+            return _named(self._starts.adopted(self.topic.now()))
         if source.starting_offsets == "timestamp":
             return self.seek(source.starting_timestamp or "")
         return self.seek(source.starting_offsets)
 
     @override
     def take_over(self, known: Positions) -> Positions:
-        topic = self.topic.now()
-        check_left(self._source, self._broker.members(self._source.consumer_group, topic))
-        lows, highs = self._lows_and_highs(topic)
-        stored = {int(partition): int(offset) for partition, offset in known.items()}
-        name = self._source.topic
-        wrong = foreign(name, stored, lows) or beyond(name, stored, highs)
-        if wrong:
-            raise PermanentError(f"{wrong}; {STORED}")
-        lost = {p: offset for p, offset in stored.items() if offset < lows[p]}
-        self._losses.check_adopted(ELSEWHERE, lost, lows, highs)
-        left = {p: low for p, low in lows.items() if p not in stored}
-        group = self._of_group(topic, left, highs) if left else {}
-        report(self._flow, self._source, stored, group, left)
-        return _named(lows | group | stored)
+        return _named(self._starts.taken_over(self._flow, self.topic.now(), known))
 
     @override
     def understands(self, positions: Positions) -> bool:
@@ -268,15 +248,6 @@ class KafkaSourceSession(SourceSession):
     def _offsets(self, topic: Topic, *wanted: Place) -> list[Offsets]:
         return [dict(enumerate(found)) for found in self._broker.offsets(topic, *wanted)]
 
-    def _declared(self, begin: Begin) -> Positions:
-        """Raises PermanentError for an offset that the topic does not have."""
-        lows, highs = self._lows_and_highs(self.topic.now())
-        given = dict(begin.offsets)
-        name = self._source.topic
-        if wrong := foreign(name, given, lows) or beyond(name, given, highs):
-            raise PermanentError(f"{wrong}; correct the offsets at which the flow begins")
-        return _named(self._adopted() | given)
-
     def _bounded(self, ends: Offsets, begins: Offsets) -> Offsets:
         """The ends, but not beyond that of the declaration.
 
@@ -302,27 +273,6 @@ class KafkaSourceSession(SourceSession):
             return {p: min(last, end.offsets[p]) for p, last in ends.items() if p in end.offsets}
         found = self._offsets(self.topic.now(), Place.for_timestamp(end.millis))[0]
         return {p: min(last, found[p]) if found[p] >= 0 else last for p, last in ends.items()}
-
-    def _adopted(self) -> Offsets:
-        """Where the group stands, unless it was us who put it there; else the earliest."""
-        topic = self.topic.now()
-        lows, highs = self._lows_and_highs(topic)
-        return lows | self._of_group(topic, lows, highs)
-
-    def _of_group(self, topic: Topic, lows: Offsets, highs: Offsets) -> Offsets:
-        """What another program has committed, as far as the log has it."""
-        group = self._source.consumer_group
-        stored = self._broker.committed(group, topic)
-        foreign = {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
-        asked = {p: offset for p, offset in foreign.items() if p in lows}
-        advice = f"group {group} has committed these offsets: move it, or set startingOffsets"
-        self._losses.check_adopted(advice, asked, lows, highs)
-        return {p: o for p, o in asked.items() if lows[p] <= o <= highs[p]}
-
-    def _lows_and_highs(self, topic: Topic) -> tuple[Offsets, Offsets]:
-        """Where the logs begin, and where they end, open transactions included."""
-        highs = self._broker.offsets(topic, LATEST, committed=False)[0]
-        return self._offsets(topic, EARLIEST)[0], dict(enumerate(highs))
 
 
 def _begins(after: Positions, lows: Offsets) -> Offsets:

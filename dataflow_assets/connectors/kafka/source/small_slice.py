@@ -92,7 +92,7 @@ class SmallSlice:
         return self._error(
             bootstrap,
             f"the log ends at offset {self._end}, but reached {self.asked.piece.upto} when the "
-            "micro-batch was planned: a new leader is behind, or the log was cut off",
+            "micro-batch was planned: a new leader is behind, or the log was truncated",
         )
 
     def failed(self, bootstrap: str, error: KafkaError) -> DataflowError:

@@ -26,7 +26,7 @@ from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source.confirm import refused
 from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, Place, SmallSlice
-from dataflow_assets.contracts import Asked, Source
+from dataflow_assets.contracts import Asked
 
 MOST_TOGETHER = 5_000
 """Records of a small span. A larger slice is read alone, and by Spark's reader where that may."""
@@ -91,7 +91,7 @@ def _together(cluster: Cluster, pieces: Sequence[SmallSlice]) -> Results:
 
 def _alone(cluster: Cluster, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
     """Batch by batch: in memory is one of them, and what the client fetches ahead."""
-    with _assigned(cluster, [piece], _FETCH | _LARGE | _declared(piece.asked.source)) as consumer:
+    with _assigned(cluster, [piece], _FETCH | _LARGE | _declared(piece)) as consumer:
         reading = _Reading(cluster, consumer, [piece], BATCH_BYTES)
         while reading.awaited:
             reading.go_on(GRACE)
@@ -102,8 +102,9 @@ def _alone(cluster: Cluster, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
         yield from batches
 
 
-def _declared(source: Source) -> dict[str, int]:
+def _declared(piece: SmallSlice) -> dict[str, int]:
     """How the manifest tunes fetches."""
+    source = piece.asked.source
     return source.fetch_settings() if isinstance(source, KafkaSourceOptions) else {}
 
 

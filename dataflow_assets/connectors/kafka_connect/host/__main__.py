@@ -8,10 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import IO
 
 from dataflow_assets import failpoints
+from dataflow_assets.connectors.kafka_connect import states
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
 from dataflow_assets.connectors.kafka_connect.spool import (
     Spool,
@@ -41,12 +41,17 @@ class Host:
             self._say(Event("opened", spool=state.id))
             from dataflow_assets.connectors.kafka_connect.host.running import Running
 
-            running = Running(self._order, self._spool, self._say, ending)
-            while not ending.is_set():
-                running.start()
-                running.watch()
-                running.stop()
-            running.end()
+            running: Running | None = None
+            try:
+                running = Running(self._order, self._spool, self._say, ending)
+                while not ending.is_set():
+                    running.start()
+                    running.watch()
+                    running.stop()
+                running.end()
+            except BaseException:
+                states.write(self._spool.folder, "FAILED", running.states if running else [])
+                raise
 
     def _opened(self) -> State:
         """The spool as the flow knows it; a new one where the flow begins.
@@ -83,15 +88,15 @@ class Host:
 
 
 def main() -> None:
-    """The program."""
+    """The program. Its argument is the process id of the driver."""
+    threading.Thread(target=_end_after, args=(int(sys.argv[1]),), daemon=True).start()
     events = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # connectors may print
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     failpoints.arm(failpoints.from_environment())
     order = decode(sys.stdin.buffer.readline(), Order)
     ending = threading.Event()
-    for watch in (partial(_end_with, sys.stdin.buffer, ending), partial(_end_after, os.getppid())):
-        threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=_end_with, args=(sys.stdin.buffer, ending), daemon=True).start()
     lock = threading.Lock()
 
     def say(event: Event) -> None:
@@ -127,9 +132,12 @@ def _end_with(source: IO[bytes], ending: threading.Event) -> None:
     os._exit(0)
 
 
-def _end_after(parent: int) -> None:
-    """The driver is gone, and what it has forked may hold the other end of the input."""
-    while os.getppid() == parent:
+def _end_after(driver: int) -> None:
+    """The driver is gone, and what it has forked may hold the other end of the input.
+
+    The driver says who it is: it may be gone before this process asks for its parent.
+    """
+    while os.getppid() == driver:
         time.sleep(_TICK)
     os._exit(0)
 

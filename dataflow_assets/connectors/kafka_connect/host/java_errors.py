@@ -8,7 +8,6 @@ import jpype
 
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
-_LONGEST = 1_000  # characters
 _MOST_CAUSES = 5
 _CONFIG = "org.apache.kafka.common.config.ConfigException"
 _MISFITS = ("java.lang.LinkageError", "java.lang.ClassNotFoundException")
@@ -44,7 +43,7 @@ def _sentence(error: BaseException) -> str:
     if not isinstance(error, jpype.JException):
         return f"{type(error).__name__}: {error}"
     texts = list(dict.fromkeys(str(one.toString()) for one in _chain(error)))
-    return " ".join("; the cause: ".join(texts).split())[:_LONGEST]
+    return " ".join("; the cause: ".join(texts).split())
 
 
 def _chain(error: BaseException) -> Iterator[jpype.JException]:

@@ -9,7 +9,9 @@ from pathlib import Path
 from dataflow_assets.errors import PermanentError
 
 
-def jars_of(connector: str, folders: Sequence[str]) -> tuple[str, list[Path]]:
+def jars_of(
+    connector: str, folders: Sequence[str], jars: Sequence[str] = ()
+) -> tuple[str, list[Path]]:
     """The plugin that has a class.
 
     Called by the host, once.
@@ -17,6 +19,7 @@ def jars_of(connector: str, folders: Sequence[str]) -> tuple[str, list[Path]]:
     Args:
         connector: the class, with its package or without.
         folders: as `plugin.path` of a Connect worker: each a folder of jars, or of such folders.
+        jars: of one more plugin.
 
     Returns:
         The full name of the class, and the jars of its plugin.
@@ -24,17 +27,18 @@ def jars_of(connector: str, folders: Sequence[str]) -> tuple[str, list[Path]]:
     Raises:
         PermanentError: no plugin has the class, or several classes of this short name are there.
     """
-    found = {(name, tuple(jars)) for jars in _plugins(folders) for name in _named(connector, jars)}
+    plugins = [*_plugins(folders), [Path(jar) for jar in jars]]
+    found = {(name, tuple(some)) for some in plugins for name in _named(connector, some)}
     if len({name for name, _ in found}) > 1:
         names = ", ".join(sorted(name for name, _ in found))
         raise PermanentError(f"several connectors are called {connector}: name one of {names}")
     if not found:
-        where = ", ".join(folders)
+        where = ", ".join((*folders, *(Path(jar).name for jar in jars)))
         raise PermanentError(
-            f"no jar in plugins ({where}) has the class {connector}: put the folder of the "
-            "connector's jars there, or correct class"
+            f"no jar in plugins ({where}) has the class {connector}: name the folder of the "
+            "connector's jars, or all of them by their coordinates, or correct class"
         )
-    return next((name, list(jars)) for name, jars in sorted(found))
+    return next((name, list(some)) for name, some in sorted(found))
 
 
 def _plugins(folders: Sequence[str]) -> Iterator[list[Path]]:

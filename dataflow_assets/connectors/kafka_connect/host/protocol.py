@@ -13,7 +13,7 @@ class Order(msgspec.Struct, frozen=True):
     connector: str
     """Java class of the connector; without a package where it is the only one of its name."""
     config: dict[str, str]
-    """As the connector gets it, credentials included."""
+    """With credentials in place; references to config providers are as they are written."""
     plugins: list[str]
     """Folders of plugins: of jars, or of folders of jars."""
     jars: list[str]
@@ -30,6 +30,8 @@ class Order(msgspec.Struct, frozen=True):
     part_rows: int
     """A part has no more records than that, but for those of its last poll."""
     part_bytes: int
+    plugin_jars: list[str] = []
+    """Of one more plugin."""
     part_seconds: float = 0.5
     spool_bytes: int = 1024 * 1024 * 1024
     """Of records that wait, before compression: while there are more, no task is polled."""
@@ -39,8 +41,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """What has happened.
 
     `opened`: the spool is, whose id is `spool`. `started`: all tasks are. `alive`, every half
-    second: `quiet` are the seconds in which no task has delivered anything. `secrets`: `keys` of
-    the configuration that the connector declares as passwords. `failed`: the process ends,
+    second: `quiet` are the seconds in which no task has delivered anything. `secrets`: `values`
+    that must be shown nowhere, beside those that the driver knows. `failed`: the process ends,
     `message` says why, `lasting` that trying again is useless.
     """
 
@@ -48,7 +50,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     quiet: float = 0.0
     tasks: int = 0
     spool: str = ""
-    keys: list[str] = []
+    values: list[str] = []
     message: str = ""
     lasting: bool = False
 

@@ -1,10 +1,11 @@
 """Behind which records a connector can go on: rules for offsets that do not say so by themselves.
 
-Debezium for PostgreSQL goes on wrongly behind the first of several records that one entry of the
-log has made (COPY writes such entries): it takes that entry for done, and the other records are
-lost. So it is given the offset before the entry, and the records that come once more are dropped:
-several ones where a change makes more than one record of the same offset, such as a deletion and
-its tombstone, or the deletion and the insert of another primary key.
+Debezium for PostgreSQL counts the records of one entry of the log (COPY writes entries of many
+rows). Inside of an entry it cannot go on: behind its first record it takes the entry for done, and
+the other records are lost; behind a later one it counts from 1 again, and goes on wrongly the next
+time. And several records may have one offset, such as a deletion and its tombstone, or the deletion
+and the insert of another primary key. So it is given the offset before the entry, and the records
+that come once more are dropped.
 Inside of a snapshot no connector of Debezium can go on: it begins the snapshot again. Some say
 whether the snapshot is complete; others have a mark in the offset for as long as it runs.
 """
@@ -43,27 +44,44 @@ def behind(texts: Sequence[str], task: int, known: Offset | None) -> Offset:
         known: the offset before all of them.
     """
     last = msgspec.json.decode(texts[-1])
-    if not _may_be_split(last):
+    if None in (place := _place(last)):
         return Offset(task, last)
-    for times, text in enumerate(reversed(texts)):
+    times = 0
+    for text in reversed(texts):
         earlier = msgspec.json.decode(text)
-        if earlier.get(_ENTRY) != last[_ENTRY]:
+        if _place(earlier) == place:
+            times += 1
+        elif not resumable(earlier):
+            return Offset(task, last)
+        elif _place(earlier)[0] != place[0]:
             return Offset(task, earlier, last, times)
-    # The first record of all begins its entry: there is no offset before it to go on behind.
-    return Offset(task, last) if known is None else _continued(known, task, last, len(texts))
+    return _continued(known, task, last, times)
 
 
-def _continued(known: Offset, task: int, last: Any, times: int) -> Offset:
-    """All records are of one entry; so are the last ones before, where a part has divided it."""
-    if known.last.get(_ENTRY) != last[_ENTRY]:
+def _continued(known: Offset | None, task: int, last: Any, times: int) -> Offset:
+    """All records are of one entry, and so may be the last ones before them."""
+    if known is None or not resumable(known.value):
+        return Offset(task, last)  # `may_be_cut` has seen to it
+    here, there = _place(last), _place(known.last)
+    if here[0] != there[0]:
         return Offset(task, known.last, last, times)
-    before = 0 if known.seen is None else known.times
+    before = known.times if known.seen is not None and here == there else 0
     return Offset(task, known.value, last, times + before)
 
 
-def _may_be_split(offset: Any) -> bool:
-    """Whether the entry that this record begins may have made more records."""
-    return isinstance(offset, dict) and offset.get(_COUNT) == 1 and _ENTRY in offset
+def may_be_cut(first: Any, last: Any, known: Offset | None) -> bool:
+    """Whether records may be followed by others of the same entry, which the connector would lose.
+
+    Where no offset before the entry is known, to go on behind, they are stored only together with
+    what follows, or once nothing follows.
+
+    Args:
+        first: offset of the first of these records.
+        last: offset of the last of them.
+        known: the offset before all of them.
+    """
+    entry = _place(last)[0]
+    return known is None and entry is not None and _place(first)[0] == entry
 
 
 class Repeats:
@@ -96,8 +114,14 @@ class Repeats:
             self._seen[key] = seen, left - 1
         elif None not in here and here >= there:
             del self._seen[key]
-        return here != there
+        return here != there and not _is_before(here, there)
+
+
+def _is_before(here: tuple[Any, Any], there: tuple[Any, Any]) -> bool:
+    """Whether a record is an earlier one of the same entry."""
+    return None not in here and here[0] == there[0] and here[1] < there[1]
 
 
 def _place(offset: Any) -> tuple[Any, Any]:
-    return offset.get(_ENTRY), offset.get(_COUNT)
+    """Entry of the log and number in it; None where an offset has neither."""
+    return (offset.get(_ENTRY), offset.get(_COUNT)) if isinstance(offset, dict) else (None, None)

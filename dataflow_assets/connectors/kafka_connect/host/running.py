@@ -17,6 +17,7 @@ from dataflow_assets.connectors.kafka_connect.host.contexts import (
 from dataflow_assets.connectors.kafka_connect.host.java_errors import connector_error
 from dataflow_assets.connectors.kafka_connect.host.plugins import jars_of
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order
+from dataflow_assets.connectors.kafka_connect.host.resolving import resolved
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
 from dataflow_assets.connectors.kafka_connect.host.task import Task
 from dataflow_assets.connectors.kafka_connect.host.transforms import helper_of
@@ -25,10 +26,12 @@ from dataflow_assets.connectors.kafka_connect.host.virtual_machine import (
     java_map,
 )
 from dataflow_assets.connectors.kafka_connect.spool import Spool
+from dataflow_assets.connectors.kafka_connect.states import Name, write
 from dataflow_assets.errors import PermanentError, TransientError
 
 _TICK = 0.1
 _ALIVE = 0.5
+_WRITTEN = 2.0  # seconds until states are written again that have not changed
 _STOPPING = 30.0
 
 
@@ -44,17 +47,19 @@ class Running:
     ) -> None:
         self._order, self._spool, self._say = order, spool, say
         self._ending = ending
-        name, jars = jars_of(order.connector, order.plugins)
+        name, jars = jars_of(order.connector, order.plugins, order.plugin_jars)
         self._machine = VirtualMachine(order.heap, order.jars, plain=order.plain)
         self._connector = self._machine.connector(name, jars)
         self._check_kind(name)
+        config, self._named = resolved(order.config)
         self._config = {
             **_defaults(name, order.heap),
-            **order.config,
+            **config,
             "connector.class": name,
             "tasks.max": str(order.tasks),
         }
         self._tasks: list[Task] = []
+        self._noted: tuple[float, list[Name]] = (0.0, [])
         self._changed, self._raised = threading.Event(), ""
         self._started = False
 
@@ -82,12 +87,14 @@ class Running:
         for one in self._tasks:
             one.start()
         self._say(Event("started", tasks=len(self._tasks)))
+        self._note()
 
     def _start_connector(self, reader: Any) -> None:
         self._connector.initialize(connector_context(reader, self._changed.set, self._raise))
         declared = self._connector.config().configKeys()
-        secret = [str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD"]
-        self._say(Event("secrets", keys=secret))
+        secret = (str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD")
+        values = {self._config.get(key, "") for key in secret} | self._named
+        self._say(Event("secrets", values=sorted(values)))
         config = java_map(self._config)
         self._check(self._connector.validate(config))
         self._connector.start(config)
@@ -126,10 +133,27 @@ class Running:
                 told = time.monotonic()
                 quiet = told - max((one.delivered for one in self._tasks), default=told - 1e9)
                 self._say(Event("alive", quiet=quiet))
+                self._note_when_due()
+
+    @property
+    def states(self) -> list[Name]:
+        """Those of its tasks, by their numbers."""
+        return [task.state for task in self._tasks]
+
+    def _note(self) -> None:
+        """Writes down how the connector and its tasks fare, for everybody."""
+        self._noted = time.monotonic(), self.states
+        write(self._spool.folder, "RUNNING", self._noted[1])
+
+    def _note_when_due(self) -> None:
+        at, before = self._noted
+        if time.monotonic() - at >= _WRITTEN or before != self.states:
+            self._note()
 
     def end(self) -> None:
         """The connector itself, after its tasks."""
         self._connector.stop()
+        write(self._spool.folder, "STOPPED", [])
 
     def stop(self) -> None:
         """All tasks; they begin again behind what is sealed."""

@@ -38,6 +38,7 @@ class Sealer:
         self._lock, self._token = threading.Lock(), uuid.uuid4().hex[:8]
         self._sealed = spool.size
         """Bytes of parts, some of which may be forgotten by now."""
+        self._failed = ""
         self._open = set[int]()
         """Tasks whose last part is open: their records are not read before they go on."""
 
@@ -53,14 +54,35 @@ class Sealer:
         size: int = sum(batch.nbytes for batch in batches)
         return rows >= self._order.part_rows or size >= self._order.part_bytes
 
+    def may_be_cut(self, batches: Sequence[pa.RecordBatch]) -> bool:
+        """Whether a task must not be asked to go on behind these records yet."""
+        filled = [batch for batch in batches if batch.num_rows]
+        if not filled:
+            return False
+        partition, first, last = (
+            batch.column(name)[at].as_py()
+            for batch, name, at in (
+                (filled[-1], "partition", -1),
+                (filled[0], "offset", 0),
+                (filled[-1], "offset", -1),
+            )
+        )
+        if None in (partition, first, last):
+            return False
+        known = self.known.get(canonical(msgspec.json.decode(partition)))
+        return resuming.may_be_cut(msgspec.json.decode(first), msgspec.json.decode(last), known)
+
     def seal(self, task: int, delivered: pa.Table) -> None:
         """Stores what a task has delivered, with all columns; it is durable when this returns.
 
         Raises:
-            TransientError: the spool cannot be written; nothing of the part is there.
+            TransientError: the spool cannot be written. Whether the part is there the next process
+                finds out: this one seals nothing more.
         """
         rows = rows_of(delivered)
         with self._lock:
+            if self._failed:
+                raise TransientError(self._failed)
             offsets = offsets_of(delivered, task, self.known)
             is_open = not all(resuming.resumable(one.last) for one in offsets.values())
             part = Part(self._last + 1, task, rows.num_rows, rows.nbytes, is_open, self._token)
@@ -75,11 +97,12 @@ class Sealer:
         try:
             self._spool.seal(part, rows, offsets, plain=self._order.plain)
         except OSError as error:
-            raise TransientError(
+            self._failed = (
                 f"the spool {self._spool.folder} cannot be written ({error.strerror or error}): "
                 "check the disk's space and rights; nothing is lost, the connector delivers again "
                 "what was not stored"
-            ) from None
+            )
+            raise TransientError(self._failed) from None
 
 
 def rows_of(table: pa.Table) -> pa.Table:

@@ -14,6 +14,7 @@ from dataflow_assets.connectors.kafka_connect.host.helper import unpacked
 from dataflow_assets.connectors.kafka_connect.host.resuming import Repeats
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
 from dataflow_assets.connectors.kafka_connect.host.virtual_machine import VirtualMachine
+from dataflow_assets.connectors.kafka_connect.states import Name
 from dataflow_assets.failpoints import reach
 
 log = logging.getLogger(__name__)
@@ -37,8 +38,17 @@ class Task:
         self._batches: list[pa.RecordBatch] = []
         self._lists: list[Any] = []
         self._since, self._patience = 0.0, 0.0
+        self._rested = False
+        """The last poll has delivered nothing."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"task-{number}", daemon=True)
+
+    @property
+    def state(self) -> Name:
+        """As Kafka Connect calls it."""
+        if self.error is not None:
+            return "FAILED"
+        return "RUNNING" if self._sealer.has_room() else "PAUSED"
 
     def start(self) -> None:
         """After the task itself was started."""
@@ -59,8 +69,14 @@ class Task:
         """Stores what has waited long enough, then tells the task: called by another thread."""
         with self._lock:
             due = now or time.monotonic() - self._since >= self._patience
-            if self._batches and due:
+            if due and self._sealable():
                 self._seal()
+
+    def _sealable(self) -> bool:
+        """Whether there is something to store, behind which the task can go on."""
+        if not self._batches:
+            return False
+        return self._rested or not self._sealer.may_be_cut(self._batches)
 
     def _run(self) -> None:
         try:
@@ -87,7 +103,8 @@ class Task:
 
     def _take(self, records: Any) -> None:
         self.delivered = min(self.delivered, time.monotonic())
-        if records is None or records.isEmpty():
+        self._rested = records is None or records.isEmpty()
+        if self._rested:
             return
         batch = self._repeats.dropped(unpacked(bytes(self._helper.pack(records))))
         with self._lock:
@@ -98,7 +115,7 @@ class Task:
             self._batches.append(batch)
             self._lists.append(records)
             self.delivered = time.monotonic()
-            if self._sealer.full(self._batches):
+            if self._sealer.full(self._batches) and self._sealable():
                 self._seal()
 
     def _seal(self) -> None:

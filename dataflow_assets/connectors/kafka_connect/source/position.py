@@ -18,6 +18,8 @@ class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_un
     """Id of the spool."""
     part: int = 0
     """Number of the last part that is done."""
+    token: str = ""
+    """Of that part; empty in positions of older versions."""
     offsets: dict[str, Offset] = {}
     """By the source partition, as JSON: what the connector is told to go on behind."""
     visible: int = 0
@@ -39,7 +41,8 @@ class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_un
 
     def then(self, added: ConnectPosition) -> ConnectPosition:
         """Behind what a span adds to this position."""
-        return ConnectPosition(added.spool, added.part, {**self.offsets, **added.offsets})
+        offsets = {**self.offsets, **added.offsets}
+        return ConnectPosition(added.spool, added.part, added.token, offsets)
 
 
 class Piece(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka_connect import states
 from dataflow_assets.connectors.kafka_connect.client import HostProcess, order_of
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
@@ -19,6 +20,7 @@ from dataflow_assets.connectors.kafka_connect.source.read import missing
 from dataflow_assets.connectors.kafka_connect.spool import (
     Part,
     Spool,
+    another_part,
     other_spool,
     published,
     without_gap,
@@ -54,6 +56,13 @@ class KafkaConnectSession(SourceSession):
     def __init__(self, source: KafkaConnectSourceOptions) -> None:
         self._source, self._spool = source, Spool(source.spool)
         self._host: HostProcess | None = None
+        self._furthest = 0
+        """Number of the last part that any open branch has."""
+
+    @override
+    def begin_behind(self, positions: Sequence[Positions]) -> None:
+        known = (ConnectPosition.parse(text) for one in positions for text in one.values())
+        self._furthest = max((one.part for one in known), default=0)
 
     @property
     @override
@@ -109,15 +118,17 @@ class KafkaConnectSession(SourceSession):
         if taken:
             sync(self._spool.folder)  # the process may not have come to it yet
         offsets = self._spool.offsets(taken, {})
-        added = ConnectPosition(spool, taken[-1].number if taken else start.part, offsets)
+        last = (taken[-1].number, taken[-1].token) if taken else (start.part, start.token)
+        added = ConnectPosition(spool, *last, offsets)
         return Span.of_parts(added.text, pieces, full=full)
 
     def _started(self, start: ConnectPosition, limit: Limit) -> HostProcess:
         """The process, which goes on behind what is sealed."""
         if self._host is None:
             framework = [str(path) for path in jars.fetch("connect")]
+            furthest = max(self._furthest, start.part)
             order = order_of(
-                self._source, framework, limit, spool_id=start.spool, position=start.part
+                self._source, framework, limit, spool_id=start.spool, position=furthest
             )
             self._host = HostProcess(order, self._source.hidden)
         return self._host
@@ -144,10 +155,20 @@ class KafkaConnectSession(SourceSession):
 
         In one listing a part may be missing whose name came while the folder was read.
         """
+        self._check_same(start)
         number, state = start.part + 1, self._spool.state()
         forgotten = state is not None and number < state.first
         if forgotten or (self._lacks(number) and self._lacks(number)):
             raise PermanentError(missing(self._source, number))
+
+    def _check_same(self, start: ConnectPosition) -> None:
+        """The last part is the one that was read, as far as it is still there.
+
+        A branch may have been suspended while an older copy of the spool was written to.
+        """
+        there = next(iter(self._spool.parts(start.part - 1)), None)
+        if start.token and there and there.number == start.part and there.token != start.token:
+            raise PermanentError(another_part(self._source.spool, start.part))
 
     def _lacks(self, number: int) -> bool:
         parts = self._spool.parts(number - 1)
@@ -190,7 +211,8 @@ class KafkaConnectSession(SourceSession):
         parts = [] if start.visible else self._waiting(start)
         oldest = self._spool.sealed_at(parts[0]) if parts else None
         seconds = max(0.0, time.time() - oldest) if oldest else 0.0
-        return Lag(sum(part.rows for part in parts), seconds, self.ends())
+        records, known = sum(part.rows for part in parts), states.read(self._spool.folder)
+        return Lag(records, seconds, self.ends(), connector=known)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:

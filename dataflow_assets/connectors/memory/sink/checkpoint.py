@@ -37,7 +37,7 @@ def peek(store: Store, target: Target) -> Checkpoint | None:
     store.create()
     with store.transaction() as connection:
         stored = load(connection, target)
-    return stored.checkpoint if stored and stored.known else None
+    return stored.shown if stored and stored.known else None
 
 
 def other_flows(

@@ -27,13 +27,15 @@ class IdleLog:
         self._idle: tuple[Lsn, Lsn] | None = None
         self._found: tuple[Lsn, Seen] | None = None
         """From where on somebody has looked last, and the change that was found."""
+        self._dense: tuple[Lsn, Lsn] | None = None
+        """Between these two places the log is taken for changes of these tables, without a look."""
         self._server = ""
         self._moved = self._rested = float("-inf")
 
     def of(self, server: str) -> None:
         """The log is that of this server now: another one may have other changes at its places."""
         if server != self._server:
-            self._server, self._idle, self._found = server, None, None
+            self._server, self._idle, self._found, self._dense = server, None, None, None
 
     @property
     def rests(self) -> bool:
@@ -46,6 +48,16 @@ class IdleLog:
     def planned(self, after: Lsn) -> None:
         """A span was planned from there: who asks for news asks for what lies behind."""
         self._after = after
+
+    def ended_by_limit(self, begin: Lsn, upto: Lsn, end: Lsn) -> None:
+        """A span with changes was ended by its limit: more of them are expected behind it.
+
+        Each look makes the server decode as much as the read that follows. So the next spans are
+        planned without one, up to the end of the log of now, and for `LOOK_BYTES` at most; then
+        somebody looks again, for the log may have become that of others.
+        """
+        if not self._is_dense(begin):
+            self._dense = upto, Lsn(min(end.value, upto.value + LOOK_BYTES))
 
     def moved(self) -> None:
         """The position moves on over log without changes now."""
@@ -82,6 +94,8 @@ class IdleLog:
         begin = high if low.value <= after.value <= high.value else after
         if begin.value >= end.value:
             return Seen(0)
+        if self._is_dense(begin):
+            return Seen(1, begin)
         if (known := self._known(begin, end)) is not None:
             return known
         began = time.monotonic()
@@ -93,6 +107,12 @@ class IdleLog:
         else:
             self._found = begin, found
         return found
+
+    def _is_dense(self, begin: Lsn) -> bool:
+        if self._dense is None:
+            return False
+        low, high = self._dense
+        return low.value <= begin.value < high.value
 
     def _known(self, after: Lsn, end: Lsn) -> Seen | None:
         """The change that was found last, if it is the first one between these places too."""

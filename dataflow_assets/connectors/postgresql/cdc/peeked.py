@@ -28,24 +28,31 @@ _BEGIN = ord("B")
 _FILE_HEADER = 19  # bytes of a binary COPY before its first row
 _VALUE = 6  # bytes of a row before its only value
 _IS_SHORT = """
-SELECT confirmed_flush_lsn = '{after}' AND pg_wal_lsn_diff('{upto}', restart_lsn) <= {most}
-FROM pg_replication_slots WHERE slot_name = '{slot}'
+SELECT confirmed_flush_lsn = $2::pg_lsn AND pg_wal_lsn_diff($3::pg_lsn, restart_lsn) <= $4::int8
+FROM pg_replication_slots WHERE slot_name = $1
 """
-# Results of that size stay in memory.
-_READY = "SELECT ({end}) >= '{upto}', set_config('work_mem', '64MB', false)"
+# Results of that size stay in memory. COPY has no parameters: settings of the session that nobody
+# else knows take their place, so that the server counts all stretches as one statement.
+_READY = f"""
+SELECT ({END}) >= $1::text::pg_lsn, set_config('work_mem', '64MB', false),
+  set_config('dataflow.upto', $1, false), set_config('dataflow.slot', $2, false),
+  set_config('dataflow.publication', $3, false)
+"""
 # A reader that is gone is noticed while the server decodes; not before 14, nor on every platform.
 _NOTICES = "SET client_connection_check_interval = '5s'"
 _PEEK = """
-COPY (SELECT data FROM pg_logical_slot_peek_binary_changes('{slot}', '{upto}', NULL,
-  'proto_version', '1', 'publication_names', '{publication}'))
+COPY (SELECT data FROM pg_logical_slot_peek_binary_changes(current_setting('dataflow.slot'),
+  current_setting('dataflow.upto')::pg_lsn, NULL, 'proto_version', '1',
+  'publication_names', current_setting('dataflow.publication')))
 TO STDOUT (FORMAT binary)
 """
 
 
 def is_short(link: TextLink, slot: str, after: Lsn, upto: Lsn) -> bool:
     """Whether a stretch begins where the slot is, and the server has little to decode for it."""
-    given = {"slot": slot, "after": after, "upto": upto, "most": MOST_BYTES}
-    found: list[tuple[bool | None]] = link.execute(_IS_SHORT.format(**given))
+    found: list[tuple[bool | None]] = link.execute(
+        _IS_SHORT, slot, str(after), str(upto), MOST_BYTES
+    )
     return found == [(True,)]
 
 
@@ -69,13 +76,11 @@ class Peeked(Reader):
     def start(self, slot: str, publication: str, after: Lsn) -> None:
         with suppress(Failure):
             self.execute(_NOTICES)
-        ((has_all, _),) = self.execute(_READY.format(end=END, upto=self._upto))
+        ((has_all, *_),) = self.execute(_READY, str(self._upto), slot, quote(publication))
         if has_all != "t":  # the statement would end early, without a word
             raise Failure(f"the log of this server ends before {self._upto}")
-        name = quote(publication).replace("'", "''")
-        query = _PEEK.format(slot=slot, upto=self._upto, publication=name)
         self._slot, self._sending = slot, True
-        self._libpq.send_query(query.encode())
+        self._libpq.send_query(_PEEK.encode())
         self._until_answered()
         self._check(self._libpq.get_result(), pq.ExecStatus.COPY_OUT)
         # The answer comes before the work: its first row tells that all of it was done.

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import psycopg
@@ -52,6 +53,23 @@ CANCEL_SECONDS = 2.0  # for the connection by which the server is told to stop
 HEADER = 25  # bytes before pgoutput's own message
 
 Row = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the server tells of the process that reads the slot for us."""
+
+    place: str
+    """In the log; empty where the server does not tell."""
+    aside: int
+    """Bytes that it has put aside."""
+    waits: str
+    """For what: the type and the name of PostgreSQL's wait event; empty while it works."""
+
+    @property
+    def works(self) -> bool:
+        """Whether it does something by itself: `Client` is whatever others let it wait for."""
+        return not self.waits.startswith("Client ")
 
 
 class Reader(ABC):
@@ -118,9 +136,11 @@ class Reader(ABC):
             The kind of pgoutput's message, and the message with its header of 25 bytes.
         """
 
-    def execute(self, query: str) -> list[Row]:
-        """Runs one statement, of SQL or of the replication protocol, without parameters."""
-        result = self._libpq.exec_(query.encode())
+    def execute(self, query: str, *parameters: str) -> list[Row]:
+        """Runs one statement, of SQL or of the replication protocol, which has no parameters."""
+        given = [one.encode() for one in parameters]
+        libpq, text = self._libpq, query.encode()
+        result = libpq.exec_params(text, given) if given else libpq.exec_(text)
         if result.status not in {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK}:
             raise self._failure(result)
         columns = range(result.nfields)
@@ -137,39 +157,40 @@ class Reader(ABC):
         """
         ready = select.poll()  # `select` takes no descriptor above 1023
         ready.register(self._libpq.socket, select.POLLIN)
-        begun, place, spilled = time.monotonic(), "", 0
+        begun, last = time.monotonic(), Progress("", 0, "")
         while not ready.poll(ASK_SECONDS * 1_000):
-            found, why, aside = self._progress()
-            if (found, aside) != (place, spilled):
-                begun, place, spilled = time.monotonic(), found, aside
-            silence = time.monotonic() - begun
+            now = self._progress()
+            if (now.place, now.aside) != (last.place, last.aside):
+                begun = time.monotonic()
+            silence, last = time.monotonic() - begun, now
+            why = now.waits or "nothing that it would tell"
             log.warning("process %s of the server sends nothing: %s", self._libpq.backend_pid, why)
             if silence >= SILENT_SECONDS:
                 raise TransientError(
                     f"process {self._libpq.backend_pid} of the server has sent nothing for "
-                    f"{silence:.0f} seconds and stays at {place or 'its beginning'} of the log "
+                    f"{silence:.0f} seconds and stays at {now.place or 'its beginning'} of the log "
                     f"({why}): it is paused, its disk hangs, or it waits for a standby that is "
                     "down (synchronized_standby_slots)"
                 )
+            if now.works:
+                self._ask()
         try:
             self._libpq.consume_input()
         except psycopg.Error as error:
             raise from_psycopg(error) from None
 
-    def _progress(self) -> tuple[str, str, int]:
-        """Where the server's process is in the log, what it waits for, and what it has put aside.
+    def _ask(self) -> None:  # noqa: B027 - a statement cannot be asked
+        """Asks for a sign of life, which comes before anything else if the process can give it."""
 
-        The last is a number of bytes.
-        """
+    def _progress(self) -> Progress:
         counts = self._connection.info.server_version >= _SPILLS
         with closing(TextLink(self._given, APPLICATION)) as link:
             rows = link.execute(_PROGRESS, self._libpq.backend_pid)
             spilled = link.execute(_SPILLED, self._slot) if counts else []
         if not rows:
             raise Failure("the server's process is gone")
-        place, wait = rows[0]
-        aside = int(spilled[0][0]) if spilled else 0
-        return place or "", wait or "nothing that it would tell", aside
+        place, waits = rows[0]
+        return Progress(place or "", int(spilled[0][0]) if spilled else 0, waits or "")
 
     def _ended(self) -> Failure:
         result = self._libpq.get_result()

@@ -43,6 +43,9 @@ _PATIENT = """
 SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
     'idle_in_transaction_session_timeout', 'statement_timeout', 'transaction_timeout')
 """
+# COPY has no parameters: with these settings the server counts all parts of a table as one
+# statement, or as two, since the last one has no end.
+_BORDERS = "SELECT set_config('dataflow.low', $1, true), set_config('dataflow.high', $2, true)"
 _LEAF = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = $1::oid
@@ -164,6 +167,7 @@ def rows_of(source: PostgresqlCdcOptions, part: SnapshotPart) -> Iterator[Record
         decoder = Decoder([c.field for c in columns], [c.type for c in columns])
         listed = ", ".join(expression(quote(c.name), c.type) for c in columns)
         query = _query(leaf[0], part, published, listed)
+        link.execute(_BORDERS, f"({part.low},0)", f"({part.high},0)")
         transactions = [Transaction(part.lsn)]
         for batch in copied(link, decoder, f"COPY ({query}) TO STDOUT (FORMAT binary)"):
             rows = batch.append_column(
@@ -211,8 +215,8 @@ def _imported(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None
 
 
 def _query(leaf: tuple[str, str], part: SnapshotPart, published: Published, listed: str) -> str:
-    where = f"ctid >= '({part.low},0)'::tid"
-    where += "" if part.high is None else f" AND ctid < '({part.high},0)'::tid"
+    where = "ctid >= current_setting('dataflow.low')::tid"
+    where += "" if part.high is None else " AND ctid < current_setting('dataflow.high')::tid"
     where += f" AND ({published.row_filter})" if published.row_filter else ""
     # S608: names are quoted, the filter is the server's own text
     return f"SELECT {listed} FROM ONLY {qualified(*leaf)} WHERE {where}"  # noqa: S608

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import ClassVar
 
+import psycopg
 from psycopg import pq
 from typing_extensions import override
 
@@ -13,6 +16,9 @@ from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader
 from dataflow_assets.connectors.postgresql.client import quote
 
 _DATA, _KEEPALIVE = ord("w"), ord("k")
+# A status that confirms nothing, and asks for a keepalive. The server reads it while it passes over
+# the changes of a transaction that is not published: it sends nothing then, and shows no progress.
+_ALIVE = struct.Struct(">cQQQq?").pack(b"r", 0, 0, 0, 0, True)
 _BEGIN, _COMMIT = ord("B"), ord("C")
 
 
@@ -57,3 +63,9 @@ class Walsender(Reader):
             else:
                 self._sending = False
                 raise self._ended()
+
+    @override
+    def _ask(self) -> None:
+        with suppress(psycopg.Error):  # who reads finds out that the connection has ended
+            self._libpq.put_copy_data(_ALIVE)
+            self._libpq.flush()

@@ -61,7 +61,7 @@ class _Stager:
         with closing(TextLink(self.stage.connection, APPLICATION)) as link:
             link.execute("BEGIN")
             for batch in batches:
-                link.load(self.stage.schema, self.stage.table, _texts(batch))
+                link.load_text(self.stage.schema, self.stage.table, _texts(batch))
             link.execute("COMMIT")
 
 

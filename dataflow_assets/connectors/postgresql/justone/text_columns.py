@@ -1,14 +1,22 @@
 """The columns of a table as text: what a value means in its type is for PostgreSQL to say.
 
-Where PostgreSQL receives every column's text as it is, rows go by binary COPY. A column that must
-be parsed (a number, a date, a time, ...) makes it text COPY, for a COPY has one format.
+Rows go by binary COPY where PostgreSQL receives each text as it is, or where it can only read it in
+one way: numbers, dates and times in their usual forms, a block of rows at a time. A column of any
+other type makes it text COPY, for a COPY has one format.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.table.table import DRIVER, TYPE, Column, Table
+from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS
+from dataflow_assets.connectors.postgresql.table.table import (
+    DRIVER,
+    PARSED,
+    TYPE,
+    Column,
+    Table,
+)
 from dataflow_assets.errors import PermanentError
 
 _AS_TEXT = frozenset({"text", "varchar", "bpchar", "citext", "json", "jsonb"})
@@ -28,11 +36,13 @@ def text_schema(table: Table, names: tuple[str, ...], where: str) -> pa.Schema:
             "them, in lower case unless they were quoted)"
         )
     listed = [known[name] for name in names]
-    binary = all(column.enum or column.base in _AS_TEXT for column in listed)
+    binary = all(column.enum or column.base in {*_AS_TEXT, *PARSERS} for column in listed)
     metadata = table.schema(()).metadata | {DRIVER: b"binary" if binary else b"text"}
     return pa.schema([_text(column) for column in listed], metadata)
 
 
 def _text(column: Column) -> pa.Field:
-    metadata = {TYPE: column.declared.encode()} if column.base == "jsonb" else None
+    metadata = {PARSED: column.base.encode()} if column.base in PARSERS else {}
+    if column.base == "jsonb":
+        metadata = {TYPE: column.declared.encode()}
     return pa.field(column.name, pa.string(), nullable=not column.required, metadata=metadata)

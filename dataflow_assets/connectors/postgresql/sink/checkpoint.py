@@ -191,4 +191,4 @@ def _answer(
     if isinstance(found, Failure):
         return found.error(f"reading the checkpoint of {sink.address()}")
     stored = found.get(target.id)
-    return stored.state.checkpoint if stored and stored.state.known else None
+    return stored.state.shown if stored and stored.state.known else None

@@ -31,16 +31,24 @@ Numbers = npt.NDArray[Any]
 
 def numerics(values: pa.Array, name: str) -> pa.Array:
     """Text as numeric's binary form; raises Failure where PostgreSQL would refuse the text."""
+    found = usual(values)
+    if found is not None:
+        return found
+    texts = values.fill_null("0")
+    plain = pc.match_substring_regex(texts, _USUAL)
+    cells = _packed(pc.if_else(plain, texts, "0"), values).to_pylist()
+    for index in np.flatnonzero(~plain.to_numpy(zero_copy_only=False)).tolist():
+        cells[index] = _single(texts[index].as_py(), name)
+    return pa.array(cells, pa.binary())
+
+
+def usual(values: pa.Array) -> pa.Array | None:
+    """The same at once; None where one of them has another form than digits usually have."""
     if values.null_count == len(values):
         return pa.nulls(len(values), pa.binary())
     texts = values.fill_null("0")
-    usual = pc.match_substring_regex(texts, _USUAL)
-    if pc.all(usual).as_py():
-        return _packed(texts, values)
-    cells = _packed(pc.if_else(usual, texts, "0"), values).to_pylist()
-    for index in np.flatnonzero(~usual.to_numpy(zero_copy_only=False)).tolist():
-        cells[index] = _single(texts[index].as_py(), name)
-    return pa.array(cells, pa.binary())
+    alike = pc.all(pc.match_substring_regex(texts, _USUAL)).as_py()
+    return _packed(texts, values) if alike else None
 
 
 def _packed(texts: pa.Array, values: pa.Array) -> pa.Array:

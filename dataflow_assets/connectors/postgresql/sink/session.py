@@ -262,7 +262,7 @@ class PostgresqlSinkSession(SinkSession):
 
     def _keep(self, stored: checkpoint_tables.Stored) -> None:
         self._stored = stored
-        self._checkpoint = stored.state.checkpoint
+        self._checkpoint = stored.state.shown
 
     @contextlib.contextmanager
     def _change(self, what: str) -> Iterator[BranchCheckpoint]:

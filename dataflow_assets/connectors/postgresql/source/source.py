@@ -25,10 +25,10 @@ class PostgresqlSource(PostgresqlSourceOptions):
     type: ClassVar = "postgresql"
     guarantee: ClassVar = (
         "Each row once for each of its change values; rows with equal ones are neither skipped nor "
-        "repeated: a tick of the change column (a second, where values are cut to seconds) is read "
-        "when it is over. Only a row that is committed late, with a change value that was passed "
-        "already, is missed: `overlapSeconds` reads such rows where the sink upserts. Deletes are "
-        "not seen."
+        "repeated: rows of the current second, where the change column has whole seconds, are read "
+        "when that second has passed. Only a row that is committed late, with a change value that "
+        "was passed already, is missed: `overlapSeconds` reads such rows where the sink upserts. "
+        "Deletes are not seen."
     )
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"id", "operation"})
     metadata_keys: ClassVar[Mapping[str, str]] = {

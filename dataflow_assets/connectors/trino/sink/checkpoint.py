@@ -27,6 +27,7 @@ def _peeked(client: Client, sink: TrinoSinkOptions, target: Target) -> Checkpoin
     """Of a statement that is under way, what was true before it."""
     with translated(f"reading the checkpoint of {sink.address()}"):
         (found,) = checkpoint_table.peek(client, sink, [target])
-    if found is None or not BranchState(found.checkpoint).known:
+    if found is None:
         return None
-    return found.checkpoint
+    state = BranchState(found.checkpoint, found.intent)
+    return state.shown if state.known else None

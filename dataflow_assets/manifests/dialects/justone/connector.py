@@ -13,13 +13,14 @@ from urllib.parse import quote
 
 from pydantic import SecretStr, ValidationError
 
-from dataflow_assets.connectors.kafka.source.parsed import ParsedKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import ParsedKafkaSource
 from dataflow_assets.connectors.postgresql.justone.sink import JustOneSink
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects.documents import Document
 from dataflow_assets.manifests.dialects.justone import consumer
+from dataflow_assets.manifests.dialects.justone.addresses import is_address, split
 from dataflow_assets.manifests.dialects.justone.keys import (
     ADDITIONS,
     CLASS,
@@ -43,7 +44,8 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
 
     `notes` gets findings and hints; with findings there is no flow.
     """
-    values = Values(document, notes)
+    addressed = split(document, notes)
+    values = Values(addressed, notes)
     _check_keys(document, notes)
     _check_converter(document, worker, notes)
     name = values.matching("name", _NAME, "letters, digits, `.`, `_` and `-`, at most 200")
@@ -80,7 +82,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
 def _check_keys(document: Document, notes: Notes) -> None:
     for key, text in document.value.items():
         where = (document, key)
-        if not key.startswith(consumer.OVERRIDE):
+        if not (key.startswith(consumer.OVERRIDE) or is_address(key, text)):
             consumer.judge(key, where, notes, CONNECTOR, ADDITIONS)
         if mentions(text) and key not in _REFERABLE and key.startswith("db."):
             notes.wrong(where, f"only db.password may be {ALLOWED}")

@@ -54,11 +54,20 @@ def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:
     """What the tables say about a key: refusals, and keys that Connect would ignore in silence."""
     found = entry(key, *tables)
     if found is None:
-        meant = suggest(where[1], names(*tables))
-        advice = f"; did you mean {meant}?" if meant else ""
+        advice = _meant(where, tables)
         notes.note(where, f"is ignored, as Connect does it: no such key is known here{advice}")
     elif found.verdict == "refused":
         notes.wrong(where, found.says, key=True)
+
+
+def _meant(where: Where, tables: Sequence[Sequence[Key]]) -> str:
+    document, key = where
+    found = suggest(key, names(*tables))
+    if found is None:
+        return ""
+    if document.value.get(found, "").strip():
+        return f"; {found} is given too, and counts: remove this key"
+    return f"; did you mean {found}?"
 
 
 def other_keys(worker: Document, notes: Notes) -> None:

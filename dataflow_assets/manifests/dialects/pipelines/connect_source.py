@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
+from dataflow_assets.connectors.kafka_connect import providers
 from dataflow_assets.connectors.kafka_connect.pipelines.source import PipelineConnectSource
 from dataflow_assets.contracts import Source
 from dataflow_assets.manifests.dialects.documents import Document
 from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.pipelines.options import PLUGINS, SPOOL
-from dataflow_assets.manifests.dialects.references import mentions
 from dataflow_assets.secrets import is_secret
 
 _OURS = ("connector.class", "tasks.max", "name", PLUGINS, SPOOL)
@@ -32,13 +32,11 @@ def connect_source(document: Document, notes: Notes) -> Source | None:
     if not tasks.isdecimal() or not 1 <= int(tasks) <= _MOST_TASKS:
         notes.wrong((document, "tasks.max"), f"must be a number of tasks, 1 to {_MOST_TASKS}")
     own = {key: value for key, value in values.items() if key not in _OURS}
-    for key, value in own.items():
-        if mentions(value):
-            message = "a reference is not supported here: write the value into CREDENTIALS"
-            notes.wrong((document, key), message)
+    for key, reason in providers.problems(own):
+        notes.wrong((document, key), reason)
     if len(notes.findings) > before:
         return None
-    secret = {key: value for key, value in own.items() if is_secret(key)}
+    secret = {key: value for key, value in own.items() if _is_secret(key, value)}
     given: dict[str, Any] = {
         "class": values["connector.class"],
         "config": {key: value for key, value in own.items() if key not in secret},
@@ -49,6 +47,11 @@ def connect_source(document: Document, notes: Notes) -> Source | None:
     if secret:
         given["credentials"] = SecretStr(json.dumps(secret))
     return _made(given, document, notes)
+
+
+def _is_secret(key: str, value: str) -> bool:
+    """Names of providers and references may be shown."""
+    return is_secret(key) and not (providers.is_declaration(key) or providers.is_reference(value))
 
 
 def _made(given: dict[str, Any], document: Document, notes: Notes) -> Source | None:

@@ -67,6 +67,11 @@ CONNECT_KEYS: Sequence[Key] = (
     ),
     Key("tasks.max", "used", "The most tasks.", "4"),
     Key("name", "ignored", "The name is the pipeline's."),
+    Key(
+        "config.providers*",
+        "used",
+        "More config providers, of Kafka's own classes; `env`, `file` and `directory` are there.",
+    ),
     Key("*", "used", "The connector's own settings."),
 )
 """Of every other class: it is run by the source `kafkaConnect`."""

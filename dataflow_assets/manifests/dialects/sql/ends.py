@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from dataflow_assets.connectors.kafka.sink.sql import SqlKafkaSink
-from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
+from dataflow_assets.connectors.kafka.source.declared_sources import SqlKafkaSource
 from dataflow_assets.contracts import Connector, Sink
 from dataflow_assets.manifests.dialects.client_keys import CLIENT
 from dataflow_assets.manifests.dialects.client_security import Told, security

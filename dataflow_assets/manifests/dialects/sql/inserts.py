@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql.key_columns import OTHER, column_at
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, UPSERT
 from dataflow_assets.manifests.dialects.sql.relations import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Insert
@@ -13,7 +14,6 @@ from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.manifests.dialects.sql.windows import check_grouped
 from dataflow_assets.sql.bytes.layout import Layouts, Times
-from dataflow_assets.sql.expressions import Column as Reference
 from dataflow_assets.sql.expressions import (
     Constant,
     Expression,
@@ -65,7 +65,7 @@ def plan(
         zone=settings.get("table.local-time-zone", "UTC"),
     )
     if changelog:
-        _check_changelog(insert, relation, target, found, alone=alone)
+        _check_changelog(insert, relation, target, replace(found, outputs=outputs), alone=alone)
     return found
 
 
@@ -249,5 +249,5 @@ def _check_changelog(
 
 
 def _plain(output: Output, made: Plan) -> str | None:
-    found = output.expression
-    return made.cells[found.at].name if isinstance(found, Reference) else None
+    at = column_at(output.expression)
+    return None if at is None or at == OTHER else made.cells[at].name

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dataflow_assets.manifests.dialects.sql.inserts import check_upserts
+from dataflow_assets.manifests.dialects.sql.key_columns import OTHER, column_at
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.ranking import compared_to
 from dataflow_assets.manifests.dialects.sql.relations import Relation
@@ -16,7 +17,6 @@ from dataflow_assets.manifests.dialects.sql.windows import implied
 from dataflow_assets.sql.aggregates import ONLY, Aggregate
 from dataflow_assets.sql.expressions import (
     Column,
-    Constant,
     Expression,
     Member,
     call,
@@ -42,14 +42,13 @@ def by_key(
     check_upserts(insert, target, "the query")
     last = relation.stages[-1]
     assert isinstance(last, Ranking)  # noqa: S101 - that is what this is called for
-    given = [one.expression for one in outputs if one.key]
-    places = frozenset(one.at for one in given if isinstance(one, Column))
+    given = {column_at(one.expression) for one in outputs if one.key}
+    places = frozenset(at for at in given if at is not None)
     places |= implied(relation.windows, relation.bounds, places)
-    plain = all(isinstance(one, Column | Constant) for one in given)
     found = list(unique(relation.stages, _primary(relation.table)))
     if is_single(last, relation.where):
         found.append(frozenset(range(len(last.keys))))
-    if not plain or not any(one <= places for one in found):
+    if OTHER in given or not any(one <= places for one in found):
         message = (
             f"the PRIMARY KEY of {target.name} ({', '.join(target.table.key)}) must have the "
             "columns of PARTITION BY, and the column of ROW_NUMBER() unless WHERE leaves one row "

@@ -53,7 +53,11 @@ def read_script(text: str) -> Script[Statement]:
         begin = cursor.copy()
         try:
             found = [*_statement(cursor, lines)]
-            cursor.expect_end()
+            if cursor.next.says(*_BEGINS):
+                message = f"put a `;` before {cursor.next.text.upper()}: a statement begins here"
+                script.problems.append((cursor.place, message))
+            else:
+                cursor.expect_end()
             script.statements += found
         except Unreadable as error:
             script.problems.append((error.place, error.message))

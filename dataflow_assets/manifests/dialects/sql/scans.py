@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dataflow_assets.connectors.kafka.bound import Begin, End
+from dataflow_assets.connectors.kafka.options import Begin, End
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql.options import UPSERT

@@ -30,8 +30,7 @@ def check_apart(insert: Insert, made: Plan | ViewPlan, others: list[Made]) -> No
         others: those before it into the same table; this one is added.
     """
     for other in others:
-        stateful = any(isinstance(one, ViewPlan) and _has_key(one) for one in (made, other.plan))
-        if stateful and not _apart(made, other.plan):
+        if collide(made, other.plan):
             message = (
                 f"the INSERT in line {other.insert.place.line} writes into the same table: rows "
                 "of both would replace and delete each other; give each a table of its own, or a "
@@ -39,6 +38,12 @@ def check_apart(insert: Insert, made: Plan | ViewPlan, others: list[Made]) -> No
             )
             raise Unreadable(insert.query.place, message)
     others.append(Made(insert, made))
+
+
+def collide(made: Plan | ViewPlan, other: Plan | ViewPlan) -> bool:
+    """Whether a row of one could replace, or delete, a row of the other one in the same table."""
+    stateful = any(isinstance(one, ViewPlan) and _has_key(one) for one in (made, other))
+    return stateful and not _apart(made, other)
 
 
 def _has_key(made: ViewPlan) -> bool:

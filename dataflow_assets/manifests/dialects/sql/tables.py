@@ -14,8 +14,8 @@ from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
-from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.layouts import layouts
+from dataflow_assets.manifests.dialects.sql.settings import milliseconds
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
 from dataflow_assets.manifests.dialects.sql.tokens import Place
 from dataflow_assets.sql.bytes.layout import Layouts

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from dataflow_assets.contracts import Source
-from dataflow_assets.manifests.dialects.sql.durations import milliseconds
 from dataflow_assets.manifests.dialects.sql.inserts import (
     cells_of,
     check_upserts,
@@ -18,26 +17,26 @@ from dataflow_assets.manifests.dialects.sql.inserts import (
     sharing,
     times_of,
 )
+from dataflow_assets.manifests.dialects.sql.key_columns import column_at
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.pruning import pruned
 from dataflow_assets.manifests.dialects.sql.ranked_keys import by_key
 from dataflow_assets.manifests.dialects.sql.ranking import arrival_cells
 from dataflow_assets.manifests.dialects.sql.relations import Relation
+from dataflow_assets.manifests.dialects.sql.settings import IDLE, TTL, milliseconds
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
 from dataflow_assets.manifests.dialects.sql.windows import check_grouped, implied
 from dataflow_assets.sdk.local_folders import ROOT
-from dataflow_assets.sql.expressions import CastTo, Column, Constant, Expression
 from dataflow_assets.sql.plan import Cell, Output
 from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.stages import Stage
-from dataflow_assets.sql.types import STRING, Type, assignable
+from dataflow_assets.sql.types import STRING, Type
 from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.views.options import StateLocation
 from dataflow_assets.views.source import ViewSource
 
-IDLE, TTL = "table.exec.source.idle-timeout", "table.exec.state.ttl"
 LOCATION = "dataflow.stateLocation"
 ACCEPTED = "dataflow.acceptState"
 VARIABLE = "DATAFLOW_STATE"
@@ -104,7 +103,7 @@ def _check_key(
     """Groups are rows of the target: one for each of its keys."""
     check_upserts(insert, target, "the query")
     keys = relation.stages[-1].keys
-    places = [_place(one.expression) for one in outputs if one.key]
+    places = [column_at(one.expression) for one in outputs if one.key]
     plain = all(at is None or 0 <= at < len(keys) for at in places)
     given = {at for at in places if at is not None}
     if not plain or given | implied(relation.windows, relation.bounds, given) != set(
@@ -116,17 +115,6 @@ def _check_key(
             "row"
         )
         raise Unreadable(insert.table_place, message)
-
-
-def _place(found: Expression) -> int | None:
-    """Which column of a group it is; None for a constant, -1 for anything else."""
-    if isinstance(found, Constant):
-        return None
-    if isinstance(found, CastTo) and not found.tries and isinstance(found.given, Column):
-        given, wanted = found.given.type, found.type
-        widens = given.integer and wanted.exact and assignable(given, wanted)
-        return found.given.at if widens else -1
-    return found.at if isinstance(found, Column) else -1
 
 
 def source(

@@ -1,16 +1,20 @@
-"""Blocks of a manifest as tables: one row for each field of a model."""
+"""Tables of the reference: the fields of a block, keys of a file, statements.
+
+Only what does something else than it says is marked.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
+from dataflow_assets.manifests.dialects.key_tables import Key
 from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.secrets import Fills, SecretRef
@@ -29,12 +33,12 @@ _PLAIN = {
 }
 
 
-def nested(spec: type[Spec], path: str, verdict: str) -> Iterator[tuple[str, type[Spec], str]]:
-    """Blocks inside a block; what is in a refused one is refused with it."""
+def nested(spec: type[Spec], path: str, refused: str) -> Iterator[tuple[str, type[Spec], str]]:
+    """Blocks inside a block, each with the refused block that it is in, if any."""
     for name, info in spec.model_fields.items():
         for inner in _specs(info.annotation):
             here = f"{path}.{info.alias or name}".lstrip(".")
-            within = verdict or (f"refused with `{here}`" if marks(info, Refused) else "")
+            within = refused or (here if marks(info, Refused) else "")
             yield here, inner, within
             yield from nested(inner, here, within)
 
@@ -48,16 +52,16 @@ def _specs(annotation: Any) -> Iterator[type[Spec]]:
         yield from _specs(argument)
 
 
-def block(title: str, spec: type[Spec], where: str = "", verdict: str = "") -> str:
+def block(title: str, spec: type[Spec], where: str = "", refused: str = "") -> str:
     """A heading, what the block is, and its fields."""
     about = inspect.cleandoc(spec.__doc__ or "")
-    return "\n".join([title, "", f"{where}{about}", *table(spec, verdict), ""])
+    return "\n".join([title, "", f"{where}{about}", *table(spec, refused), ""])
 
 
-def table(spec: type[Spec], verdict: str = "") -> list[str]:
+def table(spec: type[Spec], refused: str = "") -> list[str]:
     """The fields of a block, line by line: first those that must be given.
 
-    A SecretRef stands beside the field that it fills.
+    A SecretRef is shown beside the field that it fills. `refused`: the block around, if it is.
     """
     fields = {info.alias or name: info for name, info in spec.model_fields.items()}
     twins = {mark.field: name for name, info in fields.items() for mark in marks(info, Fills)}
@@ -65,22 +69,22 @@ def table(spec: type[Spec], verdict: str = "") -> list[str]:
     names = sorted(spec.model_fields, key=lambda name: name not in needed)
     known = {name: spec.model_fields[name] for name in names}
     shown = {name: info for name, info in known.items() if not marks(info, Fills)}
-    columns = ["Field", *(["SecretRef"] if twins else []), "Type", "Default", "Verdict", "Meaning"]
+    columns = ["Field", *(["SecretRef"] if twins else []), "Type", "Default", "Meaning"]
     rows = [
-        _row(info.alias or name, info, verdict, [twins.get(name, "")] if twins else [])
+        _row(info.alias or name, info, refused, [twins.get(name, "")] if twins else [])
         for name, info in shown.items()
     ]
     head = ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     return [*head, *rows] if rows else []
 
 
-def _row(name: str, info: FieldInfo, verdict: str, twin: list[str]) -> str:
+def _row(name: str, info: FieldInfo, refused: str, twin: list[str]) -> str:
+    addition = ["*Addition.*"] if marks(info, Addition) else []
     meaning = " ".join((info.description or "").split())
-    addition = "*Addition.* " if marks(info, Addition) else ""
     secret = [f"`{one}`" if one else "-" for one in twin]
     cells = (f"`{name}`", *secret, _kind(info.annotation), _default(info))
-    said = (verdict or _verdict(info), f"{addition}{meaning}")
-    return "| " + " | ".join(escaped(cell) for cell in (*cells, *said)) + " |"
+    said = " ".join([*addition, meaning, *_verdict(info, refused)])
+    return "| " + " | ".join(escaped(cell) for cell in (*cells, said)) + " |"
 
 
 def escaped(text: str) -> str:
@@ -88,12 +92,22 @@ def escaped(text: str) -> str:
     return text.replace("|", "\\|").strip()
 
 
-def _verdict(info: FieldInfo) -> str:
+def sentence(text: str) -> str:
+    """The half sentences of messages as whole ones; the name of a key stays as it is."""
+    first = text.split(maxsplit=1)[0]
+    begun = text[:1].upper() + text[1:] if first.islower() else text
+    return begun if begun.endswith(".") else f"{begun}."
+
+
+def _verdict(info: FieldInfo, within: str) -> Iterator[str]:
+    """What happens instead of what the field says; nothing for one that does what it says."""
+    if within:
+        yield f"*Refused* with `{within}`."
+        return
     for hint in marks(info, Hint):
-        return f"note: {hint.instead}"
+        yield f"*Note.* {sentence(hint.instead)}"
     for refused in marks(info, Refused):
-        return f"refused: {refused.why}"
-    return "used"
+        yield f"*Refused.* {sentence(refused.why)}"
 
 
 def _default(info: FieldInfo) -> str:
@@ -121,3 +135,24 @@ def _kind(annotation: Any) -> str:
     if origin in (dict, Mapping):
         return f"mapping to {_kind(arguments[1])}"
     return "block" if list(_specs(annotation)) else "text"
+
+
+def section(title: str, about: str, keys: Sequence[Key]) -> str:
+    """A table of keys."""
+    head = ["| Key | Default | Meaning |", "|---|---|---|"]
+    rows = [
+        f"| `{one.name}` | {one.default} | {escaped(marked(one.verdict, one.says))} |"
+        for one in keys
+    ]
+    return "\n".join([f"## {title}", "", *([about, ""] if about else []), *head, *rows, ""])
+
+
+def marked(verdict: str, says: str) -> str:
+    """What is said about a key or a statement, with its verdict where it does not do that."""
+    return sentence(says) if verdict == "used" else f"*{verdict.capitalize()}.* {sentence(says)}"
+
+
+def statements(rows: Iterable[tuple[str, str, str]]) -> str:
+    """A table of statements: how each is written, its verdict, what is said about it."""
+    lines = [f"| {written} | {marked(verdict, says)} |" for written, verdict, says in rows]
+    return "\n".join(["| Statement | Meaning |", "|---|---|", *lines])

@@ -1,0 +1,165 @@
+"""Objects of a JSON Schema as Iceberg columns: types that take every value of the properties.
+
+| JSON Schema | Iceberg |
+|---|---|
+| boolean, integer, number | boolean, long, double |
+| string; with `format` date or date-time | string; date, timestamptz |
+| object with `properties` | struct |
+| object with `additionalProperties` of one schema alone | map |
+| array with `items` of one schema | list |
+| `null` beside another type, in `type`, `anyOf` or `oneOf` | that type, optional |
+| `enum` and `const` without a type | the type of their values |
+| several types, no type, an object that holds its own kind | string, JSON text |
+| other objects and arrays | string, JSON text |
+
+What only narrows values (`minimum`, `pattern`, `not`, ...) says nothing about columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg import types as ice
+
+from dataflow_assets.connectors.iceberg.types import JSON_DOC
+from dataflow_assets.formats.json_schema_document import Node
+
+NO_ID = 0
+"""Of all fields: who makes a table of them gives them ids."""
+_SIMPLE: dict[str, ice.IcebergType] = {
+    "boolean": ice.BooleanType(),
+    "integer": ice.LongType(),
+    "number": ice.DoubleType(),
+    "string": ice.StringType(),
+}
+_FORMATS: dict[str, ice.IcebergType] = {
+    "date": ice.DateType(),
+    "date-time": ice.TimestamptzType(),
+}
+_COMPOUND = ("object", "array")
+_ANY = frozenset({*_SIMPLE, *_COMPOUND, "null"})
+_OF_VALUES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+_SHAPING = ("allOf", "patternProperties", "$dynamicRef", "$recursiveRef")
+"""Keywords that add properties in ways for which there are no columns."""
+Typed = tuple[ice.IcebergType, str | None]
+"""A type, and the comment of a string column that holds JSON."""
+Inside = tuple[Any, ...]
+"""The objects and arrays that a property is in."""
+_JSON: Typed = (ice.StringType(), JSON_DOC)
+
+
+def columns(schema: Node) -> list[ice.NestedField]:
+    """The columns of an object's properties, without ids.
+
+    Called on the driver, once for each version of a schema that a table has not seen.
+
+    Raises:
+        ValueError where the schema is not that of an object with properties, or has what no column
+        can take; by the name of the property.
+    """
+    kinds, root = _kinds(schema, "the schema")
+    if kinds - {"null"} != {"object"} or not root.schema.get("properties"):
+        raise ValueError("it is not the schema of an object with properties")
+    return _members(root, "", ())
+
+
+def _members(node: Node, path: str, inside: Inside) -> list[ice.NestedField]:
+    """Of an object with properties."""
+    required = node.schema.get("required", ())
+    found = []
+    for name, one in node.schema["properties"].items():
+        if not name or "." in name:
+            raise ValueError(f"property {path}{name}: the name of a column has no point in it")
+        field = _field(node.inner(one), name, path, (*inside, node.schema))
+        needed = field.required and name in required
+        found.append(field.model_copy(update={"required": needed}))
+    return found
+
+
+def _field(node: Node, name: str, path: str, inside: Inside) -> ice.NestedField:
+    """`required` where it is never null."""
+    place = f"{path}{name}"
+    kinds, found = _kinds(node, f"property {place}")
+    type_, doc = _typed(kinds - {"null"}, found, place, inside)
+    return ice.NestedField(NO_ID, name, type_, doc=doc, required="null" not in kinds)
+
+
+def _typed(kinds: frozenset[str], node: Node, path: str, inside: Inside) -> Typed:
+    if kinds == {"integer", "number"}:
+        return ice.DoubleType(), None
+    if len(kinds) != 1:
+        return _JSON
+    (kind,) = kinds
+    if kind == "string":
+        return _FORMATS.get(node.schema.get("format"), ice.StringType()), None
+    if kind not in _COMPOUND:
+        return _SIMPLE[kind], None
+    if node.schema in inside:
+        return _JSON
+    make = _object if kind == "object" else _array
+    return make(node, path, inside) or _JSON
+
+
+def _object(node: Node, path: str, inside: Inside) -> Typed | None:
+    if node.schema.get("properties"):
+        return ice.StructType(*_members(node, f"{path}.", inside)), None
+    value = _element(node, "additionalProperties", "value", path, inside)
+    if value is None:
+        return None
+    given = (ice.StringType(), NO_ID, value.field_type)
+    return ice.MapType(NO_ID, *given, value_required=value.required), None
+
+
+def _array(node: Node, path: str, inside: Inside) -> Typed | None:
+    element = _element(node, "items", "element", path, inside)
+    if element is None or "prefixItems" in node.schema:
+        return None
+    return ice.ListType(NO_ID, element.field_type, element_required=element.required), None
+
+
+def _element(node: Node, key: str, name: str, path: str, inside: Inside) -> ice.NestedField | None:
+    """None for what is JSON text: an element of a list or map has no comment that says so."""
+    one = node.schema.get(key)
+    if not isinstance(one, dict):
+        return None
+    found = _field(node.inner(one), name, f"{path}.", (*inside, node.schema))
+    return None if found.doc else found
+
+
+def _kinds(node: Node, where: str) -> tuple[frozenset[str], Node]:
+    """The JSON types of a schema's values, and the schema that says more about them."""
+    node = _resolved(node, where)
+    found = node.schema if isinstance(node.schema, dict) else {}
+    parts = found.get("anyOf", found.get("oneOf"))
+    if parts is None or {"type", "properties"} & found.keys():
+        return _of_one(found), node
+    # One that is not null says more about the values; of several nothing but their types is known.
+    known = [_kinds(node.inner(one), where) for one in parts]
+    filled = [inner for one, inner in known if one != {"null"}]
+    kinds: frozenset[str] = frozenset().union(*(one for one, _ in known))
+    return kinds, filled[0] if len(filled) == 1 else node
+
+
+def _resolved(node: Node, where: str) -> Node:
+    try:
+        found = node.resolved()
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    if found.schema is False:
+        raise ValueError(f"{where}: the schema false allows no value")
+    if isinstance(found.schema, dict) and (wrong := [k for k in _SHAPING if k in found.schema]):
+        raise ValueError(f"{where}: {wrong[0]} has no columns: list all properties")
+    return found
+
+
+def _of_one(found: Mapping[str, Any]) -> frozenset[str]:
+    declared = found.get("type")
+    if declared is not None:
+        return frozenset([declared] if isinstance(declared, str) else declared)
+    if "properties" in found:
+        return frozenset({"object"})
+    values = [found["const"]] if "const" in found else found.get("enum")
+    if values:
+        return frozenset(_OF_VALUES.get(type(one), "object") for one in values)
+    return _ANY

@@ -1,0 +1,134 @@
+"""Plugins by their coordinates in a Maven repository, pinned by their hashes."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.spark import jars
+from dataflow_assets.spec import Spec
+
+CENTRAL = "https://repo1.maven.org/maven2"
+_PART = r"[A-Za-z0-9_][\w.-]*"
+_COORDINATES = rf"^{_PART}:{_PART}:{_PART}(:[\w.-]*(:(jar|zip|tar\.gz))?)?$"
+_HASH = r"^[0-9a-f]{64}$"
+_REPOSITORY = r"^https?://[^\s@]+$"
+
+
+def _like(pattern: str, sentence: str) -> tuple[AfterValidator, WithJsonSchema]:
+    """For an option of this form, which else is answered with a sentence."""
+
+    def check(text: str) -> str:
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError(sentence)
+        return text
+
+    return AfterValidator(check), WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+class Artifact(Spec):
+    """A jar, or an archive of jars, of a Maven repository: fetched once, and checked by its hash.
+
+    No dependency is resolved. An archive is a plugin of its own; all jars together are one plugin.
+    """
+
+    maven: Annotated[
+        str,
+        *_like(
+            _COORDINATES,
+            "must be group:artifact:version[:classifier][:packaging], with the packaging jar, zip "
+            "or tar.gz",
+        ),
+    ]
+    """`group:artifact:version[:classifier][:packaging]`; the packaging is `jar`, `zip` or `tar.gz`,
+    such as `io.debezium:debezium-connector-postgres:3.7.0.Final:plugin:tar.gz`."""
+    sha256: Annotated[
+        str, *_like(_HASH, "must be the sha256 of the file: 64 digits 0-9 and a-f, in quotes")
+    ]
+    """Hash of the file: another file is never used."""
+    repository: Annotated[
+        str, *_like(_REPOSITORY, "must be a URL that begins with https:// or http://, without user")
+    ] = CENTRAL
+    """URL of the Maven repository."""
+
+    @property
+    def jar(self) -> jars.Jar:
+        """As the cache knows it."""
+        found = jars.parse(self.maven, self.sha256)
+        return replace(found, repository=self.repository.rstrip("/"))
+
+
+class Placed(NamedTuple):
+    """Where plugins are on this machine. `folders`: of one plugin each; `jars`: of one more."""
+
+    folders: list[str]
+    jars: list[str]
+
+
+def placed(artifacts: Sequence[Artifact]) -> Placed:
+    """The files of artifacts, fetched where they are missing.
+
+    Called by the driver before it starts a connector: each hash is compared each time.
+
+    Raises:
+        PermanentError: the repository does not have a file, or a file is another one.
+        TransientError: a repository cannot be reached.
+    """
+    files = [(one, _file(one)) for one in artifacts]
+    folders = [str(_unpacked(file)) for one, file in files if one.jar.packaging != "jar"]
+    return Placed(folders, [str(file) for one, file in files if one.jar.packaging == "jar"])
+
+
+def _file(artifact: Artifact) -> Path:
+    jar = artifact.jar
+    by_hand = f"or place the file at {jars.place(jar)}, whose hash is checked"
+    try:
+        return jars.pinned(jar, "the manifest")
+    except jars.OtherHash as error:
+        raise PermanentError(f"plugins: {error}") from None
+    except jars.NotPublished:
+        raise PermanentError(
+            f"plugins: {artifact.repository} does not have {jar.coordinate}: correct the "
+            f"coordinates or the repository, {by_hand}"
+        ) from None
+    except jars.JarError as error:
+        reason = type(error.__cause__ or error).__name__
+        raise TransientError(
+            f"plugins: {jar.coordinate} could not be fetched from {artifact.repository} "
+            f"({reason}): check the network, {by_hand}"
+        ) from None
+
+
+def _unpacked(archive: Path) -> Path:
+    """The folder with an archive's jars; its name has the archive's hash."""
+    folder = archive.with_name(f"{archive.name}.unpacked")
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+            _extract(archive, inner := Path(scratch, "inner"))
+            try:
+                inner.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # else another process was faster
+                    raise
+    return folder
+
+
+def _extract(archive: Path, into: Path) -> None:
+    try:
+        if archive.suffix == ".zip":
+            with zipfile.ZipFile(archive) as packed:
+                packed.extractall(into)  # noqa: S202 - its hash is pinned, names lead nowhere else
+        else:
+            with tarfile.open(archive) as packed:
+                packed.extractall(into, filter="data")
+    except (zipfile.BadZipFile, tarfile.TarError) as error:
+        raise PermanentError(f"plugins: {archive} cannot be unpacked: {error}") from None

@@ -1,0 +1,100 @@
+"""A JSON Schema with the schemas that it refers to, as a schema registry keeps them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from urllib.parse import urljoin
+
+import jsonschema_rs
+
+_BASE = "json-schema:///"  # of a schema without an address of its own
+_MOST = 100  # references of references
+
+
+@dataclass(frozen=True)
+class Node:
+    """A schema inside a document, and what finds the schemas that it refers to."""
+
+    schema: Any
+    resolver: jsonschema_rs.Resolver
+
+    def inner(self, schema: Any) -> Node:
+        """One of the schemas that it holds."""
+        return Node(schema, self.resolver)
+
+    def resolved(self) -> Node:
+        """The schema that it refers to, or itself.
+
+        An `allOf` of one schema, with nothing beside it that says what values are, is that schema.
+
+        Raises:
+            ValueError where a reference leads nowhere, or in a circle.
+        """
+        node = self
+        for _ in range(_MOST):
+            schema = node.schema
+            if not isinstance(schema, dict):
+                return node
+            if "$ref" in schema:
+                node = node._referred(schema["$ref"])
+            elif (only := _only(schema)) is not None:
+                node = node.inner(only)
+            else:
+                return node
+        raise ValueError("a $ref refers to itself")
+
+    def _referred(self, reference: str) -> Node:
+        try:
+            found = self.resolver.lookup(reference)
+        except jsonschema_rs.ReferencingError as error:
+            raise ValueError(f"$ref {reference}: {error}") from None
+        return Node(found.contents, found.resolver)
+
+
+def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
+    """A schema as a whole; nothing is fetched from anywhere.
+
+    Called on the driver, once for each version of a schema that a table has not seen.
+
+    Args:
+        text: of the schema.
+        references: names, as its `$ref`s have them, and texts.
+
+    Raises:
+        ValueError where a text is no JSON Schema, or refers to what is not among the references.
+    """
+    root = _parsed(text)
+    own = root.get("$id") if isinstance(root, dict) else None
+    base = urljoin(_BASE, own or "")
+    others = [(urljoin(base, name), _parsed(other)) for name, other in references]
+    try:
+        known = jsonschema_rs.Registry([(base, root), *others], retriever=_not_fetched)
+        for one in (root, *(other for _, other in others)):
+            jsonschema_rs.meta.validate(one, registry=known)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        line = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"no JSON Schema that can be used: {line}") from None
+    return Node(root, known.resolver(base))
+
+
+def _only(schema: Mapping[str, Any]) -> Any:
+    """The one schema of `allOf` where nothing beside it says what values are."""
+    parts = schema.get("allOf", ())
+    beside = {"type", "properties", "items", "anyOf", "oneOf", "enum"} & schema.keys()
+    return parts[0] if len(parts) == 1 and not beside else None
+
+
+def _not_fetched(address: str) -> NoReturn:
+    raise ValueError(f"{address} must be among the references of the schema in the registry")
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}"
+        ) from None

@@ -1,0 +1,126 @@
+"""What is known of a file of SQL while it is read, and how its names are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dataflow_assets.manifests.dialects.sql.like import merged
+from dataflow_assets.manifests.dialects.sql.relations import Catalog, Refusals, Relation, related
+from dataflow_assets.manifests.dialects.sql.several_inserts import Made
+from dataflow_assets.manifests.dialects.sql.statements import (
+    StatementNotes,
+)
+from dataflow_assets.manifests.dialects.sql.syntax import (
+    Select,
+    Table,
+    View,
+)
+from dataflow_assets.manifests.dialects.sql.tables import (
+    Declared,
+    declared,
+    environment_of,
+)
+from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+
+
+@dataclass
+class FileState(StatementNotes):
+    """What is known while a file is read from its beginning to its end."""
+
+    text: str
+    settings: dict[str, str] = field(default_factory=dict)
+    written: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, Declared] = field(default_factory=dict)
+    views: dict[str, tuple[View, Relation]] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    beside: Mapping[str, Sequence[tuple[str, Declared | None]]] = field(default_factory=dict)
+    """By the name of a table the files of the folder that declare it; None: with findings there."""
+    made: dict[str, list[Made]] = field(default_factory=dict)
+    """By their targets the INSERTs that were read."""
+    groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
+    """By brokers, topic and consumer group the first INSERT that begins where the group is."""
+
+    def catalog(self) -> Catalog:
+        """Of two tables of a name the file's own is meant."""
+        own = {*self.written, *self.views, *self.broken}
+        others = {name: found for name, found in self.beside.items() if name not in own}
+        usable = {name: found[0][1] for name, found in others.items() if len(found) == 1}
+        tables = {name: one for name, one in usable.items() if one is not None}
+        unusable = {
+            name: _unusable(name, one) for name, one in others.items() if name not in tables
+        }
+        return Catalog(tables | self.tables, self.views, frozenset(self.broken), unusable)
+
+
+def _unusable(name: str, found: Sequence[tuple[str, Declared | None]]) -> str:
+    files = ", ".join(sorted(file for file, _ in found))
+    if len(found) == 1:
+        return f"{name} is declared in {files}, which has findings about it"
+    said = f"several files of this folder declare {name}: {files}"
+    return f"{said}; declare it in this one, or in one of them"
+
+
+def declare(one: Table | View, state: FileState) -> None:
+    """Takes a table or view for the statements behind it; mistakes are findings."""
+    known = one.name in state.written or one.name in state.views
+    kind = "table" if isinstance(one, Table) else "view"
+    if known and one.if_not_exists:
+        return
+    if known:
+        state.wrong(f"{kind} {one.name}", one.place, "is declared twice in this file")
+        return
+    if isinstance(one, View):
+        _view(one, state)
+        return
+    try:
+        table = _with_like(one, state)
+    except Unreadable as error:
+        state.wrong(f"table {one.name}", error.place, error.message)
+        state.broken.add(one.name)
+        return
+    state.written[one.name] = table
+    found = declared(table, state.file, state.notes)
+    if found is None:
+        state.broken.add(one.name)
+        return
+    state.tables[one.name] = found
+    try:
+        found.scope(environment_of(state.settings))
+    except Unreadable as error:
+        state.wrong(f"table {one.name}", error.place, error.message)
+        state.broken.add(one.name)
+        del state.tables[one.name]
+
+
+def _with_like(table: Table, state: FileState) -> Table:
+    if table.like is None:
+        return table
+    other = state.written.get(table.like.table)
+    if other is None:
+        return merged(table, state.catalog().table(table.like.table, table.like.place).table)
+    return merged(table, other)
+
+
+def _view(view: View, state: FileState) -> None:
+    rows = query_of(f"view {view.name}", view.query, state)
+    if rows is None:
+        state.broken.add(view.name)
+    else:
+        state.views[view.name] = view, rows
+
+
+def query_of(what: str, query: Select, state: FileState) -> Relation | None:
+    """What a query reads and makes; None, with findings, where the query is wrong.
+
+    `what`: the statement that it is in.
+    """
+    try:
+        return related(query, state.catalog(), environment_of(state.settings))
+    except Unreadable as error:
+        if not error.message.endswith("has findings of its own"):
+            state.wrong(what, error.place, error.message)
+    except Refusals as error:
+        for place, message in error.found:
+            state.wrong(what, place, message)
+    return None

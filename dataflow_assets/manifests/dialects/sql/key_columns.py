@@ -1,0 +1,22 @@
+"""Columns of a PRIMARY KEY: which column of a row each of them is."""
+
+from __future__ import annotations
+
+from dataflow_assets.sql.expressions import CastTo, Column, Constant, Expression
+from dataflow_assets.sql.types import keeps_apart
+
+OTHER = -1
+"""In place of the place of a column: something that is computed."""
+
+
+def column_at(found: Expression) -> int | None:
+    """Which column of a row it is; None for a constant, `OTHER` for anything else.
+
+    A column that is cast without becoming equal to another value, as Flink casts by itself into a
+    larger type, is that column.
+    """
+    if isinstance(found, Constant):
+        return None
+    if isinstance(found, CastTo) and not found.tries and isinstance(found.given, Column):
+        return found.given.at if keeps_apart(found.given.type, found.type) else OTHER
+    return found.at if isinstance(found, Column) else OTHER

@@ -1,0 +1,203 @@
+"""One file by itself: each of its documents goes to the language that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from dataflow_assets.errors import Finding
+from dataflow_assets.manifests import connections
+from dataflow_assets.manifests.dialects import (
+    catalogs,
+    dataflow,
+    kubernetes,
+    properties,
+    tableflow,
+    targets,
+)
+from dataflow_assets.manifests.dialects.documents import Document, parse
+from dataflow_assets.manifests.dialects.justone import read as justone
+from dataflow_assets.manifests.dialects.justone.keys import CLASS
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.pipelines import read as pipelines
+from dataflow_assets.manifests.dialects.sql.folder import SqlFile
+from dataflow_assets.manifests.dialects.sql_languages import language
+from dataflow_assets.manifests.packages import not_installed
+
+MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
+MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
+_OF_DEFS = {"type", "attributes", "requirements", "post_processing", "template_vars_module"}
+_TABLEFLOW = ("kafka", "iceberg")
+
+
+@dataclass(frozen=True)
+class FileReading:
+    """One file by itself; what depends on other files comes later."""
+
+    readings: tuple[dataflow.Reading, ...] = ()
+    secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
+    names: tuple[connections.Entry, ...] = field(default=(), repr=False)
+    targets: tuple[targets.Entry, ...] = field(default=(), repr=False)
+    catalogs: tuple[catalogs.Catalog | None, ...] = field(default=(), repr=False)
+    """None for one with a mistake."""
+    tableflow: tuple[tuple[Document, tuple[dataflow.Reading, ...]], ...] = field(
+        default=(), repr=False
+    )
+    """Files of Tableflow, as they read where the location has no catalog."""
+    pipelines: tuple[pipelines.PipelineFile, ...] = field(default=(), repr=False)
+    """Files of pipelines: where their tables live is said in other files."""
+    properties: tuple[Document, ...] = field(default=(), repr=False)
+    """Files of Kafka Connect: what a connector means depends on the worker's file beside it."""
+    findings: tuple[Finding, ...] = ()
+    hints: tuple[Finding, ...] = ()
+    sql: tuple[SqlFile, ...] = field(default=(), repr=False)
+    """A file of SQL: its tables may be declared in the files beside it."""
+
+
+def lacking_client(document: Document, connectors: Sequence[str]) -> dataflow.Reading | None:
+    """A finding instead of the flows of a document whose connectors lack their client."""
+    lacking = not_installed(connectors)
+    return dataflow.Reading(document, (document.finding((), lacking),)) if lacking else None
+
+
+def read_file(path: Path) -> FileReading:
+    """What a file came to; it is parsed again only when it has changed."""
+    try:
+        stat = path.stat()
+        return _parsed(str(path), stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        return FileReading(findings=(Finding(str(path), 1, 1, "file", message),))
+
+
+@lru_cache(maxsize=4096)
+def _parsed(file: str, _modified: int, size: int, _inode: int) -> FileReading:
+    if not Path(file).is_file():
+        return _refused(file, "is not a regular file")
+    if size > MOST_BYTES:
+        return _refused(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
+    if file.endswith(".properties"):
+        return _properties(file)
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        return _refused(file, "is not UTF-8 text")
+    if file.endswith(".sql"):
+        return _sql(text, file)
+    if text.count(":") + text.count(",") > MOST_ENTRIES:
+        return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
+    documents, findings = parse(text, file)
+    if not documents and not findings:
+        return FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
+    return _sorted_out(documents, findings)
+
+
+def _sql(text: str, file: str) -> FileReading:
+    found = language(text, file)
+    if isinstance(found, Finding):
+        return FileReading(findings=(found,))
+    if found == "pipelines":
+        return FileReading(pipelines=(pipelines.read(text, file),))
+    return FileReading(sql=(SqlFile(file, text),))
+
+
+def _properties(file: str) -> FileReading:
+    """Connectors, workers, and files that are neither: Java programs have others."""
+    found = properties.parse(properties.decoded(Path(file).read_bytes()), file)
+    document = found.document
+    if not (found.findings or justone.is_connector(document) or justone.is_worker(document)):
+        message = "is neither a connector of JustOne's nor a Connect worker's file: skipped"
+        if document.get("connector.class"):
+            message = f"is another connector than {CLASS}, the only one that is read: skipped"
+            return FileReading(hints=(document.finding(("connector.class",), message),))
+        return FileReading(hints=(document.finding((), message),))
+    hints = (*found.hints, *justone.check_worker(document))
+    return FileReading(properties=(document,), findings=found.findings, hints=hints)
+
+
+def _refused(file: str, message: str) -> FileReading:
+    return FileReading(findings=(Finding(file, 1, 1, "file", message),))
+
+
+def _sorted_out(documents: list[Document], findings: list[Finding]) -> FileReading:
+    """Each document to the language that reads it."""
+    readings: list[dataflow.Reading] = []
+    secrets: list[kubernetes.SecretDocument] = []
+    hints: list[Finding] = []
+    names: list[connections.Entry] = []
+    found_targets: list[targets.Entry] = []
+    found_catalogs: list[catalogs.Catalog | None] = []
+    of_tables: list[tuple[Document, tuple[dataflow.Reading, ...]]] = []
+    connectors: list[Document] = []
+    for document in documents:
+        if problem := _list(document):
+            findings.append(problem)
+        elif connections.reads(document):
+            entries, more = connections.read(document)
+            names += entries
+            findings += more
+            target, more = targets.read(document)
+            found_targets.append(target)
+            findings += more
+            catalog, more = catalogs.read(document)
+            found_catalogs += [catalog] if document.get(catalogs.KEY) is not None else []
+            findings += more
+        elif dataflow.reads(document):
+            readings.append(dataflow.read(document))
+        elif tableflow.reads(document):
+            lacking = lacking_client(document, _TABLEFLOW)
+            readings += [lacking] if lacking else []
+            of_tables += [] if lacking else [(document, tuple(tableflow.read(document)))]
+        elif kubernetes.reads(document):
+            secret, more = kubernetes.read(document)
+            secrets += [secret] if secret else []
+            findings += more
+        elif connector := justone.from_json(document):
+            connectors.append(connector)
+        elif _of_dagster(document):
+            continue
+        elif problem := _unreadable(document):
+            findings.append(problem)
+        else:
+            message = "is not a flow: skipped"
+            hints.append(document.finding(("kind",), message))
+    return FileReading(
+        tuple(readings),
+        tuple(secrets),
+        tuple(names),
+        tuple(found_targets),
+        tuple(found_catalogs),
+        tuple(of_tables),
+        properties=tuple(connectors),
+        findings=tuple(findings),
+        hints=tuple(hints),
+    )
+
+
+def _list(document: Document) -> Finding | None:
+    """What `kubectl get` prints for several objects; skipping it would lose flows unseen."""
+    if document.get("kind") not in ("List", "DataFlowList", "DataFlowCronList"):
+        return None
+    message = "a list of objects is not read: make each item a document of its own, after `---`"
+    return document.finding(("kind",), message)
+
+
+def _of_dagster(document: Document) -> bool:
+    """A component of a Dagster project, as in its `defs.yaml`: manifests may be below it."""
+    keys = set(document.value) if isinstance(document.value, dict) else set()
+    return keys <= _OF_DEFS and "." in str(document.get("type"))
+
+
+def _unreadable(document: Document) -> Finding | None:
+    """Why a document is nothing that Kubernetes would take either."""
+    if not isinstance(document.value, dict):
+        return document.finding((), "must be a mapping with apiVersion, kind, metadata and spec")
+    for key in ("apiVersion", "kind"):
+        if not isinstance(document.get(key), str):
+            return document.finding((key,), "is required, as text", key=True)
+    if document.get("kind").casefold() in {"dataflow", "dataflowcron"}:
+        kind = meant(document.get("kind"), dataflow.KINDS)
+        return document.finding(("kind",), f"unknown kind; {kind}")
+    return None

@@ -1,0 +1,150 @@
+"""Properties of a JSON Schema as Iceberg columns, and versions of a schema as one table's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+
+from dataflow_assets.connectors.iceberg.json_schema_types import columns
+from dataflow_assets.connectors.iceberg.table.registered import Merge
+from dataflow_assets.formats.json_schema_document import document
+
+POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+STRING = {"type": "string"}
+JSON = "JSON text"
+
+
+def of(*properties: Any, references: Sequence[tuple[str, str]] = (), **more: Any) -> Any:
+    """The columns of an object with properties a, b, ..., all of them required."""
+    named = dict(zip("abc", properties, strict=False))
+    root = {"type": "object", "properties": named, "required": [*named], **more}
+    return columns(document(json.dumps(root), references))
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "doc", "required"),
+    [
+        ({"type": "boolean"}, "boolean", None, True),
+        ({"type": "integer", "minimum": 0}, "long", None, True),
+        ({"type": "number"}, "double", None, True),
+        ({"type": ["integer", "number"]}, "double", None, True),
+        (STRING, "string", None, True),
+        ({"type": "string", "format": "date"}, "date", None, True),
+        ({"type": "string", "format": "date-time"}, "timestamptz", None, True),
+        ({"type": "string", "format": "email"}, "string", None, True),
+        ({"type": ["null", "integer"]}, "long", None, False),
+        ({"oneOf": [{"type": "null"}, POINT]}, "struct<0: x: required double>", None, False),
+        ({"anyOf": [{"type": "integer"}, {"type": "number"}]}, "double", None, True),
+        ({"anyOf": [STRING, {"type": "integer"}]}, "string", JSON, True),
+        ({"oneOf": [POINT, POINT]}, "string", JSON, True),
+        ({"type": ["string", "integer", "null"]}, "string", JSON, False),
+        ({"type": "null"}, "string", JSON, False),
+        ({}, "string", JSON, False),
+        (True, "string", JSON, False),
+        ({"enum": ["A", "B"]}, "string", None, True),
+        ({"enum": [1, None]}, "long", None, False),
+        ({"const": True}, "boolean", None, True),
+        (POINT, "struct<0: x: required double>", None, True),
+        ({"properties": {"x": STRING}}, "struct<0: x: optional string>", None, True),
+        ({"type": "object"}, "string", JSON, True),
+        ({"type": "object", "additionalProperties": STRING}, "map<string, string>", None, True),
+        ({"type": "object", "additionalProperties": {}}, "string", JSON, True),
+        ({"type": "array", "items": POINT}, "list<struct<0: x: required double>>", None, True),
+        ({"type": "array", "items": {"type": ["null", "integer"]}}, "list<long>", None, True),
+        ({"type": "array"}, "string", JSON, True),
+        ({"type": "array", "items": [STRING]}, "string", JSON, True),
+        ({"type": "array", "items": {}}, "string", JSON, True),
+        ({"allOf": [STRING], "description": "text"}, "string", None, True),
+        ({"type": "string", "not": {"const": "x"}}, "string", None, True),
+    ],
+)
+def test_the_column_of_a_property(
+    kind: Any, expected: str, doc: str | None, required: bool
+) -> None:
+    draft: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    (column,) = of(kind, **draft)
+    assert (str(column.field_type), column.doc, column.required) == (expected, doc, required)
+
+
+def test_a_property_that_may_be_missing_is_optional() -> None:
+    found = of(STRING, STRING, required=["b"])
+    assert [(one.name, one.required) for one in found] == [("a", False), ("b", True)]
+
+
+def test_references_are_followed_in_the_schema_and_to_others() -> None:
+    address = {"type": "object", "properties": {"zip": {"$ref": "#/definitions/zip"}},
+               "definitions": {"zip": {"type": "integer"}}}  # fmt: skip
+    others = [("address.json", json.dumps(address))]
+    found = of(
+        {"$ref": "#/$defs/p"},
+        {"$ref": "address.json"},
+        {"$ref": "address.json#/definitions/zip"},
+        references=others,
+        **{"$defs": {"p": POINT}},
+    )
+    assert [str(one.field_type) for one in found] == [
+        "struct<0: x: required double>", "struct<0: zip: optional long>", "long",
+    ]  # fmt: skip
+    (with_address,) = of({"$ref": "address.json"}, references=others, **{"$id": "http://a/b.json"})
+    assert str(with_address.field_type) == "struct<0: zip: optional long>"
+
+
+def test_an_object_that_holds_its_own_kind_is_json_text() -> None:
+    tree = {"type": "object", "properties": {"name": STRING, "child": {"$ref": "#/$defs/tree"}}}
+    defs: dict[str, Any] = {"$defs": {"tree": tree}}
+    (column,) = of({"$ref": "#/$defs/tree"}, **defs)
+    members = {one.name: (str(one.field_type), one.doc) for one in column.field_type.fields}
+    assert members == {"name": ("string", None), "child": ("string", JSON)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ({"allOf": [POINT, POINT]}, "property a: allOf has no columns: list all properties"),
+        ({"type": "object", "patternProperties": {"x": {}}}, "property a: patternProperties has"),
+        ({"type": "object", "properties": {"u": {"allOf": [{}, {}]}}}, "property a.u: allOf has"),
+        ({"type": "array", "items": {"allOf": [{}, {}]}}, "property a.element: allOf has"),
+        (False, "property a: the schema false allows no value"),
+        ({"$ref": "#/$defs/none"}, "property a: $ref #/$defs/none: Pointer"),
+        ({"$ref": "#/properties/a"}, "property a: a $ref refers to itself"),
+        ({"$ref": "http://localhost/x.json"}, "must be among the references of the schema"),
+        ({"type": "object", "properties": {"u.v": {}}}, "property a.u.v: the name of a column has"),
+        ({"type": "file"}, 'no JSON Schema that can be used: "file" is not valid'),
+    ],
+)
+def test_what_has_no_column_is_refused_by_name(kind: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=r".+") as refused:
+        of(kind)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "true", '{"type": "array", "items": {}}', '{"type": "object"}', "[]", "{"]
+)
+def test_what_is_no_object_with_properties_has_no_columns(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not the schema of an object|no JSON"):
+        columns(document(text))
+
+
+def test_columns_grow_with_their_versions() -> None:
+    """As those of Avro do, from which they differ by where they come from only."""
+    first = of({"type": "integer"}, {"type": "array", "items": STRING})
+    second = of({"type": ["null", "integer"]}, {"type": "array", "items": STRING}, POINT)
+    known, ids = None, count(1)
+    for version in (first, second, of({"type": "integer"})):
+        merge = Merge(ids, "a version")
+        known = merge.fields(known, version, "")
+        assert merge.differences == []
+    schema = Schema(*known or [])
+    found = {name: schema.find_field(name) for name in ("a", "b", "b.element", "c", "c.x")}
+    assert [one.field_id for one in found.values()] == [1, 2, 3, 4, 5]
+    assert [one.required for one in schema.fields] == [False, False, False]
+    merge = Merge(ids, "version 4")
+    merge.fields(known, of({"type": "number"}), "")
+    (wrong,) = merge.differences
+    assert wrong.message.startswith("a is long in the table, and double in version 4")

@@ -1,0 +1,168 @@
+"""What a task has delivered becomes parts: each record in one, whatever fails meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import json
+import queue
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dataflow_assets.connectors.kafka_connect import spool as spools
+from dataflow_assets.connectors.kafka_connect.host import task as tasks
+from dataflow_assets.connectors.kafka_connect.host.helper import COLUMNS
+from dataflow_assets.connectors.kafka_connect.host.protocol import Order
+from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
+from dataflow_assets.connectors.kafka_connect.host.task import Task
+from dataflow_assets.connectors.kafka_connect.spool import Offset, Offsets, Spool
+from dataflow_assets.errors import TransientError
+
+PARTITION = '{"server":"s"}'
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    made = Spool(tmp_path / "spool")
+    with made.locked(0):
+        made.begin("C", {})
+        yield made
+
+
+def sealer(spool: Spool, known: Offsets) -> Sealer:
+    order = Order("C", {}, [], [], str(spool.folder), "", 0, 2, "64m", False, 1_000, 1_000_000)
+    last, _ = spool.end()
+    return Sealer(spool, last, known, order)
+
+
+def batch(*places: tuple[int, int]) -> pa.RecordBatch:
+    """Records of entries of PostgreSQL's log, each by its entry and its number in the entry."""
+    offsets = [json.dumps({"lsn_proc": e, "lsn_events_processed": n}) for e, n in places]
+    empty = [None] * len(places)
+    columns = [empty, empty, [b"1"] * len(places), [PARTITION] * len(places), offsets, empty]
+    kinds = [pa.binary() if name == "value" else pa.string() for name in COLUMNS]
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(COLUMNS))
+
+
+def table(*places: tuple[int, int]) -> pa.Table:
+    return pa.Table.from_batches([batch(*places)])
+
+
+def test_after_a_part_whose_name_may_not_be_durable_nothing_more_is_sealed(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part has its number: another task must not give the same number to another part."""
+    first = sealer(spool, {})
+    with monkeypatch.context() as patch:
+
+        def fail(_: Path) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        patch.setattr(spools, "sync", fail)
+        with pytest.raises(TransientError, match=r"cannot be written \(Input/output error\)"):
+            first.seal(0, table((1, 1)))
+    with pytest.raises(TransientError, match=r"cannot be written \(Input/output error\)"):
+        first.seal(1, table((7, 1)))
+    assert [part.number for part in spool.parts()] == [1]
+    sealer(spool, {}).seal(1, table((7, 1)))
+    assert [part.number for part in spool.parts()] == [1, 2]
+
+
+class Records(list[tuple[int, int]]):
+    def isEmpty(self) -> bool:  # noqa: N802 - Java's name
+        return not self
+
+
+class Polled:
+    """A task of a connector that delivers what it is given; `helper` is its helper, too."""
+
+    def __init__(self) -> None:
+        self.given, self.polls = queue.Queue[Records](), 0
+
+    def poll(self) -> Records:
+        self.polls += 1
+        return self.given.get()
+
+    def deliver(self, *places: tuple[int, int]) -> None:
+        """Returns when the next poll has begun."""
+        polls = self.polls
+        self.given.put(Records(places))
+        until = time.monotonic() + 30
+        while self.polls == polls:
+            assert time.monotonic() < until
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        self.given.put(Records())
+
+    def pack(self, records: Records) -> Any:
+        return bytes(json.dumps(records), "utf-8")
+
+    def done(self, *_: object) -> None:
+        pass
+
+    def enter(self) -> None:
+        pass
+
+
+@pytest.fixture
+def polled(monkeypatch: pytest.MonkeyPatch) -> Polled:
+    monkeypatch.setattr(tasks, "unpacked", lambda data: batch(*map(tuple, json.loads(data))))
+    return Polled()
+
+
+def started(polled: Polled, spool: Spool, known: Offsets) -> Task:
+    task = Task(0, polled, polled, polled, sealer(spool, known))  # type: ignore[arg-type]
+    task.start()
+    until = time.monotonic() + 30
+    while not polled.polls and time.monotonic() < until:
+        time.sleep(0.005)
+    return task
+
+
+def rows(spool: Spool) -> list[int]:
+    return [part.rows for part in spool.parts()]
+
+
+def test_the_records_of_the_first_entry_of_all_wait_for_the_next_one(
+    polled: Polled, spool: Spool
+) -> None:
+    """Inside of it the connector cannot go on, and there is no offset before it."""
+    task = started(polled, spool, {})
+    polled.deliver((3, 1))
+    task.seal_when_due(now=True)
+    assert rows(spool) == []
+    polled.deliver((3, 2))
+    task.seal_when_due(now=True)
+    assert rows(spool) == []
+    polled.deliver((4, 1))
+    task.seal_when_due(now=True)
+    assert rows(spool) == [3]
+    polled.deliver((4, 2))
+    task.seal_when_due(now=True)
+    assert rows(spool) == [3, 1], "an offset before it is known"
+    assert task.stop(30)
+
+
+def test_the_first_record_of_all_is_sealed_where_nothing_follows(
+    polled: Polled, spool: Spool
+) -> None:
+    task = started(polled, spool, {})
+    polled.deliver((3, 1))
+    polled.deliver()
+    task.seal_when_due(now=True)
+    assert rows(spool) == [1]
+    assert task.stop(30)
+
+
+def test_a_record_behind_a_known_offset_waits_for_nothing(polled: Polled, spool: Spool) -> None:
+    task = started(polled, spool, {PARTITION: Offset(0, {"lsn": 1, "snapshot_completed": True})})
+    polled.deliver((3, 1))
+    task.seal_when_due(now=True)
+    assert rows(spool) == [1]
+    assert task.stop(30)
