@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import checkpoint_upkeep
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
-from dataflow_assets.contracts import Run, Target
+from dataflow_assets.contracts import Receipt, Run, Target, Totals
 from dataflow_assets.sdk.branch_state import BranchState
 from tests.connectors.trino.driver import execute
 
@@ -74,6 +75,22 @@ def test_files_become_one_and_snapshots_go(
     for session in (one, other):
         session.record(same)
         session.close()
+
+
+def test_files_of_a_run_stay_few(
+    sink: TrinoSink, trino: devservers.Trino, trino_schema: str
+) -> None:
+    """Each statement of a micro-batch reads them all."""
+    session = sink.open(ONE, Run())
+    assert isinstance(session, TrinoSinkSession)
+    for number in range(8):
+        session.ticket()
+        inline = json.dumps([[number, "n", "0", ""]])
+        staged = json.dumps({"attempt": str(number), "rows": 1, "inline": inline})
+        session.publish(same, [Receipt("", "0", None, Totals(), (staged,))])
+    session.close()
+    assert execute(trino, f"SELECT count(*) FROM lake.{trino_schema}.target") == [[8]]
+    assert counted(trino, trino_schema, "files") <= 12
 
 
 def test_a_catalog_without_snapshots_is_left_alone(

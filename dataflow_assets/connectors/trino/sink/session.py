@@ -38,7 +38,7 @@ from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 
 log = logging.getLogger(__name__)
 
-KEPT_EVERY = 100  # commits, after which the table of checkpoints is looked at
+KEPT_EVERY = 8  # commits, after which the table of checkpoints is looked at
 WRITES = 5  # of one span, each on the table that another writer has left
 _AT_LEAST_ONCE = (
     "flow %s: catalog %s does not list its commits with the queries that made them: rows that are "

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.trino.table.table import Place
 
 log = logging.getLogger(__name__)
 
-MOST_FILES = 50
+MOST_FILES = 12
 """Files of a branch above which they become one."""
 MOST_SNAPSHOTS = 100
 """Snapshots that nobody reads any more above which they go."""
