@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -22,14 +23,14 @@ class Two(Followed):
     """Orders go to `target`, their items by a route to `items_copy`."""
 
     routed: bool = True
-    items_options = UPSERTED
+    items_options: Mapping[str, object] = UPSERTED
 
     @property
     def flow(self) -> Flow:
         found = super().flow
         condition = f"metadata.table == '{self.schema}.items'"
-        config = {"connectionString": self.dsn, "table": f"{self.schema}.items_copy"}
-        config = {**config, **self.items_options}
+        place = {"connectionString": self.dsn, "table": f"{self.schema}.items_copy"}
+        config: dict[str, object] = {**place, **self.items_options}
         sink = PostgresqlSink.model_validate(config)
         route = {"condition": condition, "sink": {"type": "postgresql", "config": config}}
         steps = (Transformation(Router.model_validate({"routes": [route]})),)
