@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import psycopg
 from confluent_kafka import Producer
@@ -51,6 +52,7 @@ COMMANDS = (
 TERMINAL = """<body style="margin:0;background:#14161b;color:#d6dae0">
 <pre style="font:12px/1.35 'DejaVu Sans Mono',monospace;padding:18px;white-space:pre-wrap">{}
 </pre>"""
+STALE = "{assetNodes {staleStatus}}"
 ACTIVE = "{runsOrError(filter: {statuses: [QUEUED, STARTING, STARTED]}) {... on Runs {count}}}"
 PATIENCE_SECONDS = 900.0
 
@@ -77,7 +79,10 @@ class PicturedDemo(OrdersDemo):
         return super().variables() | {"DATAFLOW_FLOWS": str(self.manifests)}
 
     def rests(self) -> bool:
-        """Whether every flow has stored everything, the revenue is counted, and no run is left."""
+        """Whether every flow has stored everything, the revenue is counted, and no run is left.
+
+        Nor does Dagster show an asset as unsynced.
+        """
         try:
             with psycopg.connect(self.dsn()) as connection:
                 connection.execute("SELECT 1 FROM shop.daily_revenue LIMIT 1").fetchone()
@@ -86,15 +91,23 @@ class PicturedDemo(OrdersDemo):
         flows = json.loads(printed_by("dataflow status --json flows/", self._folder))["flows"]
         branches = [branch for flow in flows for branch in flow["branches"]]
         stored = [branch for branch in branches if branch["lag_records"] == 0]
-        return len(branches) >= len(flows) and stored == branches and self._active() == 0
+        drained = len(branches) >= len(flows) and stored == branches
+        return drained and self._active() == 0 and self._in_sync()
 
     def _active(self) -> int:
-        body = json.dumps({"query": ACTIVE}).encode()
+        return int(self._asked(ACTIVE)["runsOrError"]["count"])
+
+    def _in_sync(self) -> bool:
+        nodes = self._asked(STALE)["assetNodes"]
+        return all(node["staleStatus"] == "FRESH" for node in nodes)
+
+    def _asked(self, query: str) -> Any:
+        body = json.dumps({"query": query}).encode()
         request = urllib.request.Request(  # noqa: S310 (ours)
             f"{self.dagster.url}/graphql", body, {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (ours)
-            return int(json.load(answer)["data"]["runsOrError"]["count"])
+            return json.load(answer)["data"]
 
 
 def printed_by(command: str, folder: Path, *, terminal: bool = False) -> str:
