@@ -15,7 +15,7 @@ import dagster as dg
 
 from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.flow_events import FlowEvents
-from dataflow_assets.assets.graph import Node, upstream
+from dataflow_assets.assets.graph import Key, Node, upstream
 from dataflow_assets.assets.lane_book import FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
@@ -60,6 +60,8 @@ class Ingest:
         self._over: list[FlowEvents] = []
         """Of flows that the lane has let go: their last events are not told yet."""
         self._ending = False
+        self._last_told: dict[Key, Node] = {}
+        """What has had its last event of this run."""
         self._next = self._next_lines = 0.0
         self._lines = Lines(self._flows)
 
@@ -205,6 +207,10 @@ class Ingest:
             events = next(events for events, each in here if each.key == one.key)
             yield from _told(events, one)
 
+    def _would_look_behind(self, events: FlowEvents, node: Node) -> bool:
+        """It has read all of a table whose last event came just now, and would be unsynced."""
+        return bool(upstream(self._last_told.values(), node)) and events.behind() == 0
+
     def _first_over(self) -> FlowEvents:
         """Of the flows that are over one that reads from none of the others."""
         nodes = [node for events in self._over for node in events.nodes]
@@ -224,7 +230,8 @@ class Ingest:
             yield from self._before(node)
             if node not in ended:
                 yield from _told(events, node)  # what was reported is committed
-            elif events.moved(node) or node.key in lost:
+            elif events.moved(node) or node.key in lost or self._would_look_behind(events, node):
+                self._last_told[node.key] = node
                 yield events.final_event(node)
         yield from events.evaluations(ended=not self._lane_flows.successor)
 

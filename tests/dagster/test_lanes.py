@@ -194,6 +194,22 @@ def test_a_table_is_told_before_one_that_is_filled_from_it(shop: Shop) -> None:
     assert last["a"][-1] < last["b"][-1] < last["c"][-1]
 
 
+def test_a_table_that_had_nothing_to_read_is_told_behind_its_source(shop: Shop) -> None:
+    """The source has its last event when the lane ends: by the clock the table would be behind."""
+    shop.add("a", "b", "z")
+    topics = [flow.source for flow in shop.flows]
+    shop.edit("b", source=topics[0])  # what has the address of the table `a`
+    shop.edit("a", source=topics[2])
+    for name in "az":
+        shop.produce(name, 1)
+    assert shop.lane().success
+    shop.produce("z", 2)
+    assert shop.lane().success
+    assert (shop.rows("a"), shop.rows("b")) == ([1, 2], [1])
+    assert shop.events("a")[-1].storage_id < shop.events("b")[-1].storage_id
+    assert shop.events("b")[-1].asset_materialization.metadata["rows"].value == 0
+
+
 def test_a_lane_that_finds_nothing_tells_nothing_but_a_lost_mirror(shop: Shop) -> None:
     shop.add("a")
     shop.produce("a", 1)

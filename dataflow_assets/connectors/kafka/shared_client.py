@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -16,11 +14,11 @@ from confluent_kafka.admin import AdminClient
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.complaints import Complaints
+from dataflow_assets.sdk.likely_names import likely
 from dataflow_assets.tls import warn_unchecked
 
 LIST_SECONDS = 2.0  # of one attempt to list the topics
 LISTED = 10.0  # seconds for which the names of topics are not asked for again
-_ALIKE = 0.75  # of 1, as difflib compares
 _OURS = ("__", "dataflow.checkpoints.")  # begin the names of topics that nobody writes by hand
 CLIENT: dict[str, Any] = {
     "client.id": "dataflow-assets",
@@ -65,9 +63,7 @@ class Client:
         Called on the driver once such a name was met: one request within ten seconds, however many
         of them there are. None where no topic is alike, or the cluster does not say.
         """
-        names = {_plain(one): one for one in self._topics() if one != name}
-        found = get_close_matches(_plain(name), names, n=1, cutoff=_ALIKE)
-        return names[found[0]] if found else None
+        return likely(name, self._topics())
 
     def _topics(self) -> tuple[str, ...]:
         asked, names = self._names
@@ -76,8 +72,3 @@ class Client:
                 names = tuple(self.admin.list_topics(timeout=LIST_SECONDS).topics)
             self._names = time.monotonic(), names
         return tuple(one for one in names if not one.startswith(_OURS))
-
-
-def _plain(name: str) -> str:
-    """Topics are often confused by case and by what separates words."""
-    return re.sub(r"[._-]+", "-", name.casefold())

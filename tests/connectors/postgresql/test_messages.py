@@ -37,6 +37,10 @@ SINKS = [
         r"table public\.Orders does not exist at .*; did you mean public\.orders\?",
     ),
     (
+        {"table": "public.order"},
+        r"table public\.order does not exist at .*; did you mean public\.orders\?",
+    ),
+    (
         {"table": "shop.orders"},
         r'schema shop does not exist: correct table, or run: CREATE SCHEMA "shop"$',
     ),

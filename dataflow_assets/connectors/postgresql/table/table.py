@@ -26,7 +26,6 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.client import Driver, Link, qualified
 from dataflow_assets.contracts import HAS_DEFAULT, INFINITE, KEY, KIND, MAX_LENGTH, NO_NUL
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import NamedTable
 
 TYPE = b"dataflow.postgresql.type"
 DRIVER = b"dataflow.postgresql.driver"
@@ -60,13 +59,6 @@ _BINARY = frozenset({*_ARROW, *_TEXT, *_KINDS, "uuid"})
 _FIND = """
 SELECT c.oid::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'f', 'v')
-"""
-_ALIKE = """
-SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE lower(c.relname) = lower($2) AND c.relkind IN ('r', 'p', 'v', 'm')
-AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
-ORDER BY lower(n.nspname) = lower($1) DESC, 1 LIMIT 1
 """
 _FOREIGN = """
 WITH RECURSIVE tree AS (
@@ -241,17 +233,6 @@ def find(link: Link, schema: str, name: str) -> Table | None:
     """The table, or None while there is none."""
     found = link.execute(_FIND, schema, name)
     return _describe(link, found[0][0]) if found else None
-
-
-def absent(link: Link, owner: NamedTable) -> PermanentError:
-    """Why a table is not found; with the one of this name that is elsewhere, or spelled otherwise.
-
-    Called on the driver, where a table is missing that nobody is to create.
-    """
-    error = owner.no_table()
-    schema, name = owner.place()
-    found = link.execute(_ALIKE, schema, name)
-    return PermanentError(f"{error}; did you mean {found[0][0]}?") if found else error
 
 
 def holds_rows(link: Link, schema: str, name: str, oid: str) -> bool:
