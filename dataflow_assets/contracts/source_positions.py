@@ -131,7 +131,8 @@ class SourcePositions(ABC):
         Called by the driver once for each attempt, when its branches are open, before `plan`.
 
         Args:
-            positions: of each open branch; a branch that is suspended is not among them.
+            positions: of the checkpoint of each open branch, finished parts among them; a branch
+                that is suspended is left out.
 
         Raises:
             PermanentError where the source cannot serve all of them.

@@ -68,7 +68,8 @@ class Attempt:
         self._open_branches = open_branches(
             self._flow, self._source, self._progress, self._request, self._stack
         )
-        self._source.begin_behind([one.positions for one in self._open_branches])
+        known = [one.session.checkpoint.positions for one in self._open_branches]
+        self._source.begin_behind(known)
         reason = ""
         while not reason:
             turn, span = self._next(until)

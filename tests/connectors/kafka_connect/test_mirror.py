@@ -47,11 +47,20 @@ def test_each_record_once(
     killed = drain_apart(flow.manifest, failpoint=failpoint)
     assert killed == -signal.SIGKILL or failpoint.startswith("connect")
     produce(kafka, name, EACH, EACH + 500)
-    assert drain_apart(flow.manifest) == 0
+    for _ in range(5):  # on a busy machine a task may have nothing for the seconds that end a run
+        assert drain_apart(flow.manifest) == 0
+        if len(flow.rows) >= PARTITIONS * (EACH + 500):
+            break
     found: dict[int, list[int]] = defaultdict(list)
     for row in flow.rows:
         partition, number = map(int, base64.b64decode(row["record"]).split())
         found[partition].append(number)
     assert {p: numbers == list(range(EACH + 500)) for p, numbers in found.items()} == dict.fromkeys(
         range(PARTITIONS), True
-    )
+    ), {p: _wrong(numbers) for p, numbers in found.items()}
+
+
+def _wrong(numbers: list[int]) -> tuple[int, int, bool]:
+    """How many are missing, how many doubled, and whether they are in their order."""
+    distinct = len(set(numbers))
+    return EACH + 500 - distinct, len(numbers) - distinct, numbers == sorted(numbers)

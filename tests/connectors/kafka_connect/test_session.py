@@ -16,7 +16,7 @@ from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosi
 from dataflow_assets.connectors.kafka_connect.source.session import CONNECT, KafkaConnectSession
 from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectSource
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool
-from dataflow_assets.contracts import Limit, PartSlice, Positions, Span
+from dataflow_assets.contracts import PART, Limit, PartSlice, Positions, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.spark import jars
 
@@ -57,7 +57,7 @@ class Driver:
     def plan(self, part: int = 0, token: str = "") -> Span:
         return self._session.plan(self.at(part, token), Limit(100, 1_000_000))
 
-    def started(self, *branches: int, patch: pytest.MonkeyPatch) -> Order:
+    def started(self, *branches: int | Positions, patch: pytest.MonkeyPatch) -> Order:
         """What the process is told where the first of these branches plans first."""
         orders = list[Order]()
 
@@ -68,8 +68,9 @@ class Driver:
         self._session._host = None
         patch.setattr(session, "HostProcess", start)
         patch.setattr(jars, "fetch", lambda _: [])
-        self._session.begin_behind([self.at(part) for part in branches])
-        self.plan(branches[0])
+        places = [self.at(one) if isinstance(one, int) else one for one in branches]
+        self._session.begin_behind(places)
+        self._session.plan(places[0], Limit(100, 1_000_000))
         return orders[0]
 
 
@@ -129,6 +130,8 @@ def test_the_process_is_told_the_furthest_place_of_all_branches(
 ) -> None:
     """It refuses a spool that ends before: an older copy, which another branch may be within."""
     assert driver.started(5, 10, 3, patch=monkeypatch).position == 10
+    finished = {**driver.at(5), f"{PART}0": ConnectPosition(driver.id, 12).text}
+    assert driver.started(finished, 10, patch=monkeypatch).position == 12
 
 
 def test_a_part_that_another_process_has_given_its_number_is_not_the_one_that_was_read(

@@ -61,8 +61,8 @@ class KafkaConnectSession(SourceSession):
 
     @override
     def begin_behind(self, positions: Sequence[Positions]) -> None:
-        known = (ConnectPosition.parse(text) for one in positions for text in one.values())
-        self._furthest = max((one.part for one in known), default=0)
+        texts = (text for one in positions for text in (one.get(CONNECT), folded(one, CONNECT)))
+        self._furthest = max((ConnectPosition.parse(text).part for text in texts), default=0)
 
     @property
     @override
