@@ -57,11 +57,12 @@ original's task failed. A message in which no path leads anywhere is a row of NU
 an object has twice the last one counts. Keys and headers of messages are not read. Records of
 transactions that were not committed are not read.
 
-Rows go by binary COPY, in blocks of at most 50,000, where PostgreSQL can read each text of a block
-in one way only: columns of text (`text`, `varchar`, `char`, `citext`, enums, `json`, `jsonb`);
-`boolean`, numbers and `uuid` as JSON and most programs write them (no hexadecimal digits, no NaN);
-`date`, `time` and timestamps as in `2026-11-21T10:00:00.5+02:00`. A block with another text, and
-every table with a listed column of another type, goes by text COPY, which PostgreSQL parses.
+Rows go by binary COPY, in blocks of at most 50,000, where PostgreSQL can read each text of the
+block in one way only: columns of text (`text`, `varchar`, `char`, `citext`, enums, `json`,
+`jsonb`); `boolean`, numbers and `uuid` as JSON and most programs write them (no hexadecimal digits,
+no NaN); `date`, `time` and timestamps as in `2026-11-21T10:00:00.5+02:00`. A block with another
+text, and every table with a listed column of another type, goes by text COPY, which PostgreSQL
+parses.
 
 ## Delivery
 

@@ -9,37 +9,24 @@ suspended while the others go on.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
 from dataflow_assets.errors import (
     DataflowError,
     Lost,
-    NewColumns,
     PermanentError,
     Stopped,
     TakenOver,
     TransientError,
-    blamed,
     outcome,
 )
 from dataflow_assets.flow import Flow
-from dataflow_assets.micro_batch.branches import PassBranch, Steps
-from dataflow_assets.micro_batch.fused import Pass
-from dataflow_assets.micro_batch.job import Outcome, Planned
-from dataflow_assets.runs import new_columns
-from dataflow_assets.runs.begin import begun
-from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
-from dataflow_assets.runs.create_table import Creating
-from dataflow_assets.runs.end_positions import check_reached, shows_less, visible
-from dataflow_assets.runs.host import Alone, Host, NotBegun, Pause
-from dataflow_assets.runs.open_branches import check_still_ours, open_branches
-from dataflow_assets.runs.report import Reporting
+from dataflow_assets.runs.attempt import Attempt, Reopen
+from dataflow_assets.runs.host import Alone, Host
+from dataflow_assets.runs.open_branches import check_still_ours
 from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.runs.retries import Progress
 from dataflow_assets.secrets import forget
@@ -48,10 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
-
-
-class _Reopen(Exception):
-    """A branch that was suspended may come back: everything is opened again."""
 
 
 def drain(
@@ -72,10 +55,10 @@ def drain(
         try:
             opened = flow.resolved()
             with ExitStack() as stack:
-                for report in _Attempt(opened, host, request, progress, stack).reports():
+                for report in Attempt(opened, host, request, progress, stack).reports():
                     progress.made(report)
                     yield report
-        except _Reopen:
+        except Reopen:
             continue
         except DataflowError as error:
             if opened is None or not _replaced(flow, opened, error):
@@ -120,240 +103,3 @@ def _meet(
         progress.wait_or_raise(flow, error)
     else:
         raise error
-
-
-class _Attempt:
-    """One try at a run: its sessions, opened with a new epoch, and the loop over them.
-
-    The flow has its secrets in place.
-    """
-
-    def __init__(
-        self, flow: Flow, host: Host, request: Request, progress: Progress, stack: ExitStack
-    ) -> None:
-        self._flow = flow
-        self._request = request
-        self._progress = progress
-        self._stack = stack
-        self._format = self._flow.source.message_format()
-        self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
-        self._open_branches: list[OpenBranch] = []
-        self._host = host
-        self._committed = self._released = time.monotonic()
-        self._until: Positions | None = None
-        """What the run must not pass, records among that at which it stops. A first load may end
-        behind it: the other branches follow in the next run."""
-        self._reporting = Reporting(self._flow, self._source, progress, host.lag_seconds)
-        self._creating = Creating(self._flow, self._source, self._format)
-
-    def reports(self) -> Iterator[Report]:
-        end = None if self._progress.continuous else self._end()
-        until = self._until = self._progress.bounds(end, self._source.ends)
-        self._prepare_errors()
-        self._open_branches = open_branches(
-            self._flow, self._source, self._progress, self._request, self._stack
-        )
-        self._source.begin_behind([one.positions for one in self._open_branches])
-        reason = ""
-        while not reason:
-            turn, span = self._next(until)
-            if turn.alone and span.empty:
-                self._step_on(turn, span)
-            elif self._due(span):
-                with suppress(NotBegun):
-                    yield from self._micro_batch(span, turn)
-            reason = self._reason_to_end(span, turn, until)
-        if self._release_in is not None:
-            self._release()
-        log.info("flow %s: %s ends: %s", self._flow.id, self._request.run, reason)
-        for opened in self._open_branches:
-            yield self._reporting.last(opened, reason)
-        self._reporting.judge()  # an attempt that failed may have committed more than it reported
-
-    def _prepare_errors(self) -> None:
-        sink = self._flow.policies.rejects.sink
-        if sink is not None:
-            sink.error_store().prepare()
-
-    @property
-    def _complete(self) -> bool:
-        """No branch is suspended."""
-        return len(self._open_branches) == len(self._flow.branches)
-
-    def _lowest(self) -> Positions:
-        return lowest([one.positions for one in self._open_branches], self._source.behind)
-
-    def _next(self, until: Positions | None) -> tuple[Turn, Span]:
-        """Whose turn it is, and what there is to read; an empty span where there is nothing."""
-        for turn in self._turns():
-            bound = nearer(turn.until, until, self._source.behind)
-            with turn.blamed(self._open_branches):
-                span = self._source.plan(turn.after, self._limit, bound)
-            if not span.empty:
-                break
-        return turn, replace(span, planned=turn.after)
-
-    @property
-    def _limit(self) -> Limit:
-        """What one slice may hold now, never more than the flow allows."""
-        return self._host.limit(self._flow.policies.limit)
-
-    def _turns(self) -> list[Turn]:
-        return next_turns(self._open_branches, self._until or {}, self._source.behind)
-
-    def _end(self) -> Positions:
-        """The end that the run's first attempt saw; another one's only of another topic."""
-        identity, until = self._source.identity, self._request.until
-        if identity not in self._progress.ends:
-            self._progress.ends[identity] = visible(self._flow, self._source, until)
-        return self._progress.ends[identity]
-
-    def _reason_to_end(self, span: Span, turn: Turn, until: Positions | None) -> str:
-        asked = self._request.stop()
-        if asked:
-            return asked
-        if self._progress.over:
-            return "its time is up"
-        drained = until is not None and span.empty and not turn.alone
-        if self._returning(wait=drained):
-            return ""
-        if until is not None:
-            return self._drained(until) if drained else ""
-        if span.empty:
-            self._progress.rested()
-            if self._complete:
-                self._host.rested()
-        if not span.full:
-            self._pause()
-        return ""
-
-    def _pause(self) -> None:
-        """Until the source may be asked again, or there is something else to do than to release.
-
-        A source whose interval is not over must not be asked, and a plan may read a query whole.
-        """
-        self._release_when_due()
-        while not self._rest() and self._release_in is not None and self._release_in <= 0:
-            self._release()
-
-    def _rest(self) -> bool:
-        """Whether the source should be asked now."""
-        source, session = self._flow.source, self._source
-        backs = [branch.back - time.monotonic() for branch in self._progress.returning()]
-        release = [] if self._release_in is None else [self._release_in]
-        most = min([*backs, *release], default=None)
-        return self._host.pause(
-            Pause(source, session, self._lowest(), source.poll_seconds, most, self._asked)
-        )
-
-    def _asked(self) -> bool:
-        return self._progress.over or bool(self._request.stop())
-
-    def _returning(self, *, wait: bool) -> bool:
-        """True while there is nothing to do but to wait for a branch that was suspended."""
-        returning = self._progress.returning()
-        if wait and returning:
-            soonest = min(branch.back for branch in returning) - time.monotonic()
-            time.sleep(min(max(0.0, soonest), 1.0))  # the run may be asked to end meanwhile
-        if any(time.monotonic() >= branch.back for branch in returning):
-            raise _Reopen
-        return wait and bool(returning)
-
-    def _drained(self, until: Positions) -> str:
-        places = [opened.positions for opened in self._open_branches]
-        check_reached(self._flow, self._source, until, places)
-        return f"read up to {self._request.until or 'the newest record at start'}"
-
-    def _due(self, span: Span) -> bool:
-        """A full span is due at once, any other when the last commit is long enough ago."""
-        if span.empty:
-            return False
-        if not self._progress.continuous or span.full:
-            return True
-        bounds = (opened.branch.sink.flush_seconds() for opened in self._open_branches)
-        return time.monotonic() - self._committed >= max(self._host.cadence, *bounds)
-
-    def _step_on(self, turn: Turn, span: Span) -> None:
-        """A branch that knows nothing of a partition where others stand at its beginning."""
-        for opened in turn.branches:
-            with blamed(opened.branch.id):
-                opened.session.begin(span)
-        again = self._turns()[0]
-        if again.alone and dict(again.after) == dict(turn.after):
-            raise shows_less(self._flow, turn.until or {}, turn.after)
-
-    def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
-        with self._host.beside() as spark:
-            span = self._source.prepare(span, spark)
-        ready: Sequence[OpenBranch]
-        ready = [one for one in turn.branches if self._has_table(one, span)]
-        span, ready = begun(span, ready, self._source, self._limit)
-        failpoints.reach("drain.begun")
-        done = self._read(span, ready) if ready else Outcome(span, {})
-        failpoints.reach("drain.passed")
-        seconds = time.monotonic() - self._committed
-        for opened in ready:
-            yield self._finished(opened, done.span, done.receipts[opened.branch.id], seconds)
-        self._committed = time.monotonic()
-        failpoints.reach("drain.finished")
-        self._release_when_due()
-        self._reporting.judge()
-
-    def _read(self, span: Span, ready: Sequence[OpenBranch]) -> Outcome:
-        """The pass. Where a target lacks columns and gets them, all is read again by a new epoch.
-
-        The span is recorded and none of the branch's part is stored: the same stretch is read.
-        """
-        try:
-            return self._host.run(Planned(self._pass(span, ready), self._source))
-        except NewColumns as error:
-            new_columns.meet(self._flow, error, ready)
-            raise _Reopen from error
-
-    def _has_table(self, opened: OpenBranch, span: Span) -> bool:
-        with self._host.beside() as spark:
-            return self._creating.has_table(opened, span, spark)
-
-    def _finished(
-        self, opened: OpenBranch, span: Span, receipts: Sequence[Receipt], seconds: float
-    ) -> Report:
-        place = {piece.partition: index for index, piece in enumerate(span.slices)}
-        ordered = sorted(receipts, key=lambda receipt: place[receipt.partition])
-        with blamed(opened.branch.id):
-            with self._host.beside() as spark:
-                opened.session.stage(span, ordered, spark)
-            opened.session.finish(span, ordered, self._source)
-            return self._reporting.commit(opened, seconds)
-
-    @property
-    def _release_in(self) -> float | None:
-        """Seconds until the source is to be told what every branch has; None: it need not be.
-
-        What a suspended branch has is not known here.
-        """
-        if not self._complete or self._released >= self._committed:
-            return None
-        seconds = 0.0 if self._source.holds else self._host.release_seconds
-        return self._released + seconds - time.monotonic()
-
-    def _release_when_due(self) -> None:
-        seconds = self._release_in
-        if seconds is not None and seconds <= 0:
-            self._release()
-
-    def _release(self) -> None:
-        self._source.release(self._lowest())
-        self._released = time.monotonic()
-
-    def _pass(self, span: Span, ready: Sequence[OpenBranch]) -> Pass:
-        rule = self._flow.source.new_columns
-        branches = tuple(
-            PassBranch(one.branch.sink, one.session.ticket(), one.branch.routes, rule)
-            for one in ready
-        )
-        percent = self._flow.policies.max_rejected_percent
-        steps = Steps.of(
-            self._flow, span.at or local_now(), [branch.shape() for branch in branches]
-        )
-        most = self._limit.bytes
-        return Pass(self._flow.source, span, branches, percent, steps, most, format=self._format)

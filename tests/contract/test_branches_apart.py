@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink
 from dataflow_assets.connectors.memory.source.session import MemoryPartSession
-from dataflow_assets.contracts import Run, SourceSession
+from dataflow_assets.contracts import Positions, Run, SourceSession
 from dataflow_assets.errors import TransientError
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
@@ -125,7 +125,7 @@ def test_the_source_learns_where_all_branches_are_before_it_plans(
     with pytest.raises(TransientError, match="was suspended"):
         apart.some(4)
     apart.flag.unlink(missing_ok=True)
-    told, plan = list[object](), MemoryPartSession.plan
+    told, plan = list[Sequence[Positions]](), MemoryPartSession.plan
 
     def planned(self: MemoryPartSession, *given: Any) -> Any:
         assert told, "before it plans"

@@ -178,19 +178,20 @@ def test_flows_from_topics_and_from_tables_share_a_lane(shop: Shop) -> None:
 
 def test_a_table_is_told_before_one_that_is_filled_from_it(shop: Shop) -> None:
     """At rest and in between: Dagster shows an asset whose source has the later event unsynced."""
-    shop.add("c", "b", "a")
-    shop.edit("a", source=shop.flows[1].source)  # the topic `b`: the address of the table `b`, too
-    shop.edit("b", source=shop.flows[0].source)
+    shop.add("a", "b", "c")
+    topics = [flow.source for flow in shop.flows]  # `a` has the address of the table `a`, too
+    shop.edit("c", source=topics[1])
+    shop.edit("b", source=topics[0])
     shop.patch.setattr(tally, "EVERY_SECONDS", 0.5)
     running = shop.aside()
     for number in range(3):
-        shop.produce("c", number)
+        shop.produce("a", number)
         shop.produce("b", number)
-        until(lambda: shop.rows("a") == shop.rows("b") == shop.rows("c"))
+        until(lambda: shop.rows("c") == shop.rows("b") == shop.rows("a"))
     assert shop.ended(running).success
     last = {name: [event.storage_id for event in shop.events(name)] for name in "abc"}
     assert all(len(told) >= 2 for told in last.values())
-    assert last["c"][-1] < last["b"][-1] < last["a"][-1]
+    assert last["a"][-1] < last["b"][-1] < last["c"][-1]
 
 
 def test_a_lane_that_finds_nothing_tells_nothing_but_a_lost_mirror(shop: Shop) -> None:

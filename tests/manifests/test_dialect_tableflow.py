@@ -343,10 +343,13 @@ def test_json_of_a_registry_has_columns_of_its_json_schemas(loaded_from: Any) ->
     loaded = loaded_from(f"{HEAD}{REGISTRY}tables:\n{table}{BUCKET}")
     assert loaded.findings == ()
     source, sink = _ends(loaded.flows[0])
-    assert (sink.declared.columns.kind, sink.declared.columns.subject) == ("JSON", "logs-value")
+    columns = sink.declared.columns
+    assert isinstance(columns, Registered)
+    assert (columns.kind, columns.subject) == ("JSON", "logs-value")
     assert sink.unknown_fields == "reject"
     sent = pa.array([b'\0\0\0\0\7{"a": 1}', b'{"a": 2}', None], pa.binary())
     form = source.message_format()
+    assert form is not None
     assert form.texts(sent).texts.to_pylist() == [b'{"a": 1}', b'{"a": 2}', None]
     (group,) = form.columns(sent).groups
     assert (group.at.tolist(), group.rows.to_pylist()) == ([0, 1], [b'{"a": 1}', b'{"a": 2}'])

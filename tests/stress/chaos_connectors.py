@@ -18,7 +18,7 @@ import psycopg
 import devservers
 from tests import arrivals
 from tests.connectors.kafka_connect import debezium
-from tests.connectors.kafka_connect.driver import mirroring, source
+from tests.connectors.kafka_connect.driver import mirroring, plugins, source
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_kills import HOSTED, PAUSES
 from tests.stress.chaos_model import COLUMNS
@@ -95,7 +95,7 @@ class Debezium(Connector):
             "transforms.row.type": "io.debezium.transforms.ExtractNewRecordState",
         }
         reading = source(self.folder, debezium.CLASS, settings, tasksMax=1, heap="256m")
-        reading["plugins"] = [debezium.plugins(self.folder / "debezium", "connect-debezium")]
+        reading["plugins"] = [plugins(self.folder / "debezium", "connect-debezium")]
         return {**config, **reading, "envelope": False}
 
     def change(self, config: Config, changes: Sequence[Change]) -> None:  # noqa: ARG002 - one table

@@ -188,7 +188,7 @@ class NessieCatalog(BoundedCatalog):
         """
         io = self._load_file_io(self.properties, metadata.location)
         new_tables.check_free(io, metadata.location)
-        made = self.register_table(identifier, new_tables.written(io, metadata))
+        made: Table = self.register_table(identifier, new_tables.written(io, metadata))
         new_tables.check_made(self, made, metadata)
         return made
 

@@ -33,7 +33,7 @@ def leave(table: Table) -> None:
         while True:
             _write_both(table)
             newest = table.catalog.load_table(table.name())
-            if newest.metadata.last_sequence_number <= table.metadata.last_sequence_number:
+            if newest.metadata.next_sequence_number() <= table.metadata.next_sequence_number():
                 return
             table = newest
     except (OSError, ice.RESTError, *GONE) as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from dataflow_assets.connectors.trino.connection import TrinoConnection
-from dataflow_assets.connectors.trino.errors import Coordinator, Failure, failing
+from dataflow_assets.connectors.trino.errors import DENIED, Coordinator, Failure, failing
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.oauth import tokens
 from dataflow_assets.tls import pem
@@ -76,6 +76,19 @@ class Client:
     def run(self, sql: str) -> int:
         """Runs a statement to its end; how many rows it has written. Raises Failure."""
         return self.prepare(sql).run()
+
+    def create(self, sql: str) -> None:
+        """Runs a CREATE TABLE IF NOT EXISTS. Raises Failure.
+
+        Trino looks first and creates then: of two that come at once, both may find no table, and
+        the slower one is refused, each time in other words. It finds the table when it asks again.
+        """
+        try:
+            self.run(sql)
+        except Failure as failure:
+            if not failure.name or failure.name == DENIED:
+                raise
+            self.run(sql)
 
     def pages(self, sql: str) -> Iterator[Rows]:
         """The answer as it comes. It ends only when all of it came. Raises Failure."""

@@ -107,7 +107,9 @@ def _look(
 def _states(nodes: Sequence[Node], instance: dg.DagsterInstance) -> dict[Key, str]:
     """Of each asset the state of its flow, as far as one is known."""
     found = states_in(instance, [node.flow for node in nodes])
-    known = {node.key: found[node.flow.id].name for node in nodes if node.flow.id in found}
+    known: dict[Key, str] = {
+        node.key: found[node.flow.id].name for node in nodes if node.flow.id in found
+    }
     return known | {node.key: STOPPED for node in nodes if node.flow.suspended}
 
 

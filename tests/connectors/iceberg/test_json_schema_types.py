@@ -66,7 +66,7 @@ def of(*properties: Any, references: Sequence[tuple[str, str]] = (), **more: Any
 def test_the_column_of_a_property(
     kind: Any, expected: str, doc: str | None, required: bool
 ) -> None:
-    draft = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    draft: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#"}
     (column,) = of(kind, **draft)
     assert (str(column.field_type), column.doc, column.required) == (expected, doc, required)
 
@@ -96,7 +96,8 @@ def test_references_are_followed_in_the_schema_and_to_others() -> None:
 
 def test_an_object_that_holds_its_own_kind_is_json_text() -> None:
     tree = {"type": "object", "properties": {"name": STRING, "child": {"$ref": "#/$defs/tree"}}}
-    (column,) = of({"$ref": "#/$defs/tree"}, **{"$defs": {"tree": tree}})
+    defs: dict[str, Any] = {"$defs": {"tree": tree}}
+    (column,) = of({"$ref": "#/$defs/tree"}, **defs)
     members = {one.name: (str(one.field_type), one.doc) for one in column.field_type.fields}
     assert members == {"name": ("string", None), "child": ("string", JSON)}
 

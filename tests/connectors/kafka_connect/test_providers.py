@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.spark import jars
 from tests.connectors.kafka_connect.driver import Flow, source
 from tests.drained import drain_file
 
@@ -20,7 +21,7 @@ CLASS = "FileStreamSourceConnector"
 def test_the_connector_gets_what_they_stand_for_and_no_log_shows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connector warns of a file that does not exist, with its name."""
+    """The connector warns of a file that does not exist, with its name. Its jar is pinned."""
     monkeypatch.setenv("PLANTED_NAME", "planted-name")
     (tmp_path / "topic").write_text("from-a-folder")
     settings = tmp_path / "a.properties"
@@ -33,6 +34,8 @@ def test_the_connector_gets_what_they_stand_for_and_no_log_shows_it(
     }
     reading = source(tmp_path, CLASS, given, tasksMax=1)
     file = f"${{file:{settings}:place}}/${{mine:PLANTED_NAME}}"
+    (jar,) = (one for one in jars.locked()["connect-plugins"] if one.artifact == "connect-file")
+    reading["plugins"] = [{"maven": jar.coordinate, "sha256": jar.sha256}]
     reading["credentials"] = json.dumps({"file": file})
     flow = Flow(tmp_path, reading)
     with caplog.at_level(logging.INFO):

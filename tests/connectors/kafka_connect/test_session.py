@@ -18,6 +18,7 @@ from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectS
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool
 from dataflow_assets.contracts import Limit, PartSlice, Positions, Span
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.spark import jars
 
 
 class Running:
@@ -66,7 +67,7 @@ class Driver:
 
         self._session._host = None
         patch.setattr(session, "HostProcess", start)
-        patch.setattr(session.jars, "fetch", lambda _: [])
+        patch.setattr(jars, "fetch", lambda _: [])
         self._session.begin_behind([self.at(part) for part in branches])
         self.plan(branches[0])
         return orders[0]

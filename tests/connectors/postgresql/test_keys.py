@@ -193,7 +193,7 @@ def bench(
             link.execute(f"CREATE TABLE {name} ({columns}, UNIQUE ({key}))")
             table = tables.find(link, *sink.place())
             assert table is not None
-            if link.binary == (table.driver == "binary"):
+            if isinstance(link, links.BinaryLink) == (table.driver == "binary"):
                 used.append(link)
                 return Bench(link, sink, table.schema(key_columns(sink, table)), name)
         raise AssertionError

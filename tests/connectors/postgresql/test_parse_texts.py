@@ -90,15 +90,6 @@ def link(postgresql: devservers.PostgreSQL) -> Iterator[BinaryLink]:
         yield made
 
 
-def _column(texts: list[str | None], base: str) -> pa.RecordBatch:
-    field = pa.field("v", pa.string(), metadata={PARSED: base.encode()})
-    return pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=pa.schema([field]))
-
-
-def _usual(texts: list[str], base: str) -> list[str]:
-    return [text for text in texts if parsed(_column([text], base)) is not None]
-
-
 def _check(link: BinaryLink, base: str, texts: Sequence[str]) -> None:
     """What is parsed here is valid for PostgreSQL, and stored and refused as by text COPY."""
     usual = _usual(texts, base)
@@ -161,6 +152,11 @@ def test_usual_texts_go_by_binary_copy(base: str) -> None:
 @pytest.mark.parametrize("base", PARSERS)
 def test_texts_of_any_form_are_as_postgresql_reads_them(link: BinaryLink, base: str) -> None:
     _check(link, base, [*dict.fromkeys([*ODD, *USUAL[base]])])
+
+
+def test_what_versions_of_postgresql_read_otherwise_is_left_to_them() -> None:
+    """Before version 16 hexadecimal digits and `_` are no integers."""
+    assert all(parsed(_column([text], "int8")) is None for text in ("0x1F", "-0X1f", "1_000"))
 
 
 @pytest.mark.parametrize("base", PARSERS)

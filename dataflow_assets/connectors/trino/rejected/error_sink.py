@@ -57,7 +57,7 @@ class TrinoErrors(ErrorStore):
     def prepare(self) -> None:
         with self._client("preparing") as client:
             if self._sink.auto_create_table:
-                client.run(statement(self._place, self._columns))
+                client.create(statement(self._place, self._columns))
             self._check(client)
 
     @override

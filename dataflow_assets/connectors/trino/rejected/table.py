@@ -78,7 +78,7 @@ def store(
     except Failure as failure:
         if failure.name not in MISSING:
             raise
-        client.run(statement(place, APART))
+        client.create(statement(place, APART))
         table.add(records)
 
 

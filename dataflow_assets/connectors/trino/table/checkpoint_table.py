@@ -96,11 +96,11 @@ class CheckpointTable:
             return
         made = f"CREATE TABLE IF NOT EXISTS {self.place.quoted} ({_COLUMNS})"
         try:
-            self._client.run(made + _BY_BRANCH)
+            self._client.create(made + _BY_BRANCH)
         except Failure as failure:
             if failure.transient:
                 raise
-            self._client.run(made)
+            self._client.create(made)
 
     def load(self) -> Stored | None:
         """The row as it is now; None where there is none."""

@@ -133,8 +133,8 @@ def _make(client: Client, place: Place, kinds: dict[str, str], docs: dict[str, s
 
     told = [f" COMMENT {literal(docs[name])}" if name in docs else "" for name in kinds]
     try:
-        client.run(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({listed(told)})")
+        client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({listed(told)})")
     except Failure as failure:
         if failure.transient or not docs:
             raise
-        client.run(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({listed([''] * len(kinds))})")
+        client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({listed([''] * len(kinds))})")

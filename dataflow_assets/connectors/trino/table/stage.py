@@ -89,7 +89,7 @@ class Chunks:
 
 def create(client: Client, place: Place) -> None:
     """Makes the stage where it is missing. Raises Failure."""
-    client.run(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({_COLUMNS})")
+    client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({_COLUMNS})")
 
 
 def name(branch: str, epoch: int, unique: str) -> str:
