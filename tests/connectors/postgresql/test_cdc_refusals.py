@@ -378,6 +378,15 @@ def test_a_name_of_a_slot_from_a_secret_that_is_none(followed: Followed) -> None
         source.open("followed/secret")
 
 
+def test_a_disk_that_is_full_says_what_to_make_room_for(followed: Followed) -> None:
+    said = "could not write to data file for XID 755: No space left on device"
+    with (
+        pytest.raises(TransientError, match=r"slot \S+ of .*XID 755.*make room.*pg_replslot"),
+        errors.explained(followed.source, "planning"),
+    ):
+        raise Failure(said, "53100")
+
+
 class Cramped(devservers.PostgreSQL):
     """A server that can write no file of more than 20 MB, as if its disk were full then."""
 
@@ -400,7 +409,9 @@ def test_a_disk_that_is_full_under_the_slot(tmp_path: Path, engine: SparkSession
             connection.cursor().copy("COPY source FROM STDIN") as copy,
         ):
             copy.write(rows)
-        with pytest.raises(TransientError, match=r"slot public .* could not write .* No space"):
+        with pytest.raises(
+            TransientError, match=r"slot public .* could not write .* No space.*make room"
+        ):
             followed.drain()
         assert followed.position() == position
         server.config = {"logical_decoding_work_mem": "256MB"}  # it needs no file any more

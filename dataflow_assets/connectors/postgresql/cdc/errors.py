@@ -15,10 +15,15 @@ from dataflow_assets.sdk.server_failure import translated
 _REPLICATION = re.compile("replication slots|replication role|wal ?sender", re.IGNORECASE)
 AGAIN = "dataflow run --from earliest --table truncate"
 IN_USE = "55006"
-_NO_RIGHT, _NO_ROOM, _NO_SENDER = "42501", "53400", "53300"
+_NO_RIGHT, _NO_ROOM, _NO_SENDER, _FULL = "42501", "53400", "53300", "53100"
 _SENDERS = (
     "all WAL senders are in use, of which a flow needs one: if that stays so, run ALTER SYSTEM SET "
     "max_wal_senders = 20 and restart the server"
+)
+_DISK = (
+    "the disk of the server is full: make room there, and the flow goes on by itself. The server "
+    "puts a large transaction aside (pg_replslot in its data folder) until it has read its end; "
+    "with a higher logical_decoding_work_mem less of it"
 )
 _LEVEL = (
     "ALTER SYSTEM SET wal_level = 'logical', restart the server, and start the flow again; the "
@@ -44,8 +49,8 @@ def explained(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
         except Failure as failure:
             if advice := _advice(source, failure):
                 raise PermanentError(f"{doing}: {failure.reason}; {advice}") from None
-            if failure.sqlstate == _NO_SENDER and "max_wal_senders" in failure.message:
-                raise TransientError(f"{doing}: {failure.reason}; {_SENDERS}") from None
+            if waits := _waits(failure):
+                raise TransientError(f"{doing}: {failure.reason}; {waits}") from None
             raise
 
 
@@ -63,6 +68,13 @@ def _advice(source: PostgresqlCdcOptions, failure: Failure) -> str:
             "second slot for a moment"
         )
     return _LEVEL if "wal_level" in said else ""
+
+
+def _waits(failure: Failure) -> str:
+    """What a person can do while the flow tries again; empty where that is nothing."""
+    if failure.sqlstate == _NO_SENDER and "max_wal_senders" in failure.message:
+        return _SENDERS
+    return _DISK if failure.sqlstate == _FULL else ""
 
 
 def not_logged(table: str, columns: Sequence[str]) -> str:
