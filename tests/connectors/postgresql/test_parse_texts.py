@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ import devservers
 from dataflow_assets.connectors.postgresql.client import BinaryLink
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
-from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS, parsed
+from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS, Parser, parsed
 from dataflow_assets.connectors.postgresql.table.table import PARSED
 
 INTEGERS = """
@@ -40,6 +42,7 @@ TIMES = """
 """
 ZONES = ["", "Z", "z", " Z", "+00", "-00:00", "+02:00", "-0330", "+14:59", "-14:59", "+15:59",
          "+16:00", "+2", "+02:60", "+02:00:30", " UTC"]  # fmt: skip
+ZONED = re.compile(r"(Z|[+-][0-9:]+)$", re.ASCII)  # of a moment with a time
 MOMENTS = [
     f"{day}{between}{time}{zone}"
     for day in ("2026-11-21", "0001-01-01", "0000-01-01", "9999-12-31", "2026-02-30")
@@ -92,16 +95,26 @@ def link(postgresql: devservers.PostgreSQL) -> Iterator[BinaryLink]:
 
 def _check(link: BinaryLink, base: str, texts: Sequence[str]) -> None:
     """What is parsed here is valid for PostgreSQL, and stored and refused as by text COPY."""
-    usual = _usual(texts, base)
-    for declared in TYPES[base]:
-        fits = _fits(link, usual, declared)
-        assert all(fits) or declared.endswith(")"), [*zip(usual, fits, strict=True)]
-        kept = [text for text, fit in zip(usual, fits, strict=True) if fit]
-        assert _stored(link, declared, kept, base) == _stored(link, declared, kept, None)
-        for text, fit in zip(usual, fits, strict=True):
-            if not fit:
-                with pytest.raises(Failure):
-                    _stored(link, declared, [text], base)
+    for usual in _blocks(_usual(texts, base), base):
+        for declared in TYPES[base]:
+            fits = _fits(link, usual, declared)
+            assert all(fits) or declared.endswith(")"), [*zip(usual, fits, strict=True)]
+            kept = [text for text, fit in zip(usual, fits, strict=True) if fit]
+            assert parsed(_column(kept, base)) is not None  # else text COPY is compared with itself
+            assert _stored(link, declared, kept, base) == _stored(link, declared, kept, None)
+            for text, fit in zip(usual, fits, strict=True):
+                if not fit:
+                    with pytest.raises(Failure):
+                        _stored(link, declared, [text], base)
+
+
+def _blocks(usual: Sequence[str], base: str) -> list[list[str]]:
+    """Of texts that are parsed: those that are parsed together, which zones beside none are not."""
+    if base != "timestamptz":
+        return [[*usual]]
+    return [
+        [text for text in usual if bool(ZONED.search(text)) is zoned] for zoned in (True, False)
+    ]
 
 
 def _usual(texts: Sequence[str], base: str) -> list[str]:
@@ -152,6 +165,30 @@ def test_usual_texts_go_by_binary_copy(base: str) -> None:
 @pytest.mark.parametrize("base", PARSERS)
 def test_texts_of_any_form_are_as_postgresql_reads_them(link: BinaryLink, base: str) -> None:
     _check(link, base, [*dict.fromkeys([*ODD, *USUAL[base]])])
+
+
+def test_moments_with_and_without_a_zone_make_it_text_copy(link: BinaryLink) -> None:
+    mixed = ["2026-11-21 10:00:00", "2026-11-21T10:00:00+02:00"]
+    assert all(parsed(_column([text], "timestamptz")) is not None for text in mixed)
+    assert parsed(_column(mixed, "timestamptz")) is None
+    stored = _stored(link, "timestamptz", mixed, "timestamptz")
+    assert stored == _stored(link, "timestamptz", mixed, None)
+
+
+@pytest.mark.parametrize("base", ["timestamp", "timestamptz"])
+def test_a_wrong_moment_is_noticed(
+    link: BinaryLink, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison with PostgreSQL is one: a parser that is an hour off fails it."""
+
+    def later(texts: pa.Array, right: Parser = PARSERS[base]) -> pa.Array | None:
+        found = right(texts)
+        hour = pa.scalar(3_600_000_000, pa.duration("us"))
+        return None if found is None else pc.add(found, hour)
+
+    monkeypatch.setitem(cast("dict[str, Parser]", PARSERS), base, later)
+    with pytest.raises(AssertionError, match="2026-11-21 11:00:00"):
+        _check(link, base, USUAL[base])
 
 
 def test_what_versions_of_postgresql_read_otherwise_is_left_to_them() -> None:
