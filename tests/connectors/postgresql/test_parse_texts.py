@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import devservers
 from dataflow_assets.connectors.postgresql.client import BinaryLink
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.justone.text_columns import text_schema
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS, Parser, parsed
-from dataflow_assets.connectors.postgresql.table.table import PARSED
+from dataflow_assets.connectors.postgresql.table.table import DRIVER, PARSED, find
 
 INTEGERS = """
 0 -0 7 -7 007 000000000000000000000000001 32767 32768 -32768 -32769 2147483647 2147483648
@@ -189,6 +190,28 @@ def test_a_wrong_moment_is_noticed(
     monkeypatch.setitem(cast("dict[str, Parser]", PARSERS), base, later)
     with pytest.raises(AssertionError, match="2026-11-21 11:00:00"):
         _check(link, base, USUAL[base])
+
+
+NAMES = ["uuid", "int4", "bool", "date", "numeric", "jsonb", "text"]
+
+
+def test_an_enum_with_the_name_of_a_built_in_type_is_an_enum(link: BinaryLink) -> None:
+    """Its labels are text, and nothing is parsed in them."""
+    link.execute("CREATE SCHEMA made")
+    try:
+        for name in NAMES:
+            link.execute(f"CREATE TYPE made.{name} AS ENUM ('x', '1')")
+        link.execute(f"CREATE TABLE made.t ({', '.join(f'c_{n} made.{n}' for n in NAMES)})")
+        table = find(link, "made", "t")
+        assert table is not None
+        schema = text_schema(table, tuple(f"c_{name}" for name in NAMES), "here")
+        assert {str(field.type) for field in table.schema(())} == {"string"}
+        assert schema.metadata[DRIVER] == b"binary"
+        rows = pa.record_batch([pa.array(["x", "1"])] * len(NAMES), schema=schema)
+        copy_rows(link, ("made", "t"), list(schema), rows)
+        assert link.execute("SELECT count(*), count(DISTINCT t) FROM made.t") == [(2, 2)]
+    finally:
+        link.execute("DROP SCHEMA made CASCADE")
 
 
 def test_what_versions_of_postgresql_read_otherwise_is_left_to_them() -> None:

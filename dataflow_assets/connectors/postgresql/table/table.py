@@ -68,7 +68,8 @@ WITH RECURSIVE tree AS (
 )
 SELECT min(c.oid::regclass::text) FROM tree JOIN pg_class c USING (oid) WHERE c.relkind = 'f'
 """
-# The chain of a domain ends at its base type; the outermost length limit counts.
+# The chain of a domain ends at its base type; the outermost length limit counts. A type that a user
+# made may have the name of a built-in one, and is none.
 _COLUMNS = """
 WITH RECURSIVE chain AS (
     SELECT a.attnum, a.atttypid AS type, a.atttypmod AS mod, a.attnotnull AS required
@@ -79,13 +80,17 @@ WITH RECURSIVE chain AS (
            chain.required OR t.typnotnull
     FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
 )
-SELECT a.attname, t.typname, t.typtype::text, format_type(chain.type, chain.mod),
+SELECT a.attname,
+       CASE WHEN s.nspname = 'pg_catalog' OR t.typname = 'citext' THEN t.typname::text
+            ELSE format('%I.%I', s.nspname, t.typname) END,
+       t.typtype::text, format_type(chain.type, chain.mod),
        chain.mod, chain.required, a.atthasdef OR a.attidentity <> '',
        EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid),
        COALESCE((SELECT c.collisdeterministic FROM pg_collation c WHERE c.oid = a.attcollation),
                 true)
 FROM chain
 JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
+JOIN pg_namespace s ON s.oid = t.typnamespace
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attnum = chain.attnum
 WHERE a.attgenerated = '' AND a.attidentity <> 'a'
 ORDER BY a.attnum
@@ -131,7 +136,7 @@ class Column:
     """One column that may be written."""
 
     name: str
-    base: str  # the base type's own name: int4, varchar
+    base: str  # the base type's own name: int4, varchar; with its schema where users made the type
     enum: bool
     declared: str  # the base type as one would declare it: character varying(3)
     modifier: int
