@@ -150,7 +150,7 @@ class BoundedCatalog(TableCatalog, RestCatalog):
     def first(self, identifier: Identifier, metadata: TableMetadata) -> Table:
         """By a commit that asserts that there is no table: `createTable` gives fields new ids."""
         io = self._load_file_io(self.properties, metadata.location)
-        new_tables.check_free(io, metadata.location)
+        new_tables.check_free(self, identifier, io, metadata.location)
         new = Table(identifier, metadata, "", io, self)
         try:
             found = self.commit_table(new, (AssertCreate(),), new_tables.creating(metadata))
@@ -187,7 +187,7 @@ class NessieCatalog(BoundedCatalog):
         Nessie reads the file once, and writes its own from then on.
         """
         io = self._load_file_io(self.properties, metadata.location)
-        new_tables.check_free(io, metadata.location)
+        new_tables.check_free(self, identifier, io, metadata.location)
         made: Table = self.register_table(identifier, new_tables.written(io, metadata))
         new_tables.check_made(self, made, metadata)
         return made

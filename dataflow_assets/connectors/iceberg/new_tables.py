@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 
+from pyiceberg import exceptions as ice
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -25,6 +26,7 @@ from pyiceberg.table.update import (
     TableUpdate,
     UpgradeFormatVersionUpdate,
 )
+from pyiceberg.typedef import Identifier
 
 from dataflow_assets.connectors.iceberg.folder import files
 from dataflow_assets.connectors.iceberg.hint import COPY, HINT
@@ -37,16 +39,23 @@ _NO_SNAPSHOT = -1
 _NEWEST = -1  # what the change before has added
 
 
-def check_free(io: FileIO, location: str) -> None:
-    """Raises PermanentError where a table is in the folder, which the catalog does not know.
+def check_free(catalog: TableCatalog, identifier: Identifier, io: FileIO, location: str) -> None:
+    """Looks whether files of a table are in the folder of a table that is about to be made.
 
     Its hint may be lost, so that all files are looked at which flows leave beside tables.
+
+    Raises:
+        TableAlreadyExistsError: the catalog knows the table by now; somebody was quicker.
+        PermanentError: the catalog does not know it.
     """
-    if any(_OURS.fullmatch(one.base_name) for one in files(io, f"{location}/metadata")):
-        raise PermanentError(
-            f"{location} holds a table of a flow that had no catalog, or another one: move the "
-            "folder away, choose another prefix, or take the catalog out again"
-        )
+    if not any(_OURS.fullmatch(one.base_name) for one in files(io, f"{location}/metadata")):
+        return
+    if catalog.table(identifier) is not None:
+        raise ice.TableAlreadyExistsError(f"{'.'.join(identifier)} exists")
+    raise PermanentError(
+        f"{location} holds a table of a flow that had no catalog, or another one: move the "
+        "folder away, choose another prefix, or take the catalog out again"
+    )
 
 
 def creating(metadata: TableMetadata) -> tuple[TableUpdate, ...]:

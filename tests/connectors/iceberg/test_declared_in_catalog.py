@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StaticTable, Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertCreate
 from pyiceberg.types import IntegerType
 
@@ -20,7 +21,7 @@ from dataflow_assets.connectors.iceberg.client import BoundedCatalog
 from dataflow_assets.connectors.iceberg.sink.declared_sinks import RestTableSink
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError
-from tests.connectors.iceberg.driver import TARGET, connection, ids, opened, pump
+from tests.connectors.iceberg.driver import TARGET, connection, expected, ids, opened, pump
 
 COLUMNS: list[dict[str, Any]] = [
     {"id": 7, "name": "id", "required": True, "type": "long"},
@@ -113,6 +114,24 @@ Commit = Callable[..., CommitTableResponse]
 def _widen(catalog: Catalog, name: tuple[str, ...]) -> None:
     with catalog.load_table(name).update_schema() as change:
         change.add_column("late", IntegerType())
+
+
+def test_a_table_that_another_driver_makes_at_once_is_used(
+    sink: RestTableSink, catalog: Catalog, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are in the folder when this one, which saw no table, looks into the folder."""
+    made = BoundedCatalog.first
+
+    def first(self: BoundedCatalog, identifier: tuple[str, ...], metadata: TableMetadata) -> Table:
+        monkeypatch.undo()
+        pump(sink, opened(sink), 0, 5)
+        return made(self, identifier, metadata)
+
+    monkeypatch.setattr(BoundedCatalog, "first", first)
+    session = opened(sink)
+    assert BoundedCatalog.first is made
+    pump(sink, session, 5, 5)
+    assert ids(catalog, namespace) == expected(10)
 
 
 def test_a_table_that_another_driver_has_changed_at_once_is_not_dropped(
