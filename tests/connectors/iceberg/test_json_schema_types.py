@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataV2
 
 from dataflow_assets.connectors.iceberg.json_schema_types import columns
-from dataflow_assets.connectors.iceberg.table.registered import Merge
+from dataflow_assets.connectors.iceberg.options import OWN_IDS, Registered
+from dataflow_assets.connectors.iceberg.table.registered import Merge, merged
+from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.formats.json_schema_document import document
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
 STRING = {"type": "string"}
+LONG: dict[str, Any] = {"name": "dropped", "required": False, "type": "long"}
 JSON = "JSON text"
 
 
@@ -148,3 +157,43 @@ def test_columns_grow_with_their_versions() -> None:
     merge.fields(known, of({"type": "number"}), "")
     (wrong,) = merge.differences
     assert wrong.message.startswith("a is long in the table, and double in version 4")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A registry's only subject, with one version."""
+
+    text: str
+
+    def client(self) -> Subject:
+        return self
+
+    def versions(self, _: str) -> tuple[int, ...]:
+        return (1,)
+
+    def version(self, *_: Any) -> StoredSchema:
+        return StoredSchema("JSON", self.text)
+
+
+def test_the_id_of_a_column_that_was_dropped_is_not_given_again() -> None:
+    """Files have values of another type under that id."""
+    before = {"type": "struct", "fields": [LONG | {"id": 1, "name": "a"}, LONG | {"id": 7}]}
+    own = LONG | {"id": OWN_IDS, "name": "_record_timestamp", "type": "timestamptz"}
+    metadata = TableMetadataV2.model_validate(
+        {
+            "location": "s3://a/b",
+            "last-column-id": OWN_IDS,
+            "schemas": [
+                before | {"schema-id": 0},
+                {"type": "struct", "schema-id": 1, "fields": [before["fields"][0], own]},
+            ],
+            "current-schema-id": 1,
+            "partition-specs": [UNPARTITIONED_PARTITION_SPEC],
+        }
+    )
+    table = Table(("a", "b"), metadata, "", PyArrowFileIO(), NoopCatalog("none"))
+    root = {"type": "object", "properties": {"a": {"type": "integer"}, "c": STRING}}
+    registry: Any = Subject(json.dumps(root))
+    schema, differences = merged(Registered(registry, "subject", "JSON"), table)
+    assert differences == []
+    assert [(one.field_id, one.name) for one in schema.fields] == [(1, "a"), (8, "c")]

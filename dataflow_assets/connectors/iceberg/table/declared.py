@@ -54,14 +54,13 @@ def compared(declared: Declared, table: Table | None) -> tuple[Schema, list[Diff
     Raises:
         TransientError, PermanentError: of the registry.
     """
-    stored = table.schema() if table else None
-    schema, found = _wanted(declared, stored)
+    schema, found = _wanted(declared, table)
     return schema, [*found, *(_differences(table, declared, schema) if table else ())]
 
 
-def _wanted(declared: Declared, stored: Schema | None) -> tuple[Schema, list[Difference]]:
+def _wanted(declared: Declared, table: Table | None) -> tuple[Schema, list[Difference]]:
     if isinstance(declared.columns, Registered):
-        return registered.merged(declared.columns, stored)
+        return registered.merged(declared.columns, table)
     return Schema.model_validate_json(declared.columns), []
 
 

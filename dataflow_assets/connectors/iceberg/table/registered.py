@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import (
     DecimalType,
     IcebergType,
@@ -44,7 +46,7 @@ def versions(registered: Registered) -> tuple[int, ...]:
     return registered.registry.client().versions(registered.subject)
 
 
-def merged(registered: Registered, stored: Schema | None) -> tuple[Schema, list[Difference]]:
+def merged(registered: Registered, table: Table | None) -> tuple[Schema, list[Difference]]:
     """The columns that the table is to have, and the changes that it cannot take.
 
     Called on the driver, when a table is opened or looked at, and when the subject has got other
@@ -52,14 +54,14 @@ def merged(registered: Registered, stored: Schema | None) -> tuple[Schema, list[
 
     Args:
         registered: the subject.
-        stored: the columns that the table has; None where there is no table yet.
+        table: as it is stored; None where there is no table yet.
 
     Raises:
         As `versions`; PermanentError too where a version is of another kind, or not the schema of a
         record or object.
     """
-    known = [one for one in stored.fields if one.field_id < OWN_IDS] if stored else None
-    ids = count(1 + max(_below_own(stored), default=0) if stored else 1)
+    known = [o for o in table.schema().fields if o.field_id < OWN_IDS] if table else None
+    ids = count(1 + max(_used(table.metadata), default=0) if table else 1)
     differences: list[Difference] = []
     client = registered.registry.client()
     for number in versions(registered):
@@ -72,8 +74,10 @@ def merged(registered: Registered, stored: Schema | None) -> tuple[Schema, list[
     return _with_own(known or [], registered), differences
 
 
-def _below_own(schema: Schema) -> Iterator[int]:
-    return (identity for identity in schema.field_ids if identity < OWN_IDS)
+def _used(metadata: TableMetadata) -> Iterator[int]:
+    """The ids of columns there have been: files still have what was stored under a dropped one."""
+    every = (one for schema in metadata.schemas for one in schema.field_ids)
+    return (one for one in (*every, metadata.last_column_id) if one < OWN_IDS)
 
 
 def _columns(found: StoredSchema, kind: str, where: str) -> list[NestedField]:
