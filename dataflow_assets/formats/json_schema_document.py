@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, NoReturn
 from urllib.parse import urljoin
 
@@ -12,6 +13,8 @@ import jsonschema_rs
 
 _BASE = "json-schema:///"  # of a schema without an address of its own
 _MOST = 100  # references of references
+_MOST_PARTS = 20_000
+"""Schemas of which one may consist: a few $refs, each used twice by the next one, make billions."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +23,12 @@ class Node:
 
     schema: Any
     resolver: jsonschema_rs.Resolver
+    parts: Iterator[int]
+    """Counts the schemas of the document that were looked at, each time that they were."""
 
     def inner(self, schema: Any) -> Node:
         """One of the schemas that it holds."""
-        return Node(schema, self.resolver)
+        return replace(self, schema=schema)
 
     def resolved(self) -> Node:
         """The schema that it refers to, or itself.
@@ -31,8 +36,14 @@ class Node:
         An `allOf` of one schema, with nothing beside it that says what values are, is that schema.
 
         Raises:
-            ValueError where a reference leads nowhere, or in a circle.
+            ValueError where a reference leads nowhere, or in a circle, or where the document has
+            more parts than can be looked at.
         """
+        if next(self.parts) > _MOST_PARTS:
+            raise ValueError(
+                f"the schema has more than {_MOST_PARTS} parts when its $refs are followed: use "
+                "fewer of them inside each other"
+            )
         node = self
         for _ in range(_MOST):
             schema = node.schema
@@ -51,7 +62,7 @@ class Node:
             found = self.resolver.lookup(reference)
         except jsonschema_rs.ReferencingError as error:
             raise ValueError(f"$ref {reference}: {error}") from None
-        return Node(found.contents, found.resolver)
+        return Node(found.contents, found.resolver, self.parts)
 
 
 def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
@@ -77,7 +88,7 @@ def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         line = (str(error).splitlines() or [""])[0]
         raise ValueError(f"no JSON Schema that can be used: {line}") from None
-    return Node(root, known.resolver(base))
+    return Node(root, known.resolver(base), count(1))
 
 
 def _only(schema: Mapping[str, Any]) -> Any:

@@ -132,6 +132,28 @@ def test_what_has_no_column_is_refused_by_name(kind: Any, message: str) -> None:
     assert message in str(refused.value)
 
 
+def _both(reference: Any) -> list[Any]:
+    return [
+        {"type": "object", "properties": {"x": reference, "y": reference}},
+        {"anyOf": [reference, reference]},
+    ]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("which", [0, 1], ids=["properties", "anyOf"])
+def test_references_that_multiply_are_refused_by_name(which: int) -> None:
+    """Forty levels, each of which uses the next one twice, are a trillion columns from 4 KB."""
+    levels = {f"p{n}": _both({"$ref": f"#/$defs/p{n + 1}"})[which] for n in range(40)}
+    more: dict[str, Any] = {"$defs": levels | {"p40": STRING}}
+    with pytest.raises(ValueError, match=r"property a.*: the schema has more than 20000 parts"):
+        of({"$ref": "#/$defs/p0"}, **more)
+
+
+def test_a_schema_of_many_properties_is_no_such() -> None:
+    many = {"properties": {f"p{n}": {"anyOf": [STRING, {"type": "null"}]} for n in range(5000)}}
+    assert len(of(many)[0].field_type.fields) == 5000
+
+
 @pytest.mark.parametrize(
     "text", ["{}", "true", '{"type": "array", "items": {}}', '{"type": "object"}', "[]", "{"]
 )
