@@ -12,6 +12,11 @@ from urllib.parse import urljoin
 import jsonschema_rs
 
 _BASE = "json-schema:///"  # of a schema without an address of its own
+ADDING = (
+    *("properties", "patternProperties", "allOf", "anyOf", "oneOf", "if", "then", "else"),
+    *("dependentSchemas", "dependencies"),
+)
+"""Keywords by which an object may have properties of more names."""
 _MOST = 100  # references of references
 _MOST_PARTS = 20_000
 """Schemas of which one may consist: a few $refs, each used twice by the next one, make billions."""
@@ -36,8 +41,8 @@ class Node:
         An `allOf` of one schema, with nothing beside it that says what values are, is that schema.
 
         Raises:
-            ValueError where a reference leads nowhere, or in a circle, or where the document has
-            more parts than can be looked at.
+            ValueError where a reference leads nowhere, or in a circle, or has something beside it
+            that may add properties, or where the document has more parts than can be looked at.
         """
         if next(self.parts) > _MOST_PARTS:
             raise ValueError(
@@ -50,6 +55,8 @@ class Node:
             if not isinstance(schema, dict):
                 return node
             if "$ref" in schema:
+                if beside := [key for key in ADDING if key in schema]:
+                    raise ValueError(f"{beside[0]} beside $ref has no columns: list all properties")
                 node = node._referred(schema["$ref"])
             elif (only := _only(schema)) is not None:
                 node = node.inner(only)
@@ -94,7 +101,7 @@ def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
 def _only(schema: Mapping[str, Any]) -> Any:
     """The one schema of `allOf` where nothing beside it says what values are."""
     parts = schema.get("allOf", ())
-    beside = {"type", "properties", "items", "anyOf", "oneOf", "enum"} & schema.keys()
+    beside = ({"type", "items", "enum", *ADDING} - {"allOf"}) & schema.keys()
     return parts[0] if len(parts) == 1 and not beside else None
 
 

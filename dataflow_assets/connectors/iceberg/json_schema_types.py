@@ -12,12 +12,13 @@
 | several types, no type, an object that holds its own kind | string, JSON text |
 | other objects and arrays | string, JSON text |
 
-What only narrows values (`minimum`, `pattern`, `not`, ...) says nothing about columns.
+What only narrows values (`minimum`, `pattern`, `not`, ...) says nothing about columns. What adds
+properties beside those that are listed is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyiceberg import types as ice
@@ -131,21 +132,64 @@ def _kinds(node: Node, where: str) -> tuple[frozenset[str], Node]:
     """The JSON types of a schema's values, and the schema that says more about them."""
     node = _resolved(node, where)
     found = node.schema if isinstance(node.schema, dict) else {}
-    parts = found.get("anyOf", found.get("oneOf"))
-    if parts is None or {"type", "properties"} & found.keys():
-        return _of_one(found), node
+    key = "anyOf" if "anyOf" in found else "oneOf"
+    if key not in found or {"type", "properties"} & found.keys():
+        kinds = _of_one(found)
+        _check_listed(node, kinds, found, where)
+        return kinds, node
     # One that is not null says more about the values; of several nothing but their types is known.
-    known = [_kinds(node.inner(one), where) for one in parts]
+    known = [_kinds(node.inner(one), where) for one in found[key]]
     filled = [inner for one, inner in known if one != {"null"}]
-    kinds: frozenset[str] = frozenset().union(*(one for one, _ in known))
-    return kinds, filled[0] if len(filled) == 1 else node
+    kinds = frozenset().union(*(one for one, _ in known))
+    if len(filled) != 1:
+        return kinds, node
+    beside = node.inner({name: part for name, part in found.items() if name != key})
+    _check_listed(beside, kinds, filled[0].schema, where)
+    return kinds, filled[0]
+
+
+def _check_listed(node: Node, kinds: frozenset[str], listing: Any, where: str) -> None:
+    """Raises ValueError where a schema has properties beside those of the one that lists them."""
+    if kinds - {"null"} != {"object"} or not isinstance(listing, dict):
+        return
+    if not (listed := listing.get("properties")):
+        return
+    for keyword, part in _parts(node.schema):
+        if more := _names(node.inner(part), where) - listed.keys():
+            raise ValueError(
+                f"{where}: {keyword} adds {min(more)}, which gets no column: list all properties"
+            )
+
+
+def _names(node: Node, where: str) -> set[str]:
+    """The names, or patterns of names, of all properties that a schema tells of."""
+    schema = _followed(node, where).schema
+    if not isinstance(schema, dict):
+        return set()
+    found = {*schema.get("properties", ()), *schema.get("patternProperties", ())}
+    return found.union(*(_names(node.inner(part), where) for _, part in _parts(schema)))
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The schemas that hold for the same object, each with its keyword."""
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        yield from ((keyword, part) for part in schema.get(keyword, ()))
+    for keyword in ("if", "then", "else"):
+        if keyword in schema:
+            yield keyword, schema[keyword]
+    for keyword in ("dependentSchemas", "dependencies"):
+        yield from ((keyword, part) for part in schema.get(keyword, {}).values())
+
+
+def _followed(node: Node, where: str) -> Node:
+    try:
+        return node.resolved()
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _resolved(node: Node, where: str) -> Node:
-    try:
-        found = node.resolved()
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+    found = _followed(node, where)
     if found.schema is False:
         raise ValueError(f"{where}: the schema false allows no value")
     if isinstance(found.schema, dict) and (wrong := [k for k in _SHAPING if k in found.schema]):

@@ -24,6 +24,7 @@ from dataflow_assets.formats.json_schema_document import document
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
 STRING = {"type": "string"}
+ROW: dict[str, Any] = {"type": "object", "properties": {"u": STRING}}
 LONG: dict[str, Any] = {"name": "dropped", "required": False, "type": "long"}
 JSON = "JSON text"
 
@@ -80,6 +81,19 @@ def test_the_column_of_a_property(
     assert (str(column.field_type), column.doc, column.required) == (expected, doc, required)
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"anyOf": [{"required": ["u"]}, {"properties": {"u": {"const": "x"}}}]},
+        {"if": {"properties": {"u": {"const": "x"}}}, "then": {"required": ["u"]}, "else": False},
+        {"dependentRequired": {"u": ["u"]}},
+    ],
+)
+def test_what_only_narrows_the_listed_properties_adds_none(more: Any) -> None:
+    (column,) = of(ROW | more)
+    assert str(column.field_type) == "struct<0: u: optional string>"
+
+
 def test_a_property_that_may_be_missing_is_optional() -> None:
     found = of(STRING, STRING, required=["b"])
     assert [(one.name, one.required) for one in found] == [("a", False), ("b", True)]
@@ -118,6 +132,13 @@ def test_an_object_that_holds_its_own_kind_is_json_text() -> None:
         ({"type": "object", "patternProperties": {"x": {}}}, "property a: patternProperties has"),
         ({"type": "object", "properties": {"u": {"allOf": [{}, {}]}}}, "property a.u: allOf has"),
         ({"type": "array", "items": {"allOf": [{}, {}]}}, "property a.element: allOf has"),
+        (ROW | {"oneOf": [{}, {"properties": {"y": {}}}]}, "property a: oneOf adds y, which gets"),
+        (ROW | {"anyOf": [POINT, ROW]}, "property a: anyOf adds x, which gets no column"),
+        (ROW | {"if": {}, "then": {"oneOf": [POINT]}}, "property a: then adds x, which gets"),
+        (ROW | {"dependentSchemas": {"u": POINT}}, "property a: dependentSchemas adds x, which"),
+        ({"anyOf": [ROW, {"type": "null"}], "oneOf": [POINT]}, "property a: oneOf adds x, which"),
+        ({"$ref": "#/properties/b", "properties": {}}, "property a: properties beside $ref has"),
+        ({"allOf": [ROW], "patternProperties": {"x": {}}}, "property a: allOf has no columns"),
         (False, "property a: the schema false allows no value"),
         ({"$ref": "#/$defs/none"}, "property a: $ref #/$defs/none: Pointer"),
         ({"$ref": "#/properties/a"}, "property a: a $ref refers to itself"),
