@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
 from pyiceberg import exceptions as ice
 from requests import RequestException
 
@@ -28,6 +29,16 @@ _DOWN = (
     ice.CommitStateUnknownException,
     ice.AuthorizationExpiredError,
 )
+LOST = (
+    RequestException,
+    OSError,
+    ValidationError,  # an answer cut short, or not the catalog's
+    ice.ServerError,
+    ice.CommitStateUnknownException,
+    ice.ServiceUnavailableError,
+    ice.TooManyRequestsError,
+)
+"""No answer that could be read: what was asked may have been done."""
 _UNKNOWN_WAREHOUSE = "IllegalStateException: Warehouse"
 """Nessie answers as if it had failed itself."""
 # The object store's client tells these apart in its text only.

@@ -11,13 +11,14 @@ import logging
 from pyiceberg import exceptions as ice
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.errors import GONE
+from dataflow_assets.connectors.iceberg.errors import GONE, LOST
 
 log = logging.getLogger(__name__)
 
 HINT = "version-hint.text"
 COPY = "synced-"
 """The first letters of the names of copies, which end with two digits."""
+_ROUNDS = 10  # of looks at the table; who commits meanwhile leaves a hint as well
 _COPIES = 100
 """Names are used again after so many commits: a reader has long read what the hint named."""
 
@@ -30,14 +31,21 @@ def leave(table: Table) -> None:
     process dies before that, readers by path see the table as it was, until the next commit.
     """
     try:
-        while True:
+        for _ in range(_ROUNDS):
             _write_both(table)
             newest = table.catalog.load_table(table.name())
-            if newest.metadata.next_sequence_number() <= table.metadata.next_sequence_number():
+            if _same(table, newest):
                 return
             table = newest
-    except (OSError, ice.RESTError, *GONE) as error:
+    except (*LOST, ice.RESTError, *GONE) as error:
         log.warning("%s: its %s is late: %s", table.location(), HINT, error)
+    else:
+        log.warning("%s: its %s is late: others commit all the time", table.location(), HINT)
+
+
+def _same(one: Table, other: Table) -> bool:
+    """Not by the sequence number: a column that is added leaves that as it is."""
+    return one.metadata_location == other.metadata_location or one.metadata == other.metadata
 
 
 def _write_both(table: Table) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StaticTable, Table
@@ -88,6 +89,57 @@ def test_a_driver_that_was_paused_behind_its_commit_leaves_the_newest_hint(
     hint.leave(paused)
     by_path = StaticTable.from_metadata(paused.location(), seaweedfs.catalog_properties())
     assert len(by_path.scan().to_arrow()) == 20
+
+
+def test_a_column_that_was_added_meanwhile_is_in_the_hint(
+    sink: RestTableSink, seaweedfs: devservers.SeaweedFS, catalog: Catalog, namespace: str
+) -> None:
+    """Which changes the schema alone, and no sequence number."""
+    pump(sink, opened(sink), 0, 5)
+    paused = catalog.load_table((namespace, "orders"))
+    _widen(catalog, paused.name())
+    hint.leave(paused)
+    by_path = StaticTable.from_metadata(paused.location(), seaweedfs.catalog_properties())
+    assert by_path.schema().column_names == ["id", "name", "late"]
+
+
+def test_an_answer_that_is_cut_short_behind_a_commit_is_a_warning(
+    sink: RestTableSink,
+    catalog: Catalog,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def cut(_: object) -> None:
+        TableResponse.model_validate_json('{"metadata": {')
+
+    pump(sink, opened(sink), 0, 5)
+    table = catalog.load_table((namespace, "orders"))
+    monkeypatch.setattr(table.catalog, "load_table", cut)
+    hint.leave(table)
+    assert "its version-hint.text is late: 1 validation error for TableResponse" in caplog.text
+
+
+@pytest.mark.timeout(60)
+def test_others_that_commit_all_the_time_do_not_hold_a_driver_up(
+    sink: RestTableSink,
+    catalog: Catalog,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def changed(name: tuple[str, ...]) -> Table:
+        table = load(name)
+        with table.transaction() as change, change.update_snapshot().fast_append():
+            pass  # no files
+        return table
+
+    pump(sink, opened(sink), 0, 5)
+    table = catalog.load_table((namespace, "orders"))
+    load = table.catalog.load_table
+    monkeypatch.setattr(table.catalog, "load_table", changed)
+    hint.leave(table)
+    assert "is late: others commit all the time" in caplog.text
 
 
 LOST = ["v3.metadata.json", "synced-07.metadata.json", hint.HINT]

@@ -19,14 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from pydantic import ValidationError
 from pyiceberg import exceptions as ice
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
-from requests import RequestException
 
+from dataflow_assets.connectors.iceberg.errors import LOST
 from dataflow_assets.connectors.iceberg.table.manifest_files import added_since
 from dataflow_assets.connectors.iceberg.table.snapshot import (
     Attempt,
@@ -43,15 +42,6 @@ COMMIT_ID = "dataflow.commit"  # in a snapshot's summary
 FRAME = "dataflow.frame"  # the same of a DataFrame that was written
 CONFLICTS = 30  # other writers' commits to give way to, one after the other
 LOST_ANSWERS = 4
-_LOST = (
-    RequestException,
-    OSError,
-    ValidationError,  # an answer cut short, or not the catalog's
-    ice.ServerError,
-    ice.CommitStateUnknownException,
-    ice.ServiceUnavailableError,
-    ice.TooManyRequestsError,
-)
 
 
 @dataclass(frozen=True)
@@ -123,7 +113,7 @@ class Committer:
             answer = self.catalog.commit_table(self.table, attempt.requirements, attempt.updates)
         except ice.CommitFailedException as error:
             return error
-        except _LOST as error:
+        except LOST as error:
             attempt.unknown = self._lost = True
             return error
         reach("iceberg.after-commit")
