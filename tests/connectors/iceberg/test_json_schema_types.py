@@ -15,6 +15,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.types import IntegerType, NestedField, StringType
 
 from dataflow_assets.connectors.iceberg.json_schema_types import columns
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, Registered
@@ -200,6 +201,24 @@ def test_columns_grow_with_their_versions() -> None:
     merge.fields(known, of({"type": "number"}), "")
     (wrong,) = merge.differences
     assert wrong.message.startswith("a is long in the table, and double in version 4")
+
+
+def test_a_comment_on_a_column_is_no_difference() -> None:
+    """Spark's ALTER TABLE sets one; that of a column of JSON says how it is decoded."""
+    merge = Merge(count(4), "version 2")
+    comment = "what customers see"
+    known = [
+        NestedField(1, "a", StringType(), doc=comment, required=False),
+        NestedField(2, "b", IntegerType(), doc=comment, required=False),
+        NestedField(3, "c", StringType(), doc=comment, required=False),
+    ]
+    found = merge.fields(known, of(STRING, {"type": "integer"}, {}), "")
+    assert [(str(one.field_type), one.doc) for one in found[:2]] == [
+        ("string", comment),
+        ("long", comment),
+    ]
+    (wrong,) = merge.differences
+    assert wrong.message.startswith(f"c is string ({comment}) in the table, and string ({JSON})")
 
 
 @dataclass(frozen=True)

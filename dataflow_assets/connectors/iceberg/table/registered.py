@@ -28,6 +28,7 @@ from dataflow_assets.connectors.iceberg import avro_types, json_schema_types
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, RECORD_TIME, Registered
 from dataflow_assets.connectors.iceberg.table.difference import WIDER, Difference, shown
 from dataflow_assets.connectors.iceberg.table.partitioning import keyed
+from dataflow_assets.connectors.iceberg.types import text_kind
 from dataflow_assets.contracts import SYSTEM_COLUMNS, StoredSchema
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.avro_schema import AvroSchema
@@ -164,9 +165,10 @@ class Merge:
             value = self._kept(known.value_field, given.value_field, f"{name}.")
             key = (known.key_id, known.key_type)
             return MapType(*key, known.value_id, value.field_type, value_required=value.required)
-        if one.doc == other.doc and (known, given) in WIDER:
+        if (known, given) in WIDER:
             return given
-        if one.doc != other.doc or not _takes(known, given):
+        # Of comments only those count that say what a text is: any other one is a person's.
+        if text_kind(one) != text_kind(other) or not _takes(known, given):
             self.differences.append(
                 Difference(
                     f"{name} is {_named(one)} in the table, and {_named(other)} in {self.where}: "
