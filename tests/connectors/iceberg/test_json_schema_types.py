@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -20,12 +22,15 @@ from pyiceberg.types import IntegerType, NestedField, StringType
 from dataflow_assets.connectors.iceberg.json_schema_types import columns
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, Registered
 from dataflow_assets.connectors.iceberg.table.registered import Merge, merged
+from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import StoredSchema
+from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.formats.json_schema_document import document
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
 STRING = {"type": "string"}
 ROW: dict[str, Any] = {"type": "object", "properties": {"u": STRING}}
+MOMENT = {"type": "string", "format": "date-time"}
 LONG: dict[str, Any] = {"name": "dropped", "required": False, "type": "long"}
 JSON = "JSON text"
 
@@ -201,6 +206,31 @@ def test_columns_grow_with_their_versions() -> None:
     merge.fields(known, of({"type": "number"}), "")
     (wrong,) = merge.differences
     assert wrong.message.startswith("a is long in the table, and double in version 4")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stored"),
+    [
+        ({"type": "number"}, "9007199254740993", 9007199254740992.0),
+        ({"type": "number"}, "9007199254740992", 9007199254740992.0),
+        ({"type": "integer"}, "9007199254740993", 9007199254740993),
+        ({}, "9007199254740993", "9007199254740993"),
+        ({"type": "integer"}, "1.0", None),
+        ({"type": "integer"}, "1e2", None),
+        ({"type": "integer"}, "9223372036854775808", None),
+        (MOMENT, '"2026-11-21T10:00:00.123456789Z"', datetime(2026, 11, 21, 10, 0, 0, 123457, UTC)),
+        (MOMENT, '"2026-11-21T23:59:60Z"', None),
+    ],
+)
+def test_what_becomes_of_numbers_and_moments_at_their_limits(
+    kind: Any, value: str, stored: Any
+) -> None:
+    """As the guarantees say it; None: the record is rejected."""
+    known = Merge(count(1), "version 1").fields(None, of(kind), "")
+    body = pa.array([f'{{"a":{value}}}'], pa.string()).cast(pa.binary())
+    found = JsonDecoder(row_schema(Schema(*known)), "reject").decode(body, pa.array([0]))
+    assert [row["a"] for row in found.rows.to_pylist()] == ([] if stored is None else [stored])
+    assert len(found.rejected) == (stored is None)
 
 
 def test_a_comment_on_a_column_is_no_difference() -> None:
