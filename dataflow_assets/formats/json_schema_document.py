@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, NoReturn
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 import jsonschema_rs
 
@@ -79,7 +79,7 @@ def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
 
     Args:
         text: of the schema.
-        references: names, as its `$ref`s have them, and texts.
+        references: names, as its `$ref`s have them once these are decoded, and texts.
 
     Raises:
         ValueError where a text is no JSON Schema, or refers to what is not among the references.
@@ -87,7 +87,7 @@ def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
     root = _parsed(text)
     own = root.get("$id") if isinstance(root, dict) else None
     base = urljoin(_BASE, own or "")
-    others = [(urljoin(base, name), _parsed(other)) for name, other in references]
+    others = [(urljoin(base, _address(name)), _parsed(other)) for name, other in references]
     try:
         known = jsonschema_rs.Registry([(base, root), *others], retriever=_not_fetched)
         for one in (root, *(other for _, other in others)):
@@ -96,6 +96,11 @@ def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
         line = (str(error).splitlines() or [""])[0]
         raise ValueError(f"no JSON Schema that can be used: {line}") from None
     return Node(root, known.resolver(base), count(1))
+
+
+def _address(name: str) -> str:
+    """A name as a `$ref` writes it: a registry allows blanks in names, an address has none."""
+    return quote(name, safe=":/?#[]@!$&'()*+,;=%")
 
 
 def _only(schema: Mapping[str, Any]) -> Any:

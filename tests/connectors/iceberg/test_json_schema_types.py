@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -121,6 +122,39 @@ def test_references_are_followed_in_the_schema_and_to_others() -> None:
     ]  # fmt: skip
     (with_address,) = of({"$ref": "address.json"}, references=others, **{"$id": "http://a/b.json"})
     assert str(with_address.field_type) == "struct<0: zip: optional long>"
+
+
+@pytest.mark.parametrize(
+    ("reference", "name", "own"),
+    [
+        ("A%20v1", "A v1", {}),
+        ("A%20v1", "A%20v1", {}),
+        ("%C3%A4.json", "ä.json", {}),
+        ("http://x/a", "A v1", {"$id": "http://x/a"}),
+        ("urn:example:a", "urn:example:a", {}),
+        ("urn:example:a", "a.json", {"$id": "urn:example:a"}),
+    ],
+)
+def test_references_of_any_name_are_found(reference: str, name: str, own: Any) -> None:
+    others = [(name, json.dumps({"type": "integer"} | own))]
+    for more in ({}, {"$id": "urn:example:root"} if ":" in reference else {}):
+        (column,) = of({"$ref": reference}, references=others, **more)
+        assert str(column.field_type) == "long"
+
+
+@pytest.mark.parametrize(
+    ("reference", "more", "message"),
+    [
+        ("A v1", {}, "Invalid URI reference 'A v1': unexpected character at index 1"),
+        ("a.json", {"$id": "urn:example:root"}, "Failed to resolve 'a.json' against 'urn:example"),
+    ],
+)
+def test_what_is_no_reference_is_refused_by_its_text(
+    reference: str, more: Any, message: str
+) -> None:
+    others = [(reference, json.dumps({"type": "integer"}))]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        of({"$ref": reference}, references=others, **more)
 
 
 def test_an_object_that_holds_its_own_kind_is_json_text() -> None:
