@@ -30,6 +30,7 @@ from dataflow_assets.runs.reset import reset
 from dataflow_assets.runs.take_over import take_over
 from tests.conftest import Topics
 from tests.connectors.postgresql.predecessor import Predecessor
+from tests.connectors.postgresql.test_parse_texts import USUAL
 from tests.formats.test_parse_paths import MESSAGE
 from tests.manifests.test_dialect_justone import WORKER, changed
 
@@ -178,13 +179,31 @@ def test_values_are_parsed_by_postgresql(justone: Justone) -> None:
 def test_text_needs_no_parsing(justone: Justone) -> None:
     """Columns of text go by binary COPY; what PostgreSQL makes of them is the same."""
     names = ["v", "c", "x", "j", "jb", "m"]
+    _by_binary_copy(justone, names, _every(names, VALUES))
+
+
+PARSED = {
+    "i2": "int2", "i4": "int4", "i8": "int8", "f4": "float4", "f8": "float8", "n": "numeric",
+    "n2": "numeric", "b": "bool", "d": "date", "t": "time", "ts": "timestamp",
+    "tz": "timestamptz", "u": "uuid",
+}  # fmt: skip
+"""The columns whose texts are parsed here where all of them have a usual form."""
+
+
+def test_usual_forms_are_as_copy_reads_them(justone: Justone) -> None:
+    """By binary COPY, in a block of all columns, with values that a limit of a type refuses."""
+    cases = [(name, value) for name, base in PARSED.items() for value in USUAL[base]]
+    cases += [("n2", "123456.789"), ("m", "happy"), ("m", "Happy"), ("v", "too long"), ("n", None)]
+    _by_binary_copy(justone, [*PARSED, "v", "c", "x", "j", "jb", "m"], cases)
+
+
+def _by_binary_copy(justone: Justone, names: Sequence[str], cases: Sequence[Case]) -> None:
     flow = _of_types(justone, names)
     session = flow.resolved().branches[0].sink.open(flow.target(flow.branches[0]), Run())
     schema = session.schema()
     assert schema is not None
     assert schema.metadata[b"dataflow.postgresql.driver"] == b"binary"
     session.close()
-    cases = _every(names, VALUES)
     justone.send(_bodies(cases))
     justone.drain(flow)
     _same_as_copy(justone, cases)
