@@ -158,6 +158,7 @@ def _take(demo: PicturedDemo, folder: Path) -> None:
     with sync_playwright() as browsers:
         browser = browsers.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport=WIDE)
+        page.set_default_timeout(120_000)  # milliseconds: a busy machine draws slowly
         page.set_viewport_size(GRAPH)
         _page(page, f"{demo.dagster.url}/asset-groups", 12)
         graph = _graph(page)
