@@ -192,7 +192,7 @@ PARSED = {
 
 def test_usual_forms_are_as_copy_reads_them(justone: Justone) -> None:
     """By binary COPY, in a block of all columns, with values that a limit of a type refuses."""
-    cases = [(name, value) for name, base in PARSED.items() for value in USUAL[base]]
+    cases: list[Case] = [(name, value) for name, base in PARSED.items() for value in USUAL[base]]
     cases += [("n2", "123456.789"), ("m", "happy"), ("m", "Happy"), ("v", "too long"), ("n", None)]
     _by_binary_copy(justone, [*PARSED, "v", "c", "x", "j", "jb", "m"], cases)
 
