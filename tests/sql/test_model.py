@@ -159,6 +159,7 @@ class Run:
     messages: LogSource
     sink: Sink
     manifest: Manifest | None = None
+    now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
 
     def span(self, upto: Mapping[str, int], limits: Limits, *, small: bool) -> None:
         """Computes it, and commits what came of it."""
@@ -168,7 +169,7 @@ class Run:
         place = Place(
             self.source.location, "default/o.s", folder_of("g", number, os.urandom(4).hex())
         )
-        environment = Environment("UTC", datetime(2026, 1, 1, tzinfo=UTC))
+        environment = Environment("UTC", self.now)
         reader = Reader(self.messages, "id", self.source.view, environment)
         driver = Driver(Cache(), lambda: cast("Any", Session(_no_spark)), limits)
         work = Computation(reader, place, self.manifest, driver)
