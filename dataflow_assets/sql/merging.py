@@ -28,6 +28,7 @@ from typing_extensions import override
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.accumulators import kept
 from dataflow_assets.sql.changes import (
+    BINARY,
     KEPT,
     Ints,
     added_up,
@@ -103,7 +104,7 @@ def merge_distinct(stage: Stage, old: pa.Table, given: pa.Table) -> tuple[pa.Tab
     now = np.maximum(0, before + counted["n"].to_numpy())
     changed = pa.array(now != before)
     values = [pack(one) if one else None for one in now[now != before].tolist()]
-    puts = pa.table([keys.filter(changed), pa.array(values, pa.binary())], schema=KEPT)
+    puts = pa.table([keys.filter(changed), pa.array(values, BINARY)], schema=KEPT)
     flips = (now > 0) != (before > 0)
     signs = np.where(now > 0, 1, -1)[flips]
     return puts, _of_groups(stage, keys.filter(pa.array(flips)).to_pylist(), signs)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.sql.changes import NONE, Ints, added_up, changes, joined, without_zeros
+from dataflow_assets.sql.changes import BINARY, NONE, Ints, added_up, changes, joined, without_zeros
 from dataflow_assets.sql.columns import taken
 from dataflow_assets.sql.kept import sums
 from dataflow_assets.sql.merging import FOLDED, Signed, aggregates
@@ -58,7 +58,7 @@ def _values(
 
 def _folded(stage: Stage, groups: Sequence[bytes], columns: Columns, times: Ints) -> pa.Table:
     """What all rows of a group come to in each aggregate."""
-    coded = pa.array(groups, pa.binary()).dictionary_encode()
+    coded = pa.array(groups, BINARY).dictionary_encode()
     numbers, count = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
     pairs = zip(aggregates(stage), columns, strict=True)
     folded = [kept.fold(numbers, count, column, times) for kept, column in pairs]

@@ -43,7 +43,7 @@ def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Stag
 def _parts(
     ordered: pa.Table, buckets: Sequence[int], rows: Sequence[int]
 ) -> list[tuple[int, pa.RecordBatch]]:
-    """One for each bucket; of one with more than 2 GB several."""
+    """One for each bucket, or several."""
     found: list[tuple[int, pa.RecordBatch]] = []
     first = 0
     for bucket, count in zip(buckets, rows, strict=True):
