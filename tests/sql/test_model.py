@@ -144,6 +144,7 @@ def limits(random: Random) -> Limits:
     """In which way something is done."""
     return Limits(
         few=random.choice([0, 2, 20_000]),
+        few_bytes=random.choice([0, 200, 1 << 20]),
         buckets=random.choice([1, 2, 4]),
         full=random.choice([1, 3, 1_000]),
         most_recent=random.choice([0, 3, 1_000]),
