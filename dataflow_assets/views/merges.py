@@ -39,7 +39,8 @@ class _Pending:
     @property
     def size(self) -> int:
         """Their bytes in memory."""
-        return sum(one.nbytes for one in self.held) + sum(one.size for one in self.staged)
+        held: int = sum(one.nbytes for one in self.held)
+        return held + sum(one.size for one in self.staged)
 
 
 class Merges:
