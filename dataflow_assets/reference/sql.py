@@ -121,7 +121,7 @@ builds the state again, and once it is as far as the one before, rows that only 
 are deleted. They stay where the state does not have all rows of the target: with
 `table.exec.state.ttl`, and with windows. Where only `HAVING` or the columns that are computed of
 aggregates have changed, the error names a `SET` that keeps the state: each row then changes with
-the next record of its group. A query with `ROW_NUMBER()` is always built again.
+the next record that changes its group. A query with `ROW_NUMBER()` is always built again.
 
 The sum of floating numbers is rounded once, whatever their order. `GROUP BY` tells -0.0 from 0.0,
 and all NaN are one group. Where a source gets new partitions, keys of an upsert table may change

@@ -19,8 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
-SCHEMA = pa.schema([("k", pa.binary()), ("x", pa.binary()), ("n", pa.int64())])
-KEPT = pa.schema([("k", pa.binary()), ("v", pa.binary())])
+BINARY = pa.large_binary()
+"""Arrow joins no more than 2 GiB of `binary` into one array; a table may have more."""
+SCHEMA = pa.schema([("k", BINARY), ("x", BINARY), ("n", pa.int64())])
+KEPT = pa.schema([("k", BINARY), ("v", BINARY)])
 NONE = SCHEMA.empty_table()
 
 

@@ -28,6 +28,7 @@ from typing_extensions import override
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.accumulators import kept
 from dataflow_assets.sql.changes import (
+    BINARY,
     KEPT,
     Ints,
     added_up,
@@ -103,7 +104,7 @@ def merge_distinct(stage: Stage, old: pa.Table, given: pa.Table) -> tuple[pa.Tab
     now = np.maximum(0, before + counted["n"].to_numpy())
     changed = pa.array(now != before)
     values = [pack(one) if one else None for one in now[now != before].tolist()]
-    puts = pa.table([keys.filter(changed), pa.array(values, pa.binary())], schema=KEPT)
+    puts = pa.table([keys.filter(changed), pa.array(values, BINARY)], schema=KEPT)
     flips = (now > 0) != (before > 0)
     signs = np.where(now > 0, 1, -1)[flips]
     return puts, _of_groups(stage, keys.filter(pa.array(flips)).to_pylist(), signs)
@@ -165,7 +166,10 @@ class Merging(ABC):
         counted: Sequence[tuple[Any, int]],
         found: MergedGroups,
     ) -> None:
-        """Adds one key to `found`: what was kept of it, and what has changed."""
+        """Adds one key to `found`: what was kept of it, and what has changed.
+
+        Changes that cancel each other change nothing: its row is not computed again.
+        """
 
 
 @dataclass(frozen=True)
@@ -184,18 +188,19 @@ class Groups(Merging):
         counted: Sequence[tuple[Any, int]],
         found: MergedGroups,
     ) -> None:
-        rows, sent, values = self._read(known)
+        before, sent, values = self._read(known)
+        rows = before
         for (at, *given), times in counted:
             if at == FOLDED:
                 rows += given[0] * times
                 self._add(values, given[1:], times)
             else:
                 self._kept[at].add(values[at], given[0], times)
-        if rows <= 0:
-            now, stored = None, None
-        else:
-            now = self._row(group, values, found)
-            stored = pack([rows, now, *values])
+        results = self._results(values)
+        if rows == before and (not rows or pack([rows, sent, *values]) == known):
+            return
+        now = self._row(group, results, found) if rows > 0 else None
+        stored = pack([rows, now, *values]) if rows > 0 else None
         if stored != known:
             found.puts[group] = stored
         if now != sent:
@@ -211,8 +216,11 @@ class Groups(Merging):
         for kept_one, value, one in zip(self._kept, values, folded, strict=True):
             kept_one.merge(value, one, times)
 
-    def _row(self, group: bytes, values: list[Any], found: MergedGroups) -> bytes | None:
-        results = [one.result(value) for one, value in zip(self._kept, values, strict=True)]
+    def _results(self, values: list[Any]) -> list[Any]:
+        """Of the aggregates; leaves the values as they are written."""
+        return [one.result(value) for one, value in zip(self._kept, values, strict=True)]
+
+    def _row(self, group: bytes, results: list[Any], found: MergedGroups) -> bytes | None:
         try:
             return self.finish([*self._keys.unpack(group[self.stage.front :]), *results])
         except RejectedRecord as error:
@@ -236,15 +244,13 @@ class WindowGroups(Groups):
         found = MergedGroups()
         for group, known in ended.items():
             _, _, values = self._read(known)
-            row = super()._row(group, values, found)
+            row = super()._row(group, self._results(values), found)
             if row is not None:
                 found.rows.append((group, None, row))
         return found
 
-    def _row(self, group: bytes, values: list[Any], found: MergedGroups) -> bytes | None:  # noqa: ARG002
-        """None yet; the values are left as they are written."""
-        for one, value in zip(self._kept, values, strict=True):
-            one.result(value)
+    def _row(self, group: bytes, results: list[Any], found: MergedGroups) -> bytes | None:  # noqa: ARG002
+        """None yet."""
         return None
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.sql.changes import NONE, Ints, added_up, changes, joined, without_zeros
+from dataflow_assets.sql.changes import BINARY, NONE, Ints, added_up, changes, joined, without_zeros
 from dataflow_assets.sql.columns import taken
 from dataflow_assets.sql.kept import sums
 from dataflow_assets.sql.merging import FOLDED, Signed, aggregates
 from dataflow_assets.sql.stages import Stage
-from dataflow_assets.sql.values import pack_rows, unpack_columns
+from dataflow_assets.sql.values import pack, pack_rows, unpack_columns
 
 Columns = list[Sequence[Any]]
 """Of each aggregate its arguments, by row; None where a row does not count."""
@@ -57,13 +57,16 @@ def _values(
 
 
 def _folded(stage: Stage, groups: Sequence[bytes], columns: Columns, times: Ints) -> pa.Table:
-    """What all rows of a group come to in each aggregate."""
-    coded = pa.array(groups, pa.binary()).dictionary_encode()
+    """What all rows of a group come to in each aggregate; 0 times where that is nothing."""
+    coded = pa.array(groups, BINARY).dictionary_encode()
     numbers, count = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
-    pairs = zip(aggregates(stage), columns, strict=True)
+    made = aggregates(stage)
+    pairs = zip(made, columns, strict=True)
     folded = [kept.fold(numbers, count, column, times) for kept, column in pairs]
     besides = pack_rows([[FOLDED] * count, sums(numbers, count, times).tolist(), *folded])
-    return changes(coded.dictionary, besides, np.ones(count, np.int64))
+    nothing = pack([FOLDED, 0, *(one.empty() for one in made)])
+    counts = np.fromiter((one != nothing for one in besides), np.int64, count)
+    return changes(coded.dictionary, besides, counts)
 
 
 def _listed(_: Stage, groups: Sequence[bytes], columns: Columns, times: Ints) -> pa.Table:

@@ -184,24 +184,33 @@ def assignable(given: Type, wanted: Type) -> bool:
 
 
 def keeps_apart(given: Type, wanted: Type) -> bool:
-    """Whether values that differ still differ once they are cast: all digits have their place."""
-    if given == wanted:
-        return True
+    """Whether values that differ still differ once they are cast: all digits have their place.
+
+    Values may be longer or shorter than their type says. A cast fills a CHAR and cuts a VARBINARY,
+    inside of a ROW or an ARRAY also where that type stays as it is.
+    """
+    return given == wanted or _casts_apart(given, wanted)
+
+
+def _casts_apart(given: Type, wanted: Type) -> bool:
     if given.items:
         pairs = list(zip(given.items, wanted.items, strict=False))
         same = given.kind == wanted.kind and len(given.items) == len(wanted.items)
-        return same and given.kind != "MAP" and all(keeps_apart(a, b) for a, b in pairs)
+        return same and given.kind != "MAP" and all(_casts_apart(a, b) for a, b in pairs)
     if given.numeric and wanted.numeric:
         return _keeps_digits(given, wanted)
-    longer = wanted.length >= given.length
     if given.text and wanted.text:
-        return longer and (wanted.kind == "VARCHAR" or given.kind == "CHAR")
-    return given.kind == wanted.kind and longer
+        return wanted.kind == "VARCHAR" and wanted.length >= given.length
+    if given.kind != wanted.kind:
+        return False
+    return wanted.length >= (LONGEST if wanted.kind == "VARBINARY" else given.length)
 
 
 def _keeps_digits(given: Type, wanted: Type) -> bool:
     if wanted.kind == "DECIMAL" and given.exact:
-        return wanted.scale >= as_decimal(given).scale
+        own = as_decimal(given)
+        whole = wanted.length - wanted.scale >= own.length - own.scale
+        return whole and wanted.scale >= own.scale
     if wanted.kind in _MANTISSA and given.integer:
         return BITS[given.kind] <= _MANTISSA[wanted.kind]
     return given.kind != "DECIMAL" and wanted.kind != "DECIMAL" and _widens(given, wanted)

@@ -10,7 +10,9 @@ from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.micro_batch.fused import too_many
 from dataflow_assets.sql.changes import joined
+from dataflow_assets.sql.windows import millis
 from dataflow_assets.views.driver import Driver
+from dataflow_assets.views.expiry import expiry
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.hops import Flowing
 from dataflow_assets.views.manifest import MANIFEST, Manifest, Position, new_manifest
@@ -34,7 +36,9 @@ class Computation:
         reached = previous.watermarks.reached if previous else None
         self._reader = dataclasses.replace(reader, reached=reached)
         self._place, self._previous, self._spark = place, previous, driver.spark
-        self._flowing = _flowing(reader, previous)
+        now = millis(reader.environment.now)
+        self._expiry = expiry(previous, reader.view.expires, now)
+        self._flowing = Flowing(reader.view, reader.environment, self._expiry.forgotten_upto)
         self._merges = Merges(self._flowing, place, previous.tables if previous else {}, driver)
         self._moments: dict[str, int | None] = {}
         self._watermarks = previous.watermarks if previous else Watermarks()
@@ -88,7 +92,8 @@ class Computation:
             parts=tuple(self._merges.parts),
             watermarks=self._watermarks,
             late=self.late + (previous.late if previous else 0),
-            expires_from=self._flowing.expires_from,
+            expires_from=self._expiry.begun,
+            forgotten_upto=self._expiry.forgotten_upto,
         )
 
     def check(self, flow: str, most_percent: float) -> None:
@@ -122,15 +127,6 @@ class Computation:
         self.records += records
         self.refused += refused
         self.late += late
-
-
-def _flowing(reader: Reader, previous: Manifest | None) -> Flowing:
-    """What is kept expires from the first micro-batch that was to forget anything."""
-    found = Flowing(reader.view, reader.environment)
-    if not reader.view.expires:
-        return found
-    known = None if previous is None else previous.expires_from
-    return dataclasses.replace(found, expires_from=found.now if known is None else known)
 
 
 def stored(files: StateFiles, place: Place, generation: str, manifest: Manifest) -> Position:

@@ -17,6 +17,9 @@ FEW = 20_000
 """Keys of a table that are merged on the driver."""
 FOLDED = 8
 """Times as many changes the driver adds up, to find out how many keys they are of."""
+FEW_BYTES = 32 * 1024 * 1024
+"""The most bytes of changes that the driver adds up: as objects of Python they take ten times as
+much, and the values of MIN and MAX are all of them in the change of one key."""
 BUCKETS = 16
 """The fewest of a table."""
 FULL = 250_000
@@ -57,6 +60,7 @@ class Limits:
     """When something is done in another way; tests have smaller ones."""
 
     few: int = FEW
+    few_bytes: int = FEW_BYTES
     buckets: int = BUCKETS
     full: int = FULL
     most_recent: int = MOST_RECENT

@@ -100,8 +100,8 @@ class Flowing:
 
     view: ViewPlan
     environment: Environment
-    expires_from: int | None = None
-    """When what is kept began to expire, in milliseconds; None: in this micro-batch."""
+    forgotten_upto: int = 0
+    """What was touched then, or before, is forgotten; in milliseconds, 0: nothing is."""
 
     @cached_property
     def hops(self) -> tuple[Hop, ...]:
@@ -114,13 +114,8 @@ class Flowing:
         return millis(self.environment.now)
 
     def since(self, hop: Hop) -> int | None:
-        """What was touched then, or before, is forgotten; None: nothing is.
-
-        What was there when it began to expire counts as touched then.
-        """
-        since = self.now - self.view.expires
-        begun = self.expires_from is not None and self.expires_from <= since
-        return since if begun and self._expires(hop) else None
+        """What was touched then, or before, is forgotten; None: nothing is."""
+        return None if self.windowed(hop) else self.forgotten_upto or None
 
     def _expires(self, hop: Hop) -> bool:
         return bool(self.view.expires) and not self.windowed(hop)

@@ -68,6 +68,11 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Rows that came when all of their windows were final, since the first state."""
     expires_from: int | None = None
     """When what is kept began to expire by `table.exec.state.ttl`; None: it does not."""
+    forgotten_upto: int | None = None
+    """What was touched then, or before, is forgotten for good; 0: nothing is.
+
+    None: the state is of a version that did not say.
+    """
 
     @property
     def first(self) -> int | None:

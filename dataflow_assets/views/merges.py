@@ -36,6 +36,12 @@ class _Pending:
         held: int = sum(one.num_rows for one in self.held)
         return held + sum(sum(one.rows) for one in self.staged)
 
+    @property
+    def size(self) -> int:
+        """Their bytes in memory."""
+        held: int = sum(one.nbytes for one in self.held)
+        return held + sum(one.size for one in self.staged)
+
 
 class Merges:
     """The tables and what is to be merged into them.
@@ -93,9 +99,9 @@ class Merges:
             self._merge_in_tasks(hop, _Pending(), final)
 
     def _few(self, pending: _Pending, ending: int) -> pa.Table | None:
-        """All changes, where they are of few keys; many changes may be of few."""
+        """All changes, where they are of few keys and small; many changes may be of few keys."""
         most = self._limits.few - ending
-        if pending.count > FOLDED * most:
+        if pending.count > FOLDED * most or pending.size > self._limits.few_bytes:
             return None
         found = joined([*pending.held, all_changes(self._files, pending.staged)])
         few = found.num_rows <= most or len(found["k"].unique()) <= most

@@ -23,6 +23,8 @@ class Staged:
     """The bucket of each part of the file; one may have several parts."""
     rows: tuple[int, ...]
     """How many changes each part has."""
+    size: int
+    """Bytes of all changes in memory."""
 
 
 def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Staged:
@@ -37,13 +39,14 @@ def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Stag
         for _, batch in parts:
             writer.write_batch(batch)
     files.write(name, sink.getvalue().to_pybytes(), changes.num_rows)
-    return Staged(name, tuple(one for one, _ in parts), tuple(one.num_rows for _, one in parts))
+    rows_of = tuple(one.num_rows for _, one in parts)
+    return Staged(name, tuple(one for one, _ in parts), rows_of, ordered.nbytes)
 
 
 def _parts(
     ordered: pa.Table, buckets: Sequence[int], rows: Sequence[int]
 ) -> list[tuple[int, pa.RecordBatch]]:
-    """One for each bucket; of one with more than 2 GB several."""
+    """One for each bucket, or several."""
     found: list[tuple[int, pa.RecordBatch]] = []
     first = 0
     for bucket, count in zip(buckets, rows, strict=True):

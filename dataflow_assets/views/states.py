@@ -94,6 +94,6 @@ class States:
             raise PermanentError(
                 f"flow {self._flow}: the query was changed; its groups are kept, and their rows in "
                 f"the target are those of the query before. Either {again}. Or keep them, and "
-                f"accept that each row changes with the next record of its group: write SET "
-                f"'dataflow.acceptState' = '{found.query}'; in front of the INSERT"
+                "accept that each row changes with the next record that changes its group: write "
+                f"SET 'dataflow.acceptState' = '{found.query}'; in front of the INSERT"
             )

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dataflow_assets.sql.changes import BINARY, KEPT
 from dataflow_assets.sql.windows import FRONT, at_front, front
 from dataflow_assets.views.manifest import File, Table
 
-SCHEMA = pa.schema([("k", pa.binary()), ("v", pa.binary()), ("t", pa.int64())])
+SCHEMA = pa.schema([*KEPT, ("t", pa.int64())])
 Load = Callable[[File], pa.Table]
 
 
@@ -30,9 +31,9 @@ def buckets_of(keys: pa.Array, buckets: int) -> npt.NDArray[np.uint32]:
 
 
 def encoded(table: pa.Table) -> bytes:
-    """As a file."""
+    """As a file, which does not say how large its columns were in memory."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=False)
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False, store_schema=False)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
@@ -102,14 +103,14 @@ def divided(rows: pa.Table, upto: int) -> tuple[dict[bytes, bytes], pa.Table]:
 
 
 def _is_final(rows: pa.Table, upto: int) -> pa.ChunkedArray:
-    return pc.less_equal(_fronts(rows), pa.scalar(front(upto), pa.binary()))
+    return pc.less_equal(_fronts(rows), pa.scalar(front(upto), BINARY))
 
 
 def first(layers: Iterable[pa.Table], behind: int | None = None) -> int | None:
     """When the first window of some rows is final, of those that are final behind a time."""
     found = [_fronts(one) for one in layers]
     if behind is not None:
-        least = pa.scalar(front(behind), pa.binary())
+        least = pa.scalar(front(behind), BINARY)
         found = [one.filter(pc.greater(one, least)) for one in found]
     firsts = [one for fronts in found if (one := pc.min(fronts).as_py()) is not None]
     return at_front(min(firsts)) if firsts else None

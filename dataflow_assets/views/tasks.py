@@ -160,7 +160,7 @@ def _staged(
 
 def load(files: StateFiles, file: File) -> pa.Table:
     """The rows of a file of a table."""
-    return tables.decoded(files.read(file.name, file.digest))
+    return tables.decoded(files.read(file.name, file.digest)).cast(tables.SCHEMA)
 
 
 def part(files: StateFiles, place: Place, rows: Sequence[output.Row]) -> tuple[File, ...]:

@@ -764,6 +764,29 @@ def test_queries_with_state_into_one_topic_are_found_wherever_they_are(
     assert told[1].startswith(f"the INSERT in {here} writes into o too: rows of both")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "apart"),
+    [
+        ("1", "2", True),
+        ("1", "CAST('01' AS INT)", False),
+        ("1", "CAST(1.4 AS INT)", False),
+        ("1", "CAST('x' AS INT)", False),
+        ("2", "CAST(CAST('1.4' AS DOUBLE) AS INT)", True),
+    ],
+)
+def test_constants_of_a_key_are_compared_behind_their_casts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str, *, apart: bool
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    counted, plain = COUNTS.format(first, "s"), f"SELECT {second}, a, a FROM s"
+    for target, query in (("o", counted), ("other", plain)):
+        into = KINDS.replace("TABLE o (kind STRING", f"TABLE {target} (kind INT")
+        (tmp_path / f"{target}.sql").write_text(f"{SOURCE}{into}INSERT INTO {target} {query};")
+    found = load([tmp_path / "o.sql", tmp_path / "other.sql"])
+    assert len(found.flows) == (2 if apart else 0)
+    assert len(found.findings) == (0 if apart else 2)
+
+
 def test_queries_with_state_into_one_topic_may_have_keys_that_are_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

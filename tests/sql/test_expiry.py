@@ -115,26 +115,30 @@ def test_without_the_setting_nothing_is_forgotten(sql: Sql, run: Run, clock: Clo
 def test_a_setting_that_is_switched_on_later_counts_from_then_on(
     sql: Sql, run: Run, clock: Clock
 ) -> None:
-    """Whatever the age of what is kept by then; once more after it was switched off."""
-    sql.send(inserted("x", "y", "z"))
+    """Whatever the age of what is kept by then; once more after it was switched off.
+
+    What was forgotten in between stays forgotten: `w` begins anew while the setting is off.
+    """
+    sql.send(inserted("w", "x", "y", "z"))
     run(sql.write("g STRING", COUNTS, COUNTED))
     expiring = sql.write("g STRING", COUNTS, COUNTED, EXPIRE)
     for minutes, sent, wanted in (
-        (60 * 24 * 365, ("x",), [("x", 2), ("y", 1), ("z", 1)]),
-        (35, ("y",), [("x", 2), ("y", 2), ("z", 1)]),
-        (35, ("x", "y", "z"), [("x", 1), ("y", 3), ("z", 1)]),
+        (60 * 24 * 365, ("x",), [("w", 1), ("x", 2), ("y", 1), ("z", 1)]),
+        (35, ("y",), [("w", 1), ("x", 2), ("y", 2), ("z", 1)]),
+        (35, ("x", "y", "z"), [("w", 1), ("x", 1), ("y", 3), ("z", 1)]),
     ):
         clock.later(minutes)
         sql.send(inserted(*sent))
         run(expiring)
         assert rows(sql) == wanted
     clock.later(1)
-    sql.send(inserted("x"))
+    sql.send(inserted("w", "w", "w", "x"))
     run(sql.write("g STRING", COUNTS, COUNTED))
+    assert rows(sql) == [("w", 3), ("x", 2), ("y", 3), ("z", 1)]
     clock.later(60 * 24)
-    sql.send(inserted("x", "y"))
+    sql.send(inserted("w", "x", "y"))
     run(sql.write("g STRING", COUNTS, COUNTED, EXPIRE))
-    assert rows(sql) == [("x", 3), ("y", 4), ("z", 1)]
+    assert rows(sql) == [("w", 4), ("x", 3), ("y", 4), ("z", 1)]
 
 
 def test_a_clock_that_is_behind_keeps_the_order(sql: Sql, run: Run, clock: Clock) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from dataflow_assets.manifests.load import load
-from dataflow_assets.sql.types import Type, keeps_apart
+from dataflow_assets.sql.types import BYTES, STRING, Type, keeps_apart
 from dataflow_assets.testing import chosen
 from dataflow_assets.views.source import ViewSource
 from tests.sql.test_model import LOG, LogSource, Run, Sink, limits
@@ -22,6 +23,8 @@ FIRST = (
     "SELECT k, g FROM (SELECT g, ROW_NUMBER() OVER (PARTITION BY g ORDER BY s) AS n, k FROM s) "
     "WHERE n = 1"
 )
+ROW_OF_CHAR = Type("ROW", items=(Type("CHAR", 2), Type("INT")), names=("a", "b"))
+ARRAY_OF_BYTES = Type("ARRAY", items=(Type("VARBINARY", 2),))
 WINDOWS = "TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '1' MINUTE))"
 
 
@@ -126,6 +129,10 @@ def test_a_key_without_state_may_be_of_a_larger_type(folder: Path) -> None:
         (Type("DOUBLE"), Type("FLOAT"), False),
         (Type("DECIMAL", 9, 2), Type("DECIMAL", 12, 2), True),
         (Type("DECIMAL", 9, 2), Type("DECIMAL", 9, 1), False),
+        (Type("DECIMAL", 9, 2), Type("DECIMAL", 9, 3), False),
+        (Type("DECIMAL", 10, 0), Type("DECIMAL", 5, 0), False),
+        (Type("BIGINT"), Type("DECIMAL", 19, 0), True),
+        (Type("BIGINT"), Type("DECIMAL", 18, 0), False),
         (Type("DECIMAL", 9, 2), Type("DOUBLE"), False),
         (Type("DECIMAL", 9, 0), Type("BIGINT"), False),
         (Type("TIMESTAMP", 3), Type("TIMESTAMP", 6), True),
@@ -133,6 +140,17 @@ def test_a_key_without_state_may_be_of_a_larger_type(folder: Path) -> None:
         (Type("TIMESTAMP", 3), Type("TIMESTAMP_LTZ", 3), False),
         (Type("CHAR", 2), Type("VARCHAR", 2), True),
         (Type("VARCHAR", 2), Type("CHAR", 3), False),
+        (Type("CHAR", 2), Type("CHAR", 2), True),
+        (Type("CHAR", 2), Type("CHAR", 3), False),
+        (Type("VARBINARY", 2), Type("VARBINARY", 2), True),
+        (Type("VARBINARY", 2), Type("VARBINARY", 3), False),
+        (Type("VARBINARY", 2), BYTES, True),
+        (ROW_OF_CHAR, ROW_OF_CHAR, True),
+        (ROW_OF_CHAR, replace(ROW_OF_CHAR, items=(Type("CHAR", 2), Type("BIGINT"))), False),
+        (ROW_OF_CHAR, replace(ROW_OF_CHAR, items=(STRING, Type("BIGINT"))), True),
+        (ROW_OF_CHAR, replace(ROW_OF_CHAR, items=(Type("CHAR", 3), Type("INT"))), False),
+        (Type("ARRAY", items=(Type("VARBINARY", 2),)), Type("ARRAY", items=(BYTES,)), True),
+        (ARRAY_OF_BYTES, replace(ARRAY_OF_BYTES, items=(Type("VARBINARY", 3),)), False),
         (Type("VARCHAR", 3), Type("VARCHAR", 2), False),
         (Type("ARRAY", items=(Type("INT"),)), Type("ARRAY", items=(Type("BIGINT"),)), True),
         (Type("ARRAY", items=(Type("BIGINT"),)), Type("ARRAY", items=(Type("INT"),)), False),

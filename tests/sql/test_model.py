@@ -144,6 +144,7 @@ def limits(random: Random) -> Limits:
     """In which way something is done."""
     return Limits(
         few=random.choice([0, 2, 20_000]),
+        few_bytes=random.choice([0, 200, 1 << 20]),
         buckets=random.choice([1, 2, 4]),
         full=random.choice([1, 3, 1_000]),
         most_recent=random.choice([0, 3, 1_000]),
@@ -159,6 +160,7 @@ class Run:
     messages: LogSource
     sink: Sink
     manifest: Manifest | None = None
+    now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
 
     def span(self, upto: Mapping[str, int], limits: Limits, *, small: bool) -> None:
         """Computes it, and commits what came of it."""
@@ -168,7 +170,7 @@ class Run:
         place = Place(
             self.source.location, "default/o.s", folder_of("g", number, os.urandom(4).hex())
         )
-        environment = Environment("UTC", datetime(2026, 1, 1, tzinfo=UTC))
+        environment = Environment("UTC", self.now)
         reader = Reader(self.messages, "id", self.source.view, environment)
         driver = Driver(Cache(), lambda: cast("Any", Session(_no_spark)), limits)
         work = Computation(reader, place, self.manifest, driver)
