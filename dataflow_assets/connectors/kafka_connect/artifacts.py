@@ -17,11 +17,11 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import jars
 from dataflow_assets.spec import Spec
 
-CENTRAL = "https://repo1.maven.org/maven2"
 _PART = r"[A-Za-z0-9_][\w.-]*"
 _COORDINATES = rf"^{_PART}:{_PART}:{_PART}(:[\w.-]*(:(jar|zip|tar\.gz))?)?$"
 _HASH = r"^[0-9a-f]{64}$"
 _REPOSITORY = r"^https?://[^\s@]+$"
+_REFUSED = frozenset({401, 403})
 
 
 def _like(pattern: str, sentence: str) -> tuple[AfterValidator, WithJsonSchema]:
@@ -57,7 +57,7 @@ class Artifact(Spec):
     """Hash of the file: another file is never used."""
     repository: Annotated[
         str, *_like(_REPOSITORY, "must be a URL that begins with https:// or http://, without user")
-    ] = CENTRAL
+    ] = jars.CENTRAL
     """URL of the Maven repository."""
 
     @property
@@ -81,7 +81,7 @@ def placed(artifacts: Sequence[Artifact]) -> Placed:
 
     Raises:
         PermanentError: the repository does not have a file, or a file is another one.
-        TransientError: a repository cannot be reached.
+        TransientError: a repository cannot be reached, or answers with another status than 404.
     """
     files = [(one, _file(one)) for one in artifacts]
     folders = [str(_unpacked(file)) for one, file in files if one.jar.packaging != "jar"]
@@ -100,12 +100,23 @@ def _file(artifact: Artifact) -> Path:
             f"plugins: {artifact.repository} does not have {jar.coordinate}: correct the "
             f"coordinates or the repository, {by_hand}"
         ) from None
+    except jars.NotGiven as error:
+        raise TransientError(
+            f"plugins: {jar.coordinate} could not be fetched from {artifact.repository} "
+            f"(HTTP {error.status}): {_advice(error.status)}, {by_hand}"
+        ) from None
     except jars.JarError as error:
         reason = type(error.__cause__ or error).__name__
         raise TransientError(
             f"plugins: {jar.coordinate} could not be fetched from {artifact.repository} "
             f"({reason}): check the network, {by_hand}"
         ) from None
+
+
+def _advice(status: int) -> str:
+    if status in _REFUSED:
+        return "it asks for a user, or refuses this machine: name a repository that needs no user"
+    return "the repository is overloaded or broken: wait"
 
 
 def _unpacked(archive: Path) -> Path:

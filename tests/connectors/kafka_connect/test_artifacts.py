@@ -27,8 +27,15 @@ CLASS = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 class Handler(SimpleHTTPRequestHandler):
     asked: list[str]
+    status: list[int]
+    """Where it has one, the answer to everything."""
 
     def do_GET(self) -> None:
+        if self.status:
+            self.send_response(self.status[-1])
+            self.send_header("Retry-After", "0")  # else jgo waits for a minute after a 429
+            self.end_headers()
+            return
         self.asked.append(self.path.rpartition("/")[2])
         super().do_GET()
 
@@ -40,8 +47,8 @@ class Repository:
     """A Maven repository of its own, and the cache of whoever fetches from it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.asked = folder, list[str]()
-        handler = type("Asked", (Handler,), {"asked": self.asked})
+        self.folder, self.asked, self.status = folder, list[str](), list[int]()
+        handler = type("Asked", (Handler,), {"asked": self.asked, "status": self.status})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=folder))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         Thread(target=self._server.serve_forever, daemon=True).start()
@@ -147,6 +154,32 @@ def test_without_a_network_it_says_where_to_place_the_file(repository: Repositor
     sentence = rf"could not be fetched from http://127\S+ \(ConnectionError\): .+ file at {place}"
     with pytest.raises(TransientError, match=sentence):
         placed([artifact])
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (401, "it asks for a user, or refuses this machine"),
+        (403, "it asks for a user, or refuses this machine"),
+        (429, "the repository is overloaded or broken: wait"),
+        (500, "the repository is overloaded or broken: wait"),
+        (503, "the repository is overloaded or broken: wait"),
+    ],
+)
+def test_only_404_and_410_say_that_a_file_is_not_published(
+    status: int, advice: str, repository: Repository
+) -> None:
+    """Whatever else is answered passes by: the flow must go on by itself then."""
+    artifact = repository.artifact("", repository.publish("a-1.jar", b"jar"))
+    repository.status.append(status)
+    sentence = rf"g:a:1 could not be fetched from http://127\S+ \(HTTP {status}\): {advice}"
+    with pytest.raises(TransientError, match=sentence):
+        placed([artifact])
+    repository.status.append(410)
+    with pytest.raises(PermanentError, match="does not have g:a:1: correct the coordinates"):
+        placed([artifact])
+    repository.status.clear()
+    assert placed([artifact]).jars == [str(jars.place(artifact.jar))]
 
 
 def test_what_is_in_the_cache_needs_no_network(repository: Repository) -> None:
