@@ -196,6 +196,8 @@ def _download(jar: Jar, path: Path, pin: str = LOCK.name) -> Jar:
                 f"publisher's checksum before you change {pin}"
             )
         fetched.chmod(0o644)
+        with fetched.open("rb") as file:
+            os.fsync(file.fileno())  # else the file may be empty after a loss of power
         shutil.move(fetched, path)
     return jar
 

@@ -195,6 +195,35 @@ def test_an_archive_that_is_none_is_named(repository: Repository) -> None:
         placed([repository.artifact("::zip", sha256)])
 
 
+@pytest.mark.parametrize(("packaging", "packed"), [("zip", zipped), ("tar.gz", tarred)])
+@pytest.mark.parametrize("damage", ["emptied", "changed", "removed", "added"])
+def test_what_was_unpacked_is_compared_at_each_start(
+    damage: str, packaging: str, packed: Any, repository: Repository
+) -> None:
+    """A loss of power empties files; the jars beside those of the archive are loaded, too."""
+    sha256 = repository.publish(f"a-1.{packaging}", packed("plugin/a.jar", b"jar"))
+    artifact = repository.artifact(f"::{packaging}", sha256)
+    (folder,) = placed([artifact]).folders
+    plugin = Path(folder, "plugin")
+    {
+        "emptied": lambda: (plugin / "a.jar").write_bytes(b""),
+        "changed": lambda: (plugin / "a.jar").write_bytes(b"other"),
+        "removed": (plugin / "a.jar").unlink,
+        "added": lambda: (plugin / "b.jar").write_bytes(b"other"),
+    }[damage]()
+    assert placed([artifact]).folders == [folder]
+    assert {one.name: one.read_bytes() for one in plugin.iterdir()} == {"a.jar": b"jar"}
+    before = plugin.stat().st_ino
+    placed([artifact])
+    assert plugin.stat().st_ino == before, "what is right is left alone"
+
+
+def test_a_broken_jar_in_a_folder_is_named(tmp_path: Path) -> None:
+    (jar := tmp_path / "a.jar").write_bytes(b"")
+    with pytest.raises(PermanentError, match=rf"plugins: {jar} is not a jar \(File is not a zip"):
+        jars_of(CLASS, [str(tmp_path)])
+
+
 def test_an_archive_that_leads_out_of_its_folder_is_refused(repository: Repository) -> None:
     sha256 = repository.publish("a-1.tar.gz", tarred("../../out.jar", b"jar"))
     with pytest.raises(PermanentError, match="cannot be unpacked"):
