@@ -135,8 +135,10 @@ class Spec(BaseModel):
         """(field, what happens instead) where a field's value decides about it."""
         return iter(())
 
-    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
-        """(field, value) of what may name a file below DATAFLOW_SECRETS, as Secrets of a namespace.
+    def places_of_secrets(self) -> Iterator[tuple[str, str]]:
+        """(field, value) of what may name a place of Secrets of a namespace.
+
+        Such places are files below DATAFLOW_SECRETS, and variables DATAFLOW_SECRET__NAMESPACE__...
 
         Called when manifests are checked and when a flow is opened, which refuse those of a
         namespace that the flow must not use. A value that cannot be read yields nothing.

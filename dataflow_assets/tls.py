@@ -103,7 +103,7 @@ class Tls(Spec):
             yield "insecure_skip_verify", UNCHECKED
 
     @override
-    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+    def places_of_secrets(self) -> Iterator[tuple[str, str]]:
         key = None if self.key_file is None else self.key_file.get_secret_value()
         named = {"ca_file": self.ca_file, "cert_file": self.cert_file, "key_file": key}
         return ((name, value) for name, value in named.items() if value is not None)

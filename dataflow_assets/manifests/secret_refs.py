@@ -21,7 +21,7 @@ from dataflow_assets.secrets import (
     allowed,
     cluster,
     environment,
-    foreign_file,
+    foreign_place,
     mounted,
 )
 from dataflow_assets.secrets.lookup import Documents
@@ -60,7 +60,7 @@ def foreign(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
                 message = f"secret {_key(flow, ref).secret} must not be used: {problem}"
                 yield document, document.finding((*path, "namespace"), message)
         for path, value in _files(flow):
-            if problem := foreign_file(flow.namespace, value):
+            if problem := foreign_place(flow.namespace, value):
                 yield document, document.finding(path, problem)
 
 
@@ -104,7 +104,7 @@ def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
 
 def _files(flow: Flow) -> Iterator[tuple[Path, str]]:
     for spec, path in _specs(flow):
-        for name, value in spec.files_of_secrets():
+        for name, value in spec.places_of_secrets():
             yield (*path, type(spec).model_fields[name].alias or name), value
 
 

@@ -12,7 +12,7 @@ Nothing is kept for longer than seconds: whoever opens a flow again gets the val
 """
 
 from dataflow_assets.secrets.cluster import forget, inside
-from dataflow_assets.secrets.lookup import Lookup, Secrets, allowed, foreign_file, given, resolve
+from dataflow_assets.secrets.lookup import Lookup, Secrets, allowed, foreign_place, given, resolve
 from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
 from dataflow_assets.secrets.mounts import namespace as mounted_namespace
 from dataflow_assets.secrets.names import is_secret
@@ -28,7 +28,7 @@ __all__ = [
     "Secrets",
     "VariableRef",
     "allowed",
-    "foreign_file",
+    "foreign_place",
     "forget",
     "given",
     "inside",

@@ -15,9 +15,18 @@ def variable(key: Key) -> str:
 
     Two underscores lie between the names. What is not a letter or a digit is one underscore.
     """
-    parts = (key.namespace, key.name, key.key)
-    plain = (re.sub(r"[^A-Z0-9]+", "_", part.upper()) for part in parts)
-    return "__".join((PREFIX, *plain))
+    return "__".join((PREFIX, *map(spelled, (key.namespace, key.name, key.key))))
+
+
+def spelled(part: str) -> str:
+    """A name as variables have it."""
+    return re.sub(r"[^A-Z0-9]+", "_", part.upper())
+
+
+def namespace(name: str) -> str | None:
+    """The namespace, as variables spell it, whose Secret the variable `name` holds; else None."""
+    begin, _, rest = name.partition("__")
+    return rest.partition("__")[0] if begin == PREFIX else None
 
 
 def value(key: Key) -> str | Absent:

@@ -82,12 +82,26 @@ def allowed(own: str, namespace: str) -> str:
     )
 
 
-def foreign_file(own: str, value: str) -> str:
-    """Why a flow of the namespace `own` must not use the file that a value names; empty: it may."""
+def foreign_place(own: str, value: str) -> str:
+    """Why a flow of the namespace `own` must not use a place of secrets; empty: it may.
+
+    `value`: names a file, or a variable of the environment.
+    """
+    if (spelled := environment.namespace(value)) is not None:
+        return _foreign_variable(own, value, spelled)
     namespace = mounts.namespace(value)
     if namespace is None or not (problem := allowed(own, namespace)):
         return ""
     return f"a file below {mounts.FOLDER} must not be used: {problem}"
+
+
+def _foreign_variable(own: str, variable: str, spelled: str) -> str:
+    """`spelled`: its namespace, of which several may be spelled alike."""
+    listed = os.environ.get(NAMESPACES, "").split(",")
+    alike = (one for one in (own, *map(str.strip, listed)) if environment.spelled(one) == spelled)
+    if not (problem := allowed(own, next(alike, spelled))):
+        return ""
+    return f"the variable {variable} must not be used: {problem}"
 
 
 def given() -> tuple[str, ...]:
@@ -121,8 +135,8 @@ class Lookup:
             elif isinstance(value, Spec):
                 update.setdefault(name, self.fill(value))
         found = spec.model_copy(update=update) if update else spec
-        for _, value in found.files_of_secrets():
-            if problem := foreign_file(self._secrets.namespace, value):
+        for _, value in found.places_of_secrets():
+            if problem := foreign_place(self._secrets.namespace, value):
                 raise PermanentError(problem)
         return found
 

@@ -27,7 +27,10 @@ from dataflow_assets.errors import TransientError
 LOCK = Path(__file__).with_name("jars.lock")
 ROOT = LOCK.parents[2]
 PARALLEL = 8
-_NOWHERE = "not found in remote repositories"  # as jgo says it
+CENTRAL = "https://repo1.maven.org/maven2"
+_NOWHERE = "not found in remote repositories"  # as jgo says it, of every status but 200
+_ABSENT = frozenset({404, 410})
+_ANSWER = 30.0  # seconds that a repository has for its status
 LATER = frozenset({"nessie", "trino", "keycloak", "connect-worker", "connect-jdbc"})
 
 
@@ -37,6 +40,14 @@ class JarError(TransientError):
 
 class NotPublished(JarError):
     """The repository does not have the archive."""
+
+
+class NotGiven(JarError):
+    """The repository has answered with `status`, which does not say that the archive is absent."""
+
+    def __init__(self, message: str, status: int) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 class OtherHash(JarError):
@@ -61,6 +72,12 @@ class Jar:
         """The file's name, as the publisher gave it."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{classifier}.{self.packaging}"
+
+    @property
+    def url(self) -> str:
+        """Where the repository has the file."""
+        folder = "/".join((*self.group.split("."), self.artifact, self.version))
+        return f"{self.repository or CENTRAL}/{folder}/{self.name}"
 
     @property
     def coordinate(self) -> str:
@@ -128,6 +145,7 @@ def pinned(jar: Jar, pin: str) -> Path:
 
     Raises:
         NotPublished: the repository does not have it.
+        NotGiven: it has answered with another status: it is overloaded, or asks for a user.
         OtherHash: the file is another one, of the repository or in the cache.
         JarError: the repository cannot be reached.
     """
@@ -178,6 +196,8 @@ def _download(jar: Jar, path: Path, pin: str = LOCK.name) -> Jar:
                 f"publisher's checksum before you change {pin}"
             )
         fetched.chmod(0o644)
+        with fetched.open("rb") as file:
+            os.fsync(file.fileno())  # else the file may be empty after a loss of power
         shutil.move(fetched, path)
     return jar
 
@@ -191,9 +211,25 @@ def _resolve(jar: Jar, scratch: Path) -> Path:
         project = context.project(jar.group, jar.artifact)
         found = project.at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve()
     except Exception as error:  # whatever jgo's HTTP client raises
-        kind = NotPublished if _NOWHERE in str(error) else JarError
-        raise kind(f"{jar.coordinate} could not be downloaded: {error}") from error
+        if _NOWHERE in str(error):
+            raise _not_downloaded(jar) from None
+        raise JarError(f"{jar.coordinate} could not be downloaded: {error}") from error
     return Path(found)
+
+
+def _not_downloaded(jar: Jar) -> JarError:
+    """What the repository's own status says: only 404 and 410 mean that it has no such archive."""
+    import requests
+
+    what = f"{jar.coordinate} could not be downloaded"
+    try:
+        with requests.get(jar.url, stream=True, timeout=_ANSWER) as answer:
+            status = answer.status_code
+    except requests.RequestException as error:
+        return JarError(f"{what}: {error}")
+    if status in _ABSENT:
+        return NotPublished(f"{what}: {jar.url} is not there (HTTP {status})")
+    return NotGiven(f"{what}: {jar.url} was answered with HTTP {status}", status)
 
 
 def _sha256(path: Path) -> str:

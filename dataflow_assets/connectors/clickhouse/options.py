@@ -58,7 +58,7 @@ class ClickhouseConnection(DatabaseTable):
         return dsn.with_tls(text, self.tls) if self.tls else text
 
     @override
-    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+    def places_of_secrets(self) -> Iterator[tuple[str, str]]:
         if self.connection_string is None:
             return
         with suppress(PermanentError):

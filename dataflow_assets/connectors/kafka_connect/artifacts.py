@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import re
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import IO, Annotated, NamedTuple
 
 from pydantic import AfterValidator, WithJsonSchema
 
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.durable_files import sync
 from dataflow_assets.spark import jars
 from dataflow_assets.spec import Spec
 
-CENTRAL = "https://repo1.maven.org/maven2"
 _PART = r"[A-Za-z0-9_][\w.-]*"
 _COORDINATES = rf"^{_PART}:{_PART}:{_PART}(:[\w.-]*(:(jar|zip|tar\.gz))?)?$"
 _HASH = r"^[0-9a-f]{64}$"
 _REPOSITORY = r"^https?://[^\s@]+$"
+_REFUSED = frozenset({401, 403})
+_BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError)
 
 
 def _like(pattern: str, sentence: str) -> tuple[AfterValidator, WithJsonSchema]:
@@ -57,7 +61,7 @@ class Artifact(Spec):
     """Hash of the file: another file is never used."""
     repository: Annotated[
         str, *_like(_REPOSITORY, "must be a URL that begins with https:// or http://, without user")
-    ] = CENTRAL
+    ] = jars.CENTRAL
     """URL of the Maven repository."""
 
     @property
@@ -77,11 +81,12 @@ class Placed(NamedTuple):
 def placed(artifacts: Sequence[Artifact]) -> Placed:
     """The files of artifacts, fetched where they are missing.
 
-    Called by the driver before it starts a connector: each hash is compared each time.
+    Called by the driver before it starts a connector: each hash is compared each time, those of
+    the files inside of archives with what was unpacked.
 
     Raises:
         PermanentError: the repository does not have a file, or a file is another one.
-        TransientError: a repository cannot be reached.
+        TransientError: a repository cannot be reached, or answers with another status than 404.
     """
     files = [(one, _file(one)) for one in artifacts]
     folders = [str(_unpacked(file)) for one, file in files if one.jar.packaging != "jar"]
@@ -100,6 +105,11 @@ def _file(artifact: Artifact) -> Path:
             f"plugins: {artifact.repository} does not have {jar.coordinate}: correct the "
             f"coordinates or the repository, {by_hand}"
         ) from None
+    except jars.NotGiven as error:
+        raise TransientError(
+            f"plugins: {jar.coordinate} could not be fetched from {artifact.repository} "
+            f"(HTTP {error.status}): {_advice(error.status)}, {by_hand}"
+        ) from None
     except jars.JarError as error:
         reason = type(error.__cause__ or error).__name__
         raise TransientError(
@@ -108,27 +118,68 @@ def _file(artifact: Artifact) -> Path:
         ) from None
 
 
+def _advice(status: int) -> str:
+    if status in _REFUSED:
+        return "it asks for a user, or refuses this machine: name a repository that needs no user"
+    return "the repository is overloaded or broken: wait"
+
+
 def _unpacked(archive: Path) -> Path:
-    """The folder with an archive's jars; its name has the archive's hash."""
+    """The folder with exactly an archive's files, unpacked where one is missing or another one."""
     folder = archive.with_name(f"{archive.name}.unpacked")
-    if not folder.is_dir():
-        with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
-            _extract(archive, inner := Path(scratch, "inner"))
-            try:
-                inner.rename(folder)
-            except OSError:
-                if not folder.is_dir():  # else another process was faster
-                    raise
+    with archive.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # another process may do the same
+        try:
+            if dict(_members(archive)) != dict(_files(folder)):
+                _replace(folder, archive)
+        except _BROKEN as error:
+            raise PermanentError(f"plugins: {archive} cannot be unpacked: {error}") from None
     return folder
 
 
+def _members(archive: Path) -> Iterator[tuple[Path, str]]:
+    """(path, hash) of each file in an archive."""
+    if archive.suffix == ".zip":
+        with zipfile.ZipFile(archive) as packed:
+            for one in packed.infolist():
+                if not one.is_dir():
+                    with packed.open(one) as file:
+                        yield Path(one.filename), _hash(file)
+        return
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            if (data := packed.extractfile(member)) is not None:
+                yield Path(member.name), _hash(data)
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str]]:
+    """(path, hash) of each file in a folder, which need not exist."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                yield path.relative_to(folder), _hash(file)
+
+
+def _hash(file: IO[bytes]) -> str:
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _replace(folder: Path, archive: Path) -> None:
+    """The folder is there as a whole, also after a loss of power."""
+    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+        _extract(archive, fresh := Path(scratch, "fresh"))
+        for path in (*fresh.rglob("*"), fresh):
+            sync(path)
+        if folder.exists():
+            folder.rename(Path(scratch, "old"))
+        fresh.rename(folder)
+    sync(folder.parent)
+
+
 def _extract(archive: Path, into: Path) -> None:
-    try:
-        if archive.suffix == ".zip":
-            with zipfile.ZipFile(archive) as packed:
-                packed.extractall(into)  # noqa: S202 - its hash is pinned, names lead nowhere else
-        else:
-            with tarfile.open(archive) as packed:
-                packed.extractall(into, filter="data")
-    except (zipfile.BadZipFile, tarfile.TarError) as error:
-        raise PermanentError(f"plugins: {archive} cannot be unpacked: {error}") from None
+    if archive.suffix == ".zip":
+        with zipfile.ZipFile(archive) as packed:
+            packed.extractall(into)  # noqa: S202 - its hash is pinned, names lead nowhere else
+    else:
+        with tarfile.open(archive) as packed:
+            packed.extractall(into, filter="data")

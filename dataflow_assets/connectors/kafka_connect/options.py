@@ -172,11 +172,11 @@ class KafkaConnectSourceOptions(MessageSource):
             yield "config", f"{', '.join(found)}: put secrets into credentialsSecretRef"
 
     @override
-    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
-        yield from super().files_of_secrets()
+    def places_of_secrets(self) -> Iterator[tuple[str, str]]:
+        yield from super().places_of_secrets()
         with suppress(PermanentError):
-            for _, path in providers.files({**self.config, **self._given}):
-                yield "config", path
+            for _, place in providers.places({**self.config, **self._given}):
+                yield "config", place
 
 
 def problem(config: Mapping[str, str]) -> str:

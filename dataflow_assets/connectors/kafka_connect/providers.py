@@ -90,13 +90,13 @@ def problems(config: Config) -> Iterator[tuple[str, str]]:
     yield from _wrong_references(config)
 
 
-def files(config: Config) -> Iterator[tuple[str, str]]:
-    """(key, path) of each file that a reference leads to."""
+def places(config: Config) -> Iterator[tuple[str, str]]:
+    """(key, path of a file or name of a variable) of each place that a reference leads to."""
     known = providers(config)
     for key, value in config.items():
         for one in references(value):
-            if one.provider in known and known[one.provider].reads_files:
-                yield key, _file(known[one.provider], one)
+            if provider := known.get(one.provider):
+                yield key, _file(provider, one) if provider.reads_files else one.key
 
 
 def _listed(config: Config) -> list[str]:

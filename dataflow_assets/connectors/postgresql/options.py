@@ -62,7 +62,7 @@ class PostgresqlConnection(DatabaseTable):
         return dsn.with_tls(text, self.tls) if self.tls else text
 
     @override
-    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+    def places_of_secrets(self) -> Iterator[tuple[str, str]]:
         if self.connection_string is None:
             return
         with suppress(PermanentError):

@@ -191,7 +191,7 @@ class TrinoConnection(NamedTable):
             yield "server_url", _IN_CLEAR
 
     @override
-    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+    def places_of_secrets(self) -> Iterator[tuple[str, str]]:
         if self.ca is not None:
             yield "ca", self.ca.get_secret_value()
 

@@ -27,8 +27,15 @@ CLASS = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 class Handler(SimpleHTTPRequestHandler):
     asked: list[str]
+    status: list[int]
+    """Where it has one, the answer to everything."""
 
     def do_GET(self) -> None:
+        if self.status:
+            self.send_response(self.status[-1])
+            self.send_header("Retry-After", "0")  # else jgo waits for a minute after a 429
+            self.end_headers()
+            return
         self.asked.append(self.path.rpartition("/")[2])
         super().do_GET()
 
@@ -40,8 +47,8 @@ class Repository:
     """A Maven repository of its own, and the cache of whoever fetches from it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.asked = folder, list[str]()
-        handler = type("Asked", (Handler,), {"asked": self.asked})
+        self.folder, self.asked, self.status = folder, list[str](), list[int]()
+        handler = type("Asked", (Handler,), {"asked": self.asked, "status": self.status})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=folder))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         Thread(target=self._server.serve_forever, daemon=True).start()
@@ -149,6 +156,32 @@ def test_without_a_network_it_says_where_to_place_the_file(repository: Repositor
         placed([artifact])
 
 
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (401, "it asks for a user, or refuses this machine"),
+        (403, "it asks for a user, or refuses this machine"),
+        (429, "the repository is overloaded or broken: wait"),
+        (500, "the repository is overloaded or broken: wait"),
+        (503, "the repository is overloaded or broken: wait"),
+    ],
+)
+def test_only_404_and_410_say_that_a_file_is_not_published(
+    status: int, advice: str, repository: Repository
+) -> None:
+    """Whatever else is answered passes by: the flow must go on by itself then."""
+    artifact = repository.artifact("", repository.publish("a-1.jar", b"jar"))
+    repository.status.append(status)
+    sentence = rf"g:a:1 could not be fetched from http://127\S+ \(HTTP {status}\): {advice}"
+    with pytest.raises(TransientError, match=sentence):
+        placed([artifact])
+    repository.status.append(410)
+    with pytest.raises(PermanentError, match="does not have g:a:1: correct the coordinates"):
+        placed([artifact])
+    repository.status.clear()
+    assert placed([artifact]).jars == [str(jars.place(artifact.jar))]
+
+
 def test_what_is_in_the_cache_needs_no_network(repository: Repository) -> None:
     artifact = repository.artifact("", repository.publish("a-1.jar", b"jar"))
     placed([artifact])
@@ -160,6 +193,35 @@ def test_an_archive_that_is_none_is_named(repository: Repository) -> None:
     sha256 = repository.publish("a-1.zip", b"no archive")
     with pytest.raises(PermanentError, match=r"a-1\.zip cannot be unpacked: File is not a zip"):
         placed([repository.artifact("::zip", sha256)])
+
+
+@pytest.mark.parametrize(("packaging", "packed"), [("zip", zipped), ("tar.gz", tarred)])
+@pytest.mark.parametrize("damage", ["emptied", "changed", "removed", "added"])
+def test_what_was_unpacked_is_compared_at_each_start(
+    damage: str, packaging: str, packed: Any, repository: Repository
+) -> None:
+    """A loss of power empties files; the jars beside those of the archive are loaded, too."""
+    sha256 = repository.publish(f"a-1.{packaging}", packed("plugin/a.jar", b"jar"))
+    artifact = repository.artifact(f"::{packaging}", sha256)
+    (folder,) = placed([artifact]).folders
+    plugin = Path(folder, "plugin")
+    {
+        "emptied": lambda: (plugin / "a.jar").write_bytes(b""),
+        "changed": lambda: (plugin / "a.jar").write_bytes(b"other"),
+        "removed": (plugin / "a.jar").unlink,
+        "added": lambda: (plugin / "b.jar").write_bytes(b"other"),
+    }[damage]()
+    assert placed([artifact]).folders == [folder]
+    assert {one.name: one.read_bytes() for one in plugin.iterdir()} == {"a.jar": b"jar"}
+    before = plugin.stat().st_ino
+    placed([artifact])
+    assert plugin.stat().st_ino == before, "what is right is left alone"
+
+
+def test_a_broken_jar_in_a_folder_is_named(tmp_path: Path) -> None:
+    (jar := tmp_path / "a.jar").write_bytes(b"")
+    with pytest.raises(PermanentError, match=rf"plugins: {jar} is not a jar \(File is not a zip"):
+        jars_of(CLASS, [str(tmp_path)])
 
 
 def test_an_archive_that_leads_out_of_its_folder_is_refused(repository: Repository) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pydantic import SecretStr, ValidationError
 from dataflow_assets.connectors.kafka_connect import KafkaConnectSource
 from dataflow_assets.connectors.kafka_connect.host.plugins import jars_of
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.secrets import Secrets, resolve
 from dataflow_assets.spec import hints
 from tests.connectors.kafka_connect.driver import Config, plugins
 
@@ -61,8 +63,37 @@ def test_references_to_config_providers_are_kept(
     assert source.properties == {"name": "s", **given, **json.loads(secret)}
     assert source.hidden == frozenset()
     assert dict(hints(source)) == {}
-    named = sorted(path for _, path in source.files_of_secrets())
-    assert named == ["/secrets/shop/pg/token", *[str(tmp_path / "a.properties")] * 2]
+    named = sorted(place for _, place in source.places_of_secrets())
+    assert named == sorted(
+        ["/secrets/shop/pg/token", "HOST", *[str(tmp_path / "a.properties")] * 2]
+    )
+
+
+@pytest.mark.parametrize(
+    ("reference", "refused"),
+    [
+        ("${env:DATAFLOW_SECRET__OTHER__PG__PASSWORD}", True),
+        ("jdbc:x://${mine:DATAFLOW_SECRET__OTHER__PG__PASSWORD}/x", True),
+        ("${env:DATAFLOW_SECRET__MY_SHOP__PG__PASSWORD}", False),
+        ("${env:DATAFLOW_SECRET__TEAM_A__PG__PASSWORD}", False),
+        ("${env:DATAFLOW_SECRET_NAMESPACES}", False),
+    ],
+)
+def test_a_variable_of_a_secret_of_another_namespace(
+    reference: str, refused: bool, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_SECRET_NAMESPACES", "x, team-a")
+    declared = {"config.providers": "mine", "config.providers.mine.class": "EnvVarConfigProvider"}
+    secret = json.dumps({**declared, "url": reference})
+    source = KafkaConnectSource.model_validate({**config, "credentials": secret})
+    sentence = (
+        "the variable DATAFLOW_SECRET__OTHER__PG__PASSWORD must not be used: it is in namespace "
+        "OTHER, the flow in my-shop"
+    )
+    with pytest.raises(PermanentError, match=sentence) if refused else nullcontext():
+        resolve(source, Secrets("my-shop"))
+    monkeypatch.setenv("DATAFLOW_SECRET_NAMESPACES", "*")
+    resolve(source, Secrets("my-shop"))
 
 
 @pytest.mark.parametrize(

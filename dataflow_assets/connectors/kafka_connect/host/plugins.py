@@ -25,7 +25,8 @@ def jars_of(
         The full name of the class, and the jars of its plugin.
 
     Raises:
-        PermanentError: no plugin has the class, or several classes of this short name are there.
+        PermanentError: no plugin has the class, or several classes of this short name are there,
+            or a jar is broken.
     """
     plugins = [*_plugins(folders), [Path(jar) for jar in jars]]
     found = {(name, tuple(some)) for some in plugins for name in _named(connector, some)}
@@ -55,7 +56,16 @@ def _plugins(folders: Sequence[str]) -> Iterator[list[Path]]:
 def _named(connector: str, jars: Sequence[Path]) -> Iterator[str]:
     file = connector.replace(".", "/") + ".class"
     for jar in jars:
+        for name in _entries(jar):
+            if name == file or ("." not in connector and name.endswith(f"/{file}")):
+                yield name.removesuffix(".class").replace("/", ".")
+
+
+def _entries(jar: Path) -> list[str]:
+    try:
         with zipfile.ZipFile(jar) as archive:
-            for name in archive.namelist():
-                if name == file or ("." not in connector and name.endswith(f"/{file}")):
-                    yield name.removesuffix(".class").replace("/", ".")
+            return archive.namelist()
+    except zipfile.BadZipFile as error:
+        raise PermanentError(
+            f"plugins: {jar} is not a jar ({error}): replace the file, or remove it"
+        ) from None
