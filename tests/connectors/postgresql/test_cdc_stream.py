@@ -315,11 +315,37 @@ def test_what_a_look_has_found_is_not_looked_for_again(
             asked.clear()
 
 
-def test_behind_a_full_span_nobody_looks_before_the_next_one(
+def test_behind_full_spans_there_are_fewer_looks_than_spans(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look makes the server decode as much as the read: once for so much log, not for a span."""
+    """A look makes the server decode as much as the read."""
     table.drain()
+    looks = _looks(monkeypatch)
+    for key in range(300, 400):
+        table.run("INSERT INTO source SELECT %s, repeat('x', 1000), i FROM (VALUES (1)) v(i)", key)
+    spans = _planned(table, Limit(bytes=12_000))
+    assert sum(spans) == 100
+    assert len(spans) >= 8
+    assert len(looks) <= len(spans) / 2
+
+
+def test_behind_a_change_the_log_of_others_is_not_read_span_by_span(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One change is no sign of more: each empty span would be read and committed."""
+    table.drain()
+    looks = _looks(monkeypatch)
+    table.run("INSERT INTO source VALUES (300, 'x', 1)")
+    table.run("CREATE TABLE noise AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+    table.run("INSERT INTO source VALUES (301, 'x', 1)")
+    spans = _planned(table, Limit(bytes=4_000))
+    assert sum(spans) == 2
+    assert len(spans) <= 4
+    assert len(looks) <= 3
+
+
+def _looks(monkeypatch: pytest.MonkeyPatch) -> list[Lsn]:
+    """From where the server was asked for changes."""
     looks = list[Lsn]()
 
     def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn) -> Seen:
@@ -327,18 +353,19 @@ def test_behind_a_full_span_nobody_looks_before_the_next_one(
         return look(source, after, upto)
 
     monkeypatch.setattr(idle_log, "look", counted)
-    for key in range(300, 330):
-        table.run("INSERT INTO source SELECT %s, repeat('x', 1000), i FROM (VALUES (1)) v(i)", key)
+    return looks
+
+
+def _planned(table: Followed, limit: Limit) -> list[int]:
+    """The changes of each span up to the end of the log."""
     spans = list[int]()
     with closing(table.source.open("followed/asked")) as session:
         at, ends = table.position(), session.ends()
-        while (span := session.plan(at, Limit(bytes=4_000), ends)).slices:
+        while (span := session.plan(at, limit, ends)).slices:
             (piece,), at = span.slices, span.upto
             spans.append(sum(b.num_rows for b in table.source.batches(piece, frozenset())))
             table.wait_until_free()
-    assert sum(spans) == 30
-    assert len(spans) >= 5
-    assert len(looks) == 1
+    return spans
 
 
 def test_another_server_is_looked_at_from_the_beginning(table: Followed) -> None:

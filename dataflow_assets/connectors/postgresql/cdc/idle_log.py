@@ -7,6 +7,7 @@ and a position that never moved would keep the whole server's log.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
@@ -16,6 +17,19 @@ LOOK_BYTES = 1024 * 1024 * 1024  # of the log without changes that one look goes
 SLOW_SECONDS = 1.0  # that a look may take without a rest behind it
 REST = 10.0  # times as long as the look took
 IDLE_BYTES = 1024 * 1024  # of the log without changes for which the position moves on
+_NEAR = 8  # a change is near that comes in the first eighth of a span
+_MOST_SPANS = 8  # that are planned without a look
+
+
+@dataclass(frozen=True)
+class _Dense:
+    """Log that is taken for changes of these tables without a look."""
+
+    begin: Lsn | None = None
+    spans: int = 0
+    """How many spans may follow so."""
+    proven: int = 0
+    """How many were allowed by the last look."""
 
 
 class IdleLog:
@@ -27,15 +41,14 @@ class IdleLog:
         self._idle: tuple[Lsn, Lsn] | None = None
         self._found: tuple[Lsn, Seen] | None = None
         """From where on somebody has looked last, and the change that was found."""
-        self._dense: tuple[Lsn, Lsn] | None = None
-        """Between these two places the log is taken for changes of these tables, without a look."""
+        self._dense = _Dense()
         self._server = ""
         self._moved = self._rested = float("-inf")
 
     def of(self, server: str) -> None:
         """The log is that of this server now: another one may have other changes at its places."""
         if server != self._server:
-            self._server, self._idle, self._found, self._dense = server, None, None, None
+            self._server, self._idle, self._found, self._dense = server, None, None, _Dense()
 
     @property
     def rests(self) -> bool:
@@ -49,15 +62,19 @@ class IdleLog:
         """A span was planned from there: who asks for news asks for what lies behind."""
         self._after = after
 
-    def ended_by_limit(self, begin: Lsn, upto: Lsn, end: Lsn) -> None:
-        """A span with changes was ended by its limit: more of them are expected behind it.
+    def ended_by_limit(self, begin: Lsn, first: Lsn, upto: Lsn) -> None:
+        """A span from `begin` was ended at `upto` by its limit, its first change at `first`.
 
-        Each look makes the server decode as much as the read that follows. So the next spans are
-        planned without one, up to the end of the log of now, and for `LOOK_BYTES` at most; then
-        somebody looks again, for the log may have become that of others.
+        Each look makes the server decode as much as the read that follows. So where looks find a
+        change at once, the next span is planned without one, then the next two, four and eight:
+        where the log turns into that of others, at most as many spans are empty as were full.
         """
-        if not self._is_dense(begin):
-            self._dense = upto, Lsn(min(end.value, upto.value + LOOK_BYTES))
+        if self._is_dense(begin):
+            self._dense = replace(self._dense, begin=upto, spans=self._dense.spans - 1)
+            return
+        near = (first.value - begin.value) * _NEAR <= upto.value - first.value
+        proven = min(_MOST_SPANS, max(1, 2 * self._dense.proven)) if near else 0
+        self._dense = _Dense(upto, proven, proven)
 
     def moved(self) -> None:
         """The position moves on over log without changes now."""
@@ -102,6 +119,7 @@ class IdleLog:
         found = look(self._source, begin, end)
         took = time.monotonic() - began
         if found.first is None:
+            self._dense = _Dense()
             self._idle = (low if begin is high else after), end
             self._rested = time.monotonic() + (REST * took if took >= SLOW_SECONDS else 0.0)
         else:
@@ -109,10 +127,7 @@ class IdleLog:
         return found
 
     def _is_dense(self, begin: Lsn) -> bool:
-        if self._dense is None:
-            return False
-        low, high = self._dense
-        return low.value <= begin.value < high.value
+        return self._dense.begin == begin and self._dense.spans > 0
 
     def _known(self, after: Lsn, end: Lsn) -> Seen | None:
         """The change that was found last, if it is the first one between these places too."""

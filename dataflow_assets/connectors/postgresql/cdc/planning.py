@@ -156,7 +156,7 @@ class Planning:
             return self._stretch(replace(at, lsn=looked), looked, end)
         upto = Lsn(min(end.value, found.first.value + max(1, _bytes(limit))))
         if upto.value < end.value:
-            self._idle.ended_by_limit(begin, upto, end)
+            self._idle.ended_by_limit(begin, found.first, upto)
         return self._stretch(at, upto, end)
 
     def _stretch(self, at: Reached, upto: Lsn, end: Lsn) -> Span:
