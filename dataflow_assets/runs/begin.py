@@ -43,21 +43,29 @@ def begun(
 def _in_smaller_parts(opened: OpenBranch, span: Span, source: SourceSession, limit: Limit) -> Span:
     """Cut before the branch is asked: an error in there is the source's and not the branch's.
 
-    A span that cannot be read any more is dropped, if nothing of it is committed: an empty one is
-    returned, and the next turn plans again.
+    A span that cannot be read any more, or that nothing is left of, is dropped, if nothing of it is
+    committed: an empty one is returned, and the next turn plans again.
     """
     left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
+    begun = len(left) < len(span.slices)
     try:
         cut = _cut(left, source, limit, upserts=opened.branch.sink.upserts)
     except Outdated as error:
-        with blamed(opened.branch.id):
-            if len(left) < len(span.slices):
+        if begun:
+            with blamed(opened.branch.id):
                 raise
-            log.warning("%s; nothing of it is stored, and it is planned again", error)
-            opened.session.abandon()
-        return Span(())
+        return _abandoned(opened, str(error))
+    if left and not begun and not any(cut(part) for part in left):
+        return _abandoned(opened, f"what {left[0].partition} and the others read is gone")
     with blamed(opened.branch.id):
         return opened.session.divide(span, cut)
+
+
+def _abandoned(opened: OpenBranch, why: str) -> Span:
+    log.warning("%s; nothing of it is stored, and it is planned again", why)
+    with blamed(opened.branch.id):
+        opened.session.abandon()
+    return Span(())
 
 
 def _cut(left: Sequence[PartSlice], source: SourceSession, limit: Limit, *, upserts: bool) -> Cut:

@@ -12,7 +12,7 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.request import Request
 from dataflow_assets.runs.retries import Progress
-from dataflow_assets.runs.start_positions import check_again, settle
+from dataflow_assets.runs.start_positions import check_again, check_opened, settle
 from dataflow_assets.sdk.checkpoint import taken_over
 
 
@@ -33,8 +33,8 @@ def open_branches(
     Raises:
         TakenOver: another run has begun since the attempt before. What else a sink raises is about
             its branch, which is suspended for it unless it is the last one.
-        PermanentError: tables cannot be loaded again; no branch is opened, and whoever drives the
-            flow goes on.
+        PermanentError: tables cannot be loaded again; no branch is changed. Whoever drives the flow
+            goes on, unless a load of theirs has begun after the branches were asked.
     """
     branches = [one for one in flow.branches if progress.open_for(one)]
     for branch in branches:
@@ -53,9 +53,13 @@ def open_branches(
             branch.sink.shape(session.schema())  # a table that does not fit is told at once
         progress.reported.setdefault(branch.id, session.checkpoint.totals)
         progress.epochs[branch.id] = session.checkpoint.epoch
-        settle(flow, branch, source, session, progress.start(branch))
-        progress.settled(branch)
         opened.append(OpenBranch(branch, session))
+    for one in opened:
+        if (start := progress.start(one.branch)).reload:
+            check_opened(flow, one.branch, source, one.session, start)
+    for one in opened:
+        settle(flow, one.branch, source, one.session, progress.start(one.branch))
+        progress.settled(one.branch)
     return opened
 
 

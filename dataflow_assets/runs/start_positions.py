@@ -147,6 +147,17 @@ def check_again(flow: Flow, branch: Branch, source: SourceSession, start: Start)
         again(flow, branch, source, known, start)
 
 
+def check_opened(
+    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
+) -> None:
+    """Raises what `again` raises, now that nobody else can begin a load.
+
+    Called on the driver for each branch once all are open, before the first one is changed.
+    """
+    if session.checkpoint.positions:
+        again(flow, branch, source, session.checkpoint, start)
+
+
 def _loads(source: SourceSession, known: Checkpoint) -> list[PartSlice]:
     return [one for one in known.unfinished if source.is_load(one)]
 

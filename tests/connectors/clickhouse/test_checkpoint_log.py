@@ -273,6 +273,16 @@ def test_a_part_that_is_gone_takes_what_was_recorded_of_it_along() -> None:
     assert state.version == version
 
 
+def test_a_read_that_is_left_without_parts_is_planned_again() -> None:
+    """Earlier versions have recorded such a read, which nothing ended."""
+    part = PartSlice("part-0", None, "end")
+    head = Head(intent=Intent("i1", utc_now(), 0, ()), partitions={"wal": Partition("begin")})
+    state = fold([Entry("head", dump(head), "a", 1)])
+    assert recovery.unfinished(state, Span((part,))) is None
+    (found,) = recovery.begun(state.snapshot(), Span((part,)), utc_now(), 0).intent.parts  # type: ignore[union-attr]
+    assert found == part
+
+
 def _at_once() -> None:
     pass
 

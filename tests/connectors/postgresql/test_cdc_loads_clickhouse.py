@@ -18,6 +18,12 @@ CREATE TABLE target (id Int32, name String, _version UInt64, _deleted UInt8)
 ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY id
 SETTINGS non_replicated_deduplication_window = {window}
 """
+PARTITIONED = """
+ALTER TABLE source RENAME TO low;
+CREATE TABLE source (LIKE low) PARTITION BY RANGE (id);
+ALTER TABLE source ADD PRIMARY KEY (id);
+ALTER TABLE source ATTACH PARTITION low FOR VALUES FROM (0) TO (9000);
+"""
 
 
 class _Loaded:
@@ -56,6 +62,23 @@ def test_a_part_whose_snapshot_is_gone_is_read_as_it_is_now(
     loaded.flow.drain()
     assert loaded.is_same()
     assert loaded.flow.drain() == 0
+
+
+@pytest.mark.crash
+def test_partitions_that_were_dropped_when_nothing_of_them_was_stored(
+    followed: Followed, request: pytest.FixtureRequest
+) -> None:
+    """No part of the load is left, in no part's place: the flow plans anew, and goes on."""
+    loaded = _Loaded(followed, request)
+    loaded.system.client.command(MADE.format(window=1000))
+    loaded.flow.run(PARTITIONED)
+    assert loaded.flow.killed_at("clickhouse.recorded")
+    loaded.flow.run("DROP TABLE low")
+    loaded.flow.drain()
+    loaded.flow.run("CREATE TABLE high PARTITION OF source DEFAULT")
+    loaded.flow.run("INSERT INTO source VALUES (1, 'later')")
+    loaded.flow.drain()
+    assert loaded.is_same()
 
 
 @pytest.mark.crash

@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import Limit, PartSlice, Rejects, Run
+from dataflow_assets.contracts import Checkpoint, Limit, PartSlice, Rejects, Run
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
+from dataflow_assets.runs import open_branches, reset
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
 from dataflow_assets.transforms.router import Router
@@ -135,6 +136,35 @@ def test_tables_are_loaded_again_into_all_targets_or_into_none(two: Two) -> None
         assert two.position() == known
     load_again(two.flow, Run(), (f"{two.schema}.source",), confirmed=True)
     assert two.position() != known
+
+
+@pytest.mark.crash
+def test_a_load_that_begins_after_all_targets_were_asked(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that is opened last refuses: no target is set back."""
+    two.drain()
+    load_again(two.flow, Run(), (f"{two.schema}.items",), confirmed=False)
+    assert two.killed_at("postgresql.begin", nth=3)  # one of two targets has recorded it
+    flow = replace(two.flow, branches=two.flow.branches[::-1])
+    monkeypatch.setattr(Two, "flow", flow)
+    for module in (reset, open_branches):
+        monkeypatch.setattr(module, "check_again", lambda *_: None)  # asked before
+    known = _checkpoints(flow)
+    assert [bool(one.unfinished) for one in known] == [False, True]
+    source = (f"{two.schema}.source",)
+    for again in (
+        lambda: load_again(flow, Run(), source, confirmed=False),
+        lambda: two.drain(Start(reload=source)),
+    ):
+        with pytest.raises(PermanentError, match="that is not finished"):
+            again()
+        assert [one.positions for one in _checkpoints(flow)] == [one.positions for one in known]
+
+
+def _checkpoints(flow: Flow) -> list[Checkpoint]:
+    found = [branch.sink.peek(flow.target(branch)) for branch in flow.branches]
+    return [one for one in found if one is not None]
 
 
 def test_columns_that_are_announced_again_change_no_batch(two: Two) -> None:

@@ -221,6 +221,22 @@ def test_a_partitioned_table_that_has_no_partition_yet(followed: Followed) -> No
     assert followed.same()
 
 
+@pytest.mark.crash
+def test_partitions_that_are_dropped_when_nothing_of_them_is_stored(followed: Followed) -> None:
+    """What a run that died had planned to load is gone, and nothing takes its place."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    followed.run("CREATE TABLE target (id int PRIMARY KEY)")
+    followed.run("CREATE TABLE low PARTITION OF source FOR VALUES FROM (0) TO (100)")
+    followed.run("INSERT INTO source VALUES (1), (2)")
+    assert followed.killed_at("postgresql.begin")
+    followed.run("DROP TABLE low")
+    followed.patience = 2
+    assert followed.drain() == 0
+    followed.run("CREATE TABLE low PARTITION OF source DEFAULT; INSERT INTO source VALUES (3)")
+    assert followed.drain() == 1
+    assert followed.same()
+
+
 def test_columns_are_chosen_and_generated_ones_are_left_out(followed: Followed) -> None:
     followed.run("CREATE TABLE source (id int PRIMARY KEY, Name text, secret text, "
                  "double int GENERATED ALWAYS AS (id * 2) STORED)")  # fmt: skip

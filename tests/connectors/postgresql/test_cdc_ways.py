@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from psycopg.pq import TransactionStatus
 from pyspark.sql import SparkSession
 
 import devservers
@@ -13,7 +14,7 @@ from dataflow_assets.connectors.postgresql.cdc import peeked, read
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump, parse
 from dataflow_assets.connectors.postgresql.cdc.read import begin, begun
-from dataflow_assets.connectors.postgresql.cdc.reader import Reader
+from dataflow_assets.connectors.postgresql.cdc.reader import Reader, Row
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Limit
@@ -157,6 +158,31 @@ def test_a_slot_that_becomes_free(table: Followed, monkeypatch: pytest.MonkeyPat
         other.close()
         begin(table.source, sender, after, patience=10)
         assert sum(kind == ord("I") for kind, _ in sender.messages(end)) == 40
+
+
+def test_a_pooler_that_gives_each_transaction_another_session(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another flow has set in that session is neither its slot nor the end of this stretch."""
+    after = _after(table)
+    table.run(CHANGES)
+    end, execute = _end(table), Peeked.execute
+
+    def executed(self: Peeked, query: str, *parameters: str) -> list[Row]:
+        found = execute(self, query, *parameters)
+        if self._libpq.transaction_status == TransactionStatus.IDLE:
+            execute(self, "SELECT set_config('dataflow.upto', $1, false)", str(after))
+        return found
+
+    monkeypatch.setattr(Peeked, "execute", executed)
+    with closing(Peeked(table.dsn, end)) as sender:
+        with pytest.raises(Failure, match="does not exist"):
+            sender.start(f"{table.schema}_none", table.schema, after)
+        assert sender._libpq.transaction_status == TransactionStatus.IDLE
+        begin(table.source, sender, after)
+        assert sum(kind == ord("I") for kind, _ in sender.messages(end)) == 40
+        assert sender._libpq.transaction_status == TransactionStatus.IDLE
+        assert sender.execute("SHOW dataflow.upto") == [(str(after),)]
 
 
 def test_the_server_counts_all_reads_as_a_few_statements(

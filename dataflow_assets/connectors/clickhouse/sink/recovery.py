@@ -50,7 +50,7 @@ def unfinished(state: State, span: Span) -> Span | None:
     Chunks of another moment wait for the next span: steps know only one now.
     """
     intent = state.head.intent
-    if intent is not None:
+    if intent is not None and intent.parts:
         return Span(state.parts, at=intent.at)
     wanted = [piece.partition for piece in span.slices if not piece.empty]
     pending = [state.pending[name] for name in wanted if name in state.pending]

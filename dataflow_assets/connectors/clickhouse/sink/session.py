@@ -169,7 +169,8 @@ class ClickhouseSinkSession(SinkSession):
 
     @override
     def abandon(self) -> None:
-        for name in self._state.pending:
+        # Where rows are upserted, those that are read in their place have a higher version.
+        for name in () if self._sink.upsert_mode else self._state.pending:
             raise PermanentError(
                 f"flow {self._target.flow}: nobody knows whether the rows of {name} are in "
                 f"{self._sink.address()}: a run was stopped at their INSERT, and they cannot be "

@@ -31,12 +31,13 @@ _IS_SHORT = """
 SELECT confirmed_flush_lsn = $2::pg_lsn AND pg_wal_lsn_diff($3::pg_lsn, restart_lsn) <= $4::int8
 FROM pg_replication_slots WHERE slot_name = $1
 """
-# Results of that size stay in memory. COPY has no parameters: settings of the session that nobody
-# else knows take their place, so that the server counts all stretches as one statement.
+# Results of that size stay in memory. COPY has no parameters: settings take their place, so that
+# the server counts all stretches as one statement. They are those of the transaction: behind a
+# pooler in transaction mode the next statement of the session may be another flow's.
 _READY = f"""
-SELECT ({END}) >= $1::text::pg_lsn, set_config('work_mem', '64MB', false),
-  set_config('dataflow.upto', $1, false), set_config('dataflow.slot', $2, false),
-  set_config('dataflow.publication', $3, false)
+SELECT ({END}) >= $1::text::pg_lsn, set_config('work_mem', '64MB', true),
+  set_config('dataflow.upto', $1, true), set_config('dataflow.slot', $2, true),
+  set_config('dataflow.publication', $3, true)
 """
 # A reader that is gone is noticed while the server decodes; not before 14, nor on every platform.
 _NOTICES = "SET client_connection_check_interval = '5s'"
@@ -57,7 +58,7 @@ def is_short(link: TextLink, slot: str, after: Lsn, upto: Lsn) -> bool:
 
 
 class Peeked(Reader):
-    """One stretch by one statement. The slot is free again when `start` returns."""
+    """One stretch by one transaction. The slot is free again when `start` returns."""
 
     holds_slot: ClassVar = False
 
@@ -76,10 +77,20 @@ class Peeked(Reader):
     def start(self, slot: str, publication: str, after: Lsn) -> None:
         with suppress(Failure):
             self.execute(_NOTICES)
+        self._slot = slot
+        self.execute("BEGIN")
+        try:
+            self._peek(slot, publication)
+        except Failure:
+            with suppress(Failure):  # the connection may be gone
+                self.execute("ROLLBACK")
+            raise
+
+    def _peek(self, slot: str, publication: str) -> None:
         ((has_all, *_),) = self.execute(_READY, str(self._upto), slot, quote(publication))
         if has_all != "t":  # the statement would end early, without a word
             raise Failure(f"the log of this server ends before {self._upto}")
-        self._slot, self._sending = slot, True
+        self._sending = True
         self._libpq.send_query(_PEEK.encode())
         self._until_answered()
         self._check(self._libpq.get_result(), pq.ExecStatus.COPY_OUT)
@@ -110,6 +121,9 @@ class Peeked(Reader):
                 continue
             self._sending = False
             self._check(self._libpq.get_result(), pq.ExecStatus.COMMAND_OK)
+            while self._libpq.get_result() is not None:
+                pass
+            self.execute("COMMIT")
             return b""
 
     def _until_answered(self) -> None:
