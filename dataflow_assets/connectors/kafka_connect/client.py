@@ -188,6 +188,7 @@ def order_of(
     return Order(
         connector=source.connector_class,
         config=source.properties,
+        hidden=sorted(source.hidden_keys),
         plugins=[*source.folders, *fetched.folders],
         plugin_jars=fetched.jars,
         jars=jars,

@@ -25,6 +25,7 @@ from dataflow_assets.connectors.kafka_connect.host.virtual_machine import (
     VirtualMachine,
     java_map,
 )
+from dataflow_assets.connectors.kafka_connect.mask import is_long_enough
 from dataflow_assets.connectors.kafka_connect.spool import Spool
 from dataflow_assets.connectors.kafka_connect.states import Name, write
 from dataflow_assets.errors import PermanentError, TransientError
@@ -93,7 +94,9 @@ class Running:
         self._connector.initialize(connector_context(reader, self._changed.set, self._raise))
         declared = self._connector.config().configKeys()
         secret = (str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD")
-        values = {self._config.get(key, "") for key in secret} | self._named
+        hidden = (self._config.get(key, "") for key in self._order.hidden)
+        others = filter(is_long_enough, (*hidden, *self._named))
+        values = {*(self._config.get(key, "") for key in secret), *others}
         self._say(Event("secrets", values=sorted(values)))
         config = java_map(self._config)
         self._check(self._connector.validate(config))
