@@ -78,7 +78,7 @@ class Claims:
 
     def bury(self, record: dg.RunRecord) -> bool:
         """Reports a run as failed that is dead; a crash must not block what it drove."""
-        message = self._dead(record)
+        message = self.dead(record)
         if not message:
             return False
         run = self._instance.get_run_by_id(record.dagster_run.run_id)
@@ -87,7 +87,7 @@ class Claims:
             self._instance.report_run_failed(run, message=f"{message}; the next run continues")
         return True
 
-    def _dead(self, record: dg.RunRecord) -> str:
+    def dead(self, record: dg.RunRecord) -> str:
         """Why the run counts as dead; empty when it does not.
 
         Its process is gone; or nobody can look at its process, or it never said which one it is,

@@ -69,13 +69,22 @@ def states_in(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[st
 
 
 def _alone(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
-    """Those that runs of their own drive."""
-    runs = [record.dagster_run for record in going(instance)]
-    return {
-        flow.id: DriveState("driven by a run of its own")
-        for flow in flows
-        if any(Claims(instance, flow.id).held(run) for run in runs)
-    }
+    """Those that runs of their own drive, or have driven until they died."""
+    found: dict[str, DriveState] = {}
+    records = [*reversed(going(instance))]  # the newer run comes last and knows better
+    for flow in flows:
+        claims = Claims(instance, flow.id)
+        for record in records:
+            if claims.held(record.dagster_run):
+                found[flow.id] = _own(claims.dead(record))
+    return found
+
+
+def _own(death: str) -> DriveState:
+    """How a flow fares in a run of its own. `death`: why the run counts as dead, where it does."""
+    if death:
+        return DriveState(f"its run has died: {death}", ERROR)
+    return DriveState("driven by a run of its own")
 
 
 def _driven(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:

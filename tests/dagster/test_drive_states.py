@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from dataflow_assets.assets import drive_states
+from dataflow_assets.assets.claims import DRIVER, DRIVES, value
+from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.runs import Runs
@@ -149,3 +152,17 @@ def test_a_flow_that_a_run_of_its_own_drives_is_running(
         found = drive_states.states_in(instance, [nowhere])
     assert found[nowhere.id].name == "Running"
     assert drive_states.states_in(instance, [nowhere])[nowhere.id].name == "Stopped"
+
+
+def test_a_flow_whose_own_run_was_killed_is_not_running(
+    flows: Path, instance: dg.DagsterInstance
+) -> None:
+    """Dagster calls the run started until somebody buries it."""
+    nowhere = next(flow for flow in load([flows]).flows if flow.name == "nowhere")
+    killed = replace(Driver.here(), pid=2**22 + 1)
+    run = dg.DagsterRun(job_name="j", status=dg.DagsterRunStatus.STARTED)
+    claim = {DRIVES: "true", f"{DRIVER}/{nowhere.id}": value(run.run_id, killed)}
+    instance.add_run(run.with_tags(claim))
+    found = drive_states.states_in(instance, [nowhere])[nowhere.id]
+    assert found.name == "Error"
+    assert found.text.startswith(f"its run has died: its process (pid {killed.pid} on ")

@@ -221,7 +221,7 @@ def test_a_run_that_commits_tells_its_lag_itself(
 
 
 def test_the_state_is_observed_when_it_changes(switch: Switch) -> None:
-    """Of a flow that a run drives, errors: its own events tell that it is running."""
+    """The first time its run's own events tell that it is running."""
     switch.stand(p0=0)
     flow, departures = switch.flow, Departures(switch.instance)
 
@@ -242,10 +242,34 @@ def test_the_state_is_observed_when_it_changes(switch: Switch) -> None:
     departures.come_back(flow)
     switch.run(dg.DagsterRunStatus.STARTED, driver=Driver.here())
     running, cursor = look(flow, cursor)
-    assert running == []
+    assert running == ["Running"]
     page = {flow.id: FlowState("", failing=True)}
     Book(switch.instance, flow.lane).write("r", page)
     assert look(flow, cursor)[0] == ["Error"]
+
+
+def test_a_flow_whose_lane_was_killed_runs_no_more(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last page of the lane says Running, and gets old; then a new lane takes the flow up."""
+    sensor = lag_sensor(graph.build([switch.flow]))
+    monkeypatch.setenv("DATAFLOW_START", "1")  # all switches are on
+    Book(switch.instance, switch.flow.lane).write("r", {switch.flow.id: FlowState("")})
+    cursor = None
+
+    def look() -> list[object]:
+        nonlocal cursor
+        found: Any = sensor(dg.build_sensor_context(switch.instance, cursor=cursor))
+        cursor = found.cursor
+        return [event.metadata["state"].value for event in found.asset_events or ()]
+
+    assert look() == []
+    later(monkeypatch, 61)
+    assert look() == ["Stopped"]
+    assert look() == []
+    monkeypatch.undo()
+    monkeypatch.setenv("DATAFLOW_START", "1")
+    assert look() == ["Running"]
 
 
 def test_changed_files_are_loaded_again(

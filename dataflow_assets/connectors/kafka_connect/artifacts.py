@@ -25,6 +25,7 @@ _COORDINATES = rf"^{_PART}:{_PART}:{_PART}(:[\w.-]*(:(jar|zip|tar\.gz))?)?$"
 _HASH = r"^[0-9a-f]{64}$"
 _REPOSITORY = r"^https?://[^\s@]+$"
 _REFUSED = frozenset({401, 403})
+_BLOCK = 1024 * 1024
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError)
 
 
@@ -161,7 +162,10 @@ def _files(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _hash(file: IO[bytes]) -> str:
-    return hashlib.file_digest(file, "sha256").hexdigest()
+    found = hashlib.sha256()
+    while block := file.read(_BLOCK):
+        found.update(block)
+    return found.hexdigest()
 
 
 def _replace(folder: Path, archive: Path) -> None:

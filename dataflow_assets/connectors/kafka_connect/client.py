@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO
@@ -28,6 +29,7 @@ _LEAST_ROWS, _MOST_ROWS = 1_000, 10_000
 _MOST_BYTES = 16 * 1024 * 1024
 _MODULE = "dataflow_assets.connectors.kafka_connect.host"
 _LONGEST = 1_000  # characters of a message
+_MOST_LINES = 10_000  # of the log that wait: a connector may log for 120 seconds before it starts
 
 
 class HostProcess:
@@ -37,8 +39,8 @@ class HostProcess:
         self._order = order
         self._hidden = frozenset(hidden)
         self._mask = Mask(self._hidden)
-        self._logged: list[str] | None = []
-        """Lines that wait until all secrets are known; None from then on."""
+        self._logged: deque[str] | None = deque(maxlen=_MOST_LINES)
+        """The last lines, which wait until all secrets are known; None from then on."""
         self._logging = threading.Lock()
         self._process = subprocess.Popen(
             [sys.executable, "-m", _MODULE, str(os.getpid())],
@@ -188,6 +190,7 @@ def order_of(
     return Order(
         connector=source.connector_class,
         config=source.properties,
+        hidden=sorted(source.hidden_keys),
         plugins=[*source.folders, *fetched.folders],
         plugin_jars=fetched.jars,
         jars=jars,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from pathlib import PurePath
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kafka_connect import providers
 from dataflow_assets.connectors.kafka_connect.artifacts import Artifact
+from dataflow_assets.connectors.kafka_connect.mask import is_long_enough
 from dataflow_assets.connectors.kafka_connect.providers import is_declaration
 from dataflow_assets.contracts import Address, MessageSource
 from dataflow_assets.contracts.source import NullMessages
@@ -29,6 +30,11 @@ _Plugin = Annotated[
 ]
 _CLASS = r"^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$"
 _OURS = {"connector.class": "set class", "tasks.max": "set tasksMax"}
+_NOT_ALLOWED = (
+    "a reference in its value is not allowed: it must name the provider env, file or directory, or "
+    "one of config.providers; a file must have an absolute path below the folder DATAFLOW_FILES or "
+    "DATAFLOW_SECRETS"
+)
 _REFUSED = {
     "key.converter": "keys become JSON: leave it out",
     "value.converter": "values become JSON: leave it out",
@@ -114,7 +120,7 @@ class KafkaConnectSourceOptions(MessageSource):
         """
         given = self._given
         whole = {"name": self.spool_name, **self.config, **given}
-        if found := problem(given) or _unresolvable(whole):
+        if found := problem(given) or _unresolvable(whole, shown_nowhere=given):
             raise PermanentError(f"credentials: {found}")
         return whole
 
@@ -126,7 +132,13 @@ class KafkaConnectSourceOptions(MessageSource):
     def hidden(self) -> frozenset[str]:
         """Values that must be shown nowhere; what references stand for is known in the host."""
         values = (*self._given.values(), *(self.config[key] for key in self._secret_keys))
-        return frozenset(value for value in values if not providers.is_reference(value))
+        parts = (part for value in values for part in providers.literals(value))
+        return frozenset(part for part in parts if is_long_enough(part))
+
+    @property
+    def hidden_keys(self) -> frozenset[str]:
+        """Keys of the configuration whose values must be shown nowhere, whatever they become."""
+        return frozenset((*self._given, *self._secret_keys))
 
     @property
     def _secret_keys(self) -> list[str]:
@@ -188,8 +200,12 @@ def problem(config: Mapping[str, str]) -> str:
     return ""
 
 
-def _unresolvable(config: Mapping[str, str]) -> str:
-    return next((f"{key}: {reason}" for key, reason in providers.problems(config)), "")
+def _unresolvable(config: Mapping[str, str], shown_nowhere: Container[str] = ()) -> str:
+    """The first reference that cannot be. `shown_nowhere`: keys of whose values nothing is said."""
+    for key, reason in providers.problems(config):
+        secret = key in shown_nowhere and not is_declaration(key)
+        return f"{key}: {_NOT_ALLOWED if secret else reason}"
+    return ""
 
 
 def json_texts(text: str) -> dict[str, str]:

@@ -65,6 +65,11 @@ def is_reference(value: str) -> bool:
     return _REFERENCE.fullmatch(value) is not None
 
 
+def literals(value: str) -> list[str]:
+    """What a value says itself, around and between its references."""
+    return [part for part in _REFERENCE.split(value)[:: _REFERENCE.groups + 1] if part]
+
+
 def replaced(value: str, found: Mapping[str, str]) -> str:
     """A value with what its references stand for. `found`: that, by their texts."""
     return _REFERENCE.sub(lambda one: found[one[0]], value)

@@ -5,9 +5,11 @@ Nothing rests on it: it is neither synchronized to the disk nor read by the proc
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +19,8 @@ Name = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED", "UNASSIGNED"]
 """As Kafka Connect calls them. PAUSED: a task is not polled, since the spool is full. UNASSIGNED:
 no process runs the connector, and none has stopped it."""
 _FILE = "connector.json"
-_SILENT = 30.0  # seconds; the process writes every two
+WRITTEN = 2.0  # seconds until states are written again that have not changed
+_SILENT = 30.0  # seconds
 
 
 class States(msgspec.Struct, frozen=True):
@@ -43,6 +46,29 @@ def write(folder: Path, connector: Name, tasks: list[Name]) -> None:
         unfinished.rename(folder / _FILE)
 
 
+@contextmanager
+def noted(folder: Path, tasks: Callable[[], list[Name]]) -> Iterator[None]:
+    """Writes the states of a connector that runs until the block ends.
+
+    Called by the host around calls into the connector, which may take minutes: a living connector
+    must not seem to be gone. `tasks`: asked each time, from a thread of its own.
+    """
+    ended = threading.Event()
+
+    def write_on() -> None:
+        write(folder, "RUNNING", tasks())
+        while not ended.wait(WRITTEN):
+            write(folder, "RUNNING", tasks())
+
+    thread = threading.Thread(target=write_on, name="states", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 def read(folder: Path) -> Mapping[str, str]:
     """The states by their names; empty where no process has written any.
 
@@ -52,6 +78,15 @@ def read(folder: Path) -> Mapping[str, str]:
         found = msgspec.json.decode((folder / _FILE).read_bytes(), type=States)
     except (OSError, msgspec.MsgspecError):
         return {}
-    silent = time.time() - found.at > _SILENT
-    gone = silent and found.connector == "RUNNING"
-    return {name: "UNASSIGNED" if gone else state for name, state in found.lines()}
+    if time.time() - found.at <= _SILENT:
+        return dict(found.lines())
+    if found.connector == "RUNNING":
+        return dict.fromkeys(dict(found.lines()), "UNASSIGNED")
+    return dict(found.lines()) | {"connector": _long_ago(found)}
+
+
+def _long_ago(found: States) -> str:
+    """Of a connector without a process: nobody knows whether it would fail again."""
+    if found.connector != "FAILED":
+        return found.connector
+    return f"FAILED at {datetime.fromtimestamp(found.at, UTC):%Y-%m-%d %H:%M} UTC"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dataflow_assets.assets.claims import going
-from dataflow_assets.assets.drive_states import ERROR, STOPPED, states_in
+from dataflow_assets.assets.drive_states import ERROR, RUNNING, STOPPED, states_in
 from dataflow_assets.assets.graph import Graph, Key, Node
 from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.metadata import (
@@ -83,9 +83,10 @@ def _look(
     nodes: Sequence[Node], instance: dg.DagsterInstance, before: dict[str, str]
 ) -> tuple[list[Event], dict[str, str], list[str]]:
     """Events for lags and states that changed, what to remember, and what was not asked."""
-    states = _states(nodes, instance)
-    after = {_STATE_OF + "/".join(key): state for key, state in states.items()}
-    turned = {key for key in states if before.get(_STATE_OF + "/".join(key)) != states[key]}
+    earlier = {node.key: before[name] for node in nodes if (name := _of_state(node.key)) in before}
+    states = {key: _left(state) for key, state in earlier.items()} | _states(nodes, instance)
+    after = {_of_state(key): state for key, state in states.items()}
+    turned = {key for key in states if earlier.get(key) != states[key]}
     events: list[Event] = []
     notes: list[str] = []
     for node, seen in _seen(nodes, instance):
@@ -97,11 +98,22 @@ def _look(
         if seen.lag.records > 0 or before.get(name) != after[name] or node.key in turned:
             events += _events(node, seen, states.get(node.key))
             turned.discard(node.key)
-    failed = [key for key in turned if states[key] == ERROR]  # runs tell the others by themselves
     events += (
-        dg.AssetObservation(dg.AssetKey(list(key)), metadata={STATE: ERROR}) for key in failed
+        dg.AssetObservation(dg.AssetKey(list(key)), metadata={STATE: states[key]})
+        for key in sorted(turned)
+        if states[key] == ERROR or key in earlier  # new ones are told by their runs
     )
     return events, after, notes
+
+
+def _of_state(key: Key) -> str:
+    """The name under which the state of an asset's flow is remembered."""
+    return _STATE_OF + "/".join(key)
+
+
+def _left(state: str) -> str:
+    """What has become of a state while nobody says anything: a run that is gone runs nothing."""
+    return STOPPED if state == RUNNING else state
 
 
 def _states(nodes: Sequence[Node], instance: dg.DagsterInstance) -> dict[Key, str]:

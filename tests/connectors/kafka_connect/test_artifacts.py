@@ -6,7 +6,7 @@ import hashlib
 import io
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -205,12 +205,13 @@ def test_what_was_unpacked_is_compared_at_each_start(
     artifact = repository.artifact(f"::{packaging}", sha256)
     (folder,) = placed([artifact]).folders
     plugin = Path(folder, "plugin")
-    {
+    damages: dict[str, Callable[[], object]] = {
         "emptied": lambda: (plugin / "a.jar").write_bytes(b""),
         "changed": lambda: (plugin / "a.jar").write_bytes(b"other"),
         "removed": (plugin / "a.jar").unlink,
         "added": lambda: (plugin / "b.jar").write_bytes(b"other"),
-    }[damage]()
+    }
+    damages[damage]()
     assert placed([artifact]).folders == [folder]
     assert {one.name: one.read_bytes() for one in plugin.iterdir()} == {"a.jar": b"jar"}
     before = plugin.stat().st_ino

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dataflow_assets.connectors.kafka_connect import client
+from dataflow_assets.connectors.kafka_connect.client import HostProcess
 from dataflow_assets.connectors.kafka_connect.host.__main__ import Host
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, encode
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool
@@ -58,6 +61,19 @@ def id_of(spool: Spool) -> str:
     state = spool.state()
     assert state is not None
     return state.id
+
+
+def test_of_a_long_log_before_the_secrets_are_known_the_end_is_kept(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = "import sys; [print(n, file=sys.stderr) for n in range(12_000)]; input()"
+    command = [sys.executable, "-c", script]
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **given: popen(command, **given))
+    with caplog.at_level(logging.INFO):
+        HostProcess(order(spool, "", 0), ()).end()
+    lines = [record.getMessage() for record in caplog.records if record.name == client.__name__]
+    assert (len(lines), lines[-1]) == (10_000, "NoConnector: 11999")
 
 
 def test_the_flow_is_not_behind_the_end_of_its_spool(spool: Spool) -> None:

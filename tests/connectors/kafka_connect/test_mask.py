@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dataflow_assets.connectors.kafka_connect.mask import Mask
@@ -20,6 +22,11 @@ KEY = "-----BEGIN KEY-----\n  Zm9v\n}\nYmFy\n-----END KEY-----\n"
         ([KEY], f"<{KEY.strip()}>", "<***>"),
         ([KEY], "{ } is shown", "{ } is shown"),
         (["abc", "abcdef"], "abcdef abc", "*** ***"),
+        (['a"b\\c'], r'{"password":"a\"b\\c"}', '{"password":"***"}'),
+        (["pässword"], r"p\u00e4ssword, pässword", "***, ***"),
+        (["s3cr3t/+= x"], "s3cr3t%2F%2B%3D%20x s3cr3t%2f%2b%3d+x s3cr3t/%2B%3D%20x", "*** *** ***"),
+        ([KEY], json.dumps(KEY), '"***"'),
+        (["555\ns3cret"], "5553 s3cret", "5553 ***"),
         (["s3cret\n"], "with s3cret", "with ***"),
         (["a.c"], "abc a.c", "abc ***"),
         (["", " \n"], "nothing  to hide", "nothing  to hide"),

@@ -40,7 +40,7 @@ def test_the_connector_gets_what_they_stand_for_and_no_log_shows_it(
     flow = Flow(tmp_path, reading)
     with caplog.at_level(logging.INFO):
         drain_file(flow.manifest)
-    assert "Couldn't find file ***/***" in caplog.text
+    assert "Couldn't find file *** for" in caplog.text
     assert "planted" not in caplog.text
     (tmp_path / "planted-place").mkdir()
     (tmp_path / "planted-place" / "planted-name").write_text("one\n")

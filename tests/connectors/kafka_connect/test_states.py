@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -46,16 +47,39 @@ def test_the_command_line_shows_them(
 
 @pytest.mark.parametrize(
     ("connector", "seen"),
-    [("RUNNING", "UNASSIGNED"), ("STOPPED", "STOPPED"), ("FAILED", "FAILED")],
+    [
+        ("RUNNING", "UNASSIGNED"),
+        ("STOPPED", "STOPPED"),
+        ("FAILED", "FAILED at 2026-11-25 20:30 UTC"),
+    ],
 )
 def test_a_process_that_writes_no_more_runs_no_more(
     connector: states.Name, seen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = datetime(2026, 11, 25, 20, 30, tzinfo=UTC).timestamp()
+    monkeypatch.setattr(time, "time", lambda: now)
     states.write(tmp_path, connector, [])
     assert states.read(tmp_path) == {"connector": connector}
-    now = time.time() + 31
-    monkeypatch.setattr(time, "time", lambda: now)
+    monkeypatch.setattr(time, "time", lambda: now + 31)
     assert states.read(tmp_path) == {"connector": seen}
+
+
+def test_a_connector_that_takes_long_to_start_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "WRITTEN", 0.01)
+    states.write(tmp_path, "RUNNING", [])
+    tasks: list[states.Name] = []
+    with states.noted(tmp_path, lambda: tasks):
+        now = time.time() + 31  # of the start of one task
+        monkeypatch.setattr(time, "time", lambda: now)
+        tasks.append("RUNNING")
+        until = time.monotonic() + 10
+        wanted = {"connector": "RUNNING", "task 0": "RUNNING"}
+        while states.read(tmp_path) != wanted:
+            assert time.monotonic() < until, states.read(tmp_path)
+    monkeypatch.setattr(time, "time", lambda: now + 31)
+    assert states.read(tmp_path)["connector"] == "UNASSIGNED", "the block has ended"
 
 
 def test_what_cannot_be_read_or_written_is_no_error(tmp_path: Path) -> None:

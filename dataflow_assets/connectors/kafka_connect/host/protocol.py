@@ -32,6 +32,8 @@ class Order(msgspec.Struct, frozen=True):
     part_bytes: int
     plugin_jars: list[str] = []
     """Of one more plugin."""
+    hidden: list[str] = []
+    """Keys of `config` whose values must be shown nowhere, with what their references stand for."""
     part_seconds: float = 0.5
     spool_bytes: int = 1024 * 1024 * 1024
     """Of records that wait, before compression: while there are more, no task is polled."""

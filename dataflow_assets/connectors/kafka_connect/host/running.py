@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jpype
@@ -25,13 +26,13 @@ from dataflow_assets.connectors.kafka_connect.host.virtual_machine import (
     VirtualMachine,
     java_map,
 )
+from dataflow_assets.connectors.kafka_connect.mask import is_long_enough
 from dataflow_assets.connectors.kafka_connect.spool import Spool
-from dataflow_assets.connectors.kafka_connect.states import Name, write
+from dataflow_assets.connectors.kafka_connect.states import WRITTEN, Name, noted, write
 from dataflow_assets.errors import PermanentError, TransientError
 
 _TICK = 0.1
 _ALIVE = 0.5
-_WRITTEN = 2.0  # seconds until states are written again that have not changed
 _STOPPING = 30.0
 
 
@@ -71,6 +72,12 @@ class Running:
 
     def start(self) -> None:
         """The connector where it does not run yet, then its tasks behind what is sealed."""
+        with self._noted_on():
+            self._start()
+        self._say(Event("started", tasks=len(self._tasks)))
+        self._note()
+
+    def _start(self) -> None:
         self._spool.clear()
         last, known = self._spool.end()
         reader = offset_reader(self._machine.new_helper(), known)
@@ -86,14 +93,14 @@ class Running:
             self._tasks.append(Task(number, task, self._machine, helper, sealer))
         for one in self._tasks:
             one.start()
-        self._say(Event("started", tasks=len(self._tasks)))
-        self._note()
 
     def _start_connector(self, reader: Any) -> None:
         self._connector.initialize(connector_context(reader, self._changed.set, self._raise))
         declared = self._connector.config().configKeys()
         secret = (str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD")
-        values = {self._config.get(key, "") for key in secret} | self._named
+        hidden = (self._config.get(key, "") for key in self._order.hidden)
+        others = filter(is_long_enough, (*hidden, *self._named))
+        values = {*(self._config.get(key, "") for key in secret), *others}
         self._say(Event("secrets", values=sorted(values)))
         config = java_map(self._config)
         self._check(self._connector.validate(config))
@@ -140,6 +147,10 @@ class Running:
         """Those of its tasks, by their numbers."""
         return [task.state for task in self._tasks]
 
+    def _noted_on(self) -> AbstractContextManager[None]:
+        """Around calls that may take long, in which nobody watches."""
+        return noted(self._spool.folder, lambda: self.states)
+
     def _note(self) -> None:
         """Writes down how the connector and its tasks fare, for everybody."""
         self._noted = time.monotonic(), self.states
@@ -147,24 +158,29 @@ class Running:
 
     def _note_when_due(self) -> None:
         at, before = self._noted
-        if time.monotonic() - at >= _WRITTEN or before != self.states:
+        if time.monotonic() - at >= WRITTEN or before != self.states:
             self._note()
 
     def end(self) -> None:
         """The connector itself, after its tasks."""
-        self._connector.stop()
+        with self._noted_on():
+            self._connector.stop()
         write(self._spool.folder, "STOPPED", [])
 
     def stop(self) -> None:
         """All tasks; they begin again behind what is sealed."""
         self._changed.clear()
+        with self._noted_on():
+            self._stop_tasks()
+        self._tasks = []
+
+    def _stop_tasks(self) -> None:
         for task in self._tasks:
             if not task.stop(_STOPPING):
                 raise TransientError(
                     f"task {task.number} does not stop: it is ended with its process, which is "
                     "started again"
                 )
-        self._tasks = []
 
 
 def _defaults(name: str, heap: str) -> dict[str, str]:
