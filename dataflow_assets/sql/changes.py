@@ -23,7 +23,8 @@ BINARY = pa.large_binary()
 """Arrow joins no more than 2 GiB of `binary` into one array; a table may have more."""
 SCHEMA = pa.schema([("k", BINARY), ("x", BINARY), ("n", pa.int64())])
 KEPT = pa.schema([("k", BINARY), ("v", BINARY)])
-NONE = SCHEMA.empty_table()
+# `empty_table` would import pandas.
+NONE = pa.table([pa.nulls(0, field.type) for field in SCHEMA], SCHEMA)
 
 
 def changes(
