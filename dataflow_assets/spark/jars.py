@@ -27,7 +27,6 @@ from dataflow_assets.errors import TransientError
 LOCK = Path(__file__).with_name("jars.lock")
 ROOT = LOCK.parents[2]
 PARALLEL = 8
-CENTRAL = "https://repo1.maven.org/maven2"
 _NOWHERE = "not found in remote repositories"  # as jgo says it, of every status but 200
 _ABSENT = frozenset({404, 410})
 _ANSWER = 30.0  # seconds that a repository has for its status
@@ -74,10 +73,9 @@ class Jar:
         return f"{self.artifact}-{self.version}{classifier}.{self.packaging}"
 
     @property
-    def url(self) -> str:
-        """Where the repository has the file."""
-        folder = "/".join((*self.group.split("."), self.artifact, self.version))
-        return f"{self.repository or CENTRAL}/{folder}/{self.name}"
+    def path(self) -> str:
+        """Where a repository has the file, below its URL."""
+        return "/".join((*self.group.split("."), self.artifact, self.version, self.name))
 
     @property
     def coordinate(self) -> str:
@@ -212,24 +210,25 @@ def _resolve(jar: Jar, scratch: Path) -> Path:
         found = project.at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve()
     except Exception as error:  # whatever jgo's HTTP client raises
         if _NOWHERE in str(error):
-            raise _not_downloaded(jar) from None
+            (repository,) = context.remote_repos.values()
+            raise _not_downloaded(jar, f"{repository}/{jar.path}") from None
         raise JarError(f"{jar.coordinate} could not be downloaded: {error}") from error
     return Path(found)
 
 
-def _not_downloaded(jar: Jar) -> JarError:
+def _not_downloaded(jar: Jar, url: str) -> JarError:
     """What the repository's own status says: only 404 and 410 mean that it has no such archive."""
     import requests
 
     what = f"{jar.coordinate} could not be downloaded"
     try:
-        with requests.get(jar.url, stream=True, timeout=_ANSWER) as answer:
+        with requests.get(url, stream=True, timeout=_ANSWER) as answer:
             status = answer.status_code
     except requests.RequestException as error:
         return JarError(f"{what}: {error}")
     if status in _ABSENT:
-        return NotPublished(f"{what}: {jar.url} is not there (HTTP {status})")
-    return NotGiven(f"{what}: {jar.url} was answered with HTTP {status}", status)
+        return NotPublished(f"{what}: {url} is not there (HTTP {status})")
+    return NotGiven(f"{what}: {url} was answered with HTTP {status}", status)
 
 
 def _sha256(path: Path) -> str:

@@ -60,16 +60,20 @@ class Artifact(Spec):
         str, *_like(_HASH, "must be the sha256 of the file: 64 digits 0-9 and a-f, in quotes")
     ]
     """Hash of the file: another file is never used."""
-    repository: Annotated[
-        str, *_like(_REPOSITORY, "must be a URL that begins with https:// or http://, without user")
-    ] = jars.CENTRAL
-    """URL of the Maven repository."""
+    repository: (
+        Annotated[
+            str,
+            *_like(_REPOSITORY, "must be a URL that begins with https:// or http://, without user"),
+        ]
+        | None
+    ) = None
+    """URL of the Maven repository; Maven Central by default."""
 
     @property
     def jar(self) -> jars.Jar:
         """As the cache knows it."""
         found = jars.parse(self.maven, self.sha256)
-        return replace(found, repository=self.repository.rstrip("/"))
+        return replace(found, repository=(self.repository or "").rstrip("/"))
 
 
 class Placed(NamedTuple):
@@ -95,7 +99,7 @@ def placed(artifacts: Sequence[Artifact]) -> Placed:
 
 
 def _file(artifact: Artifact) -> Path:
-    jar = artifact.jar
+    jar, where = artifact.jar, artifact.repository or "Maven Central"
     by_hand = f"or place the file at {jars.place(jar)}, whose hash is checked"
     try:
         return jars.pinned(jar, "the manifest")
@@ -103,18 +107,18 @@ def _file(artifact: Artifact) -> Path:
         raise PermanentError(f"plugins: {error}") from None
     except jars.NotPublished:
         raise PermanentError(
-            f"plugins: {artifact.repository} does not have {jar.coordinate}: correct the "
+            f"plugins: {where} does not have {jar.coordinate}: correct the "
             f"coordinates or the repository, {by_hand}"
         ) from None
     except jars.NotGiven as error:
         raise TransientError(
-            f"plugins: {jar.coordinate} could not be fetched from {artifact.repository} "
+            f"plugins: {jar.coordinate} could not be fetched from {where} "
             f"(HTTP {error.status}): {_advice(error.status)}, {by_hand}"
         ) from None
     except jars.JarError as error:
         reason = type(error.__cause__ or error).__name__
         raise TransientError(
-            f"plugins: {jar.coordinate} could not be fetched from {artifact.repository} "
+            f"plugins: {jar.coordinate} could not be fetched from {where} "
             f"({reason}): check the network, {by_hand}"
         ) from None
 
