@@ -6,12 +6,12 @@ the first.
 """
 
 import logging
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import dagster as dg
+
+from dataflow_assets.sdk.repeating import repeated
 
 BEAT_SECONDS = 60.0  # between two signs of life
 SILENT_SECONDS = 600.0  # after which a run counts as dead whose process cannot be seen
@@ -42,26 +42,13 @@ class Heartbeat:
         words = self._storage.get_cursor_values({self._key}).get(self._key, "").split()
         return dict(zip(words[::2], map(float, words[1::2]), strict=True))
 
-    @contextmanager
-    def beating(self, run_id: str) -> Iterator[None]:
+    def beating(self, run_id: str) -> AbstractContextManager[None]:
         """Shows that the run is alive until the block ends, whatever else its process does.
 
         A thread of its own does so every minute. Where the storage cannot be written, that is
         logged, and tried again a minute later.
         """
-        self._try(run_id)
-        ended = threading.Event()
-        thread = threading.Thread(target=self._until, args=(run_id, ended), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
-    def _until(self, run_id: str, ended: threading.Event) -> None:
-        while not ended.wait(BEAT_SECONDS):
-            self._try(run_id)
+        return repeated(lambda: self._try(run_id), BEAT_SECONDS, "heartbeat")
 
     def _try(self, run_id: str) -> None:
         try:

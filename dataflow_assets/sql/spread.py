@@ -16,7 +16,7 @@ from dataflow_assets.sql.merging import FOLDED, Signed, aggregates
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.values import pack, pack_rows, unpack_columns
 
-Columns = list[Sequence[Any]]
+Arguments = list[Sequence[Any]]
 """Of each aggregate its arguments, by row; None where a row does not count."""
 
 
@@ -33,7 +33,7 @@ def spread(stage: Stage, given: Signed) -> Spread:
     if not given.rows:
         return Spread(NONE, NONE)
     groups, arguments = unpack_columns(given.rows, 2)
-    columns: Columns = [*unpack_columns(arguments, len(stage.calls))]
+    columns: Arguments = [*unpack_columns(arguments, len(stage.calls))]
     parts = []
     for at in sorted(stage.apart):
         parts.append(_values(stage, groups, at, columns[at], given.times))
@@ -56,7 +56,7 @@ def _values(
     return changes(keys, [b""] * len(there), times[there])
 
 
-def _folded(stage: Stage, groups: Sequence[bytes], columns: Columns, times: Ints) -> pa.Table:
+def _folded(stage: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
     """What all rows of a group come to in each aggregate; 0 times where that is nothing."""
     coded = pa.array(groups, BINARY).dictionary_encode()
     numbers, count = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
@@ -69,7 +69,7 @@ def _folded(stage: Stage, groups: Sequence[bytes], columns: Columns, times: Ints
     return changes(coded.dictionary, besides, counts)
 
 
-def _listed(_: Stage, groups: Sequence[bytes], columns: Columns, times: Ints) -> pa.Table:
+def _listed(_: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
     """Of a group each row by itself."""
     rows = [*zip(*columns, strict=True)] if columns else [()] * len(groups)
     besides = pack_rows([rows])

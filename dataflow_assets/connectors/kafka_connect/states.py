@@ -5,15 +5,16 @@ Nothing rests on it: it is neither synchronized to the disk nor read by the proc
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from dataflow_assets.sdk.repeating import repeated
 
 Name = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED", "UNASSIGNED"]
 """As Kafka Connect calls them. PAUSED: a task is not polled, since the spool is full. UNASSIGNED:
@@ -46,27 +47,13 @@ def write(folder: Path, connector: Name, tasks: list[Name]) -> None:
         unfinished.rename(folder / _FILE)
 
 
-@contextmanager
-def noted(folder: Path, tasks: Callable[[], list[Name]]) -> Iterator[None]:
+def noted(folder: Path, tasks: Callable[[], list[Name]]) -> AbstractContextManager[None]:
     """Writes the states of a connector that runs until the block ends.
 
     Called by the host around calls into the connector, which may take minutes: a living connector
-    must not seem to be gone. `tasks`: asked each time, from a thread of its own.
+    must not seem to be gone. `tasks`: asked each time, at first here, then by a thread.
     """
-    ended = threading.Event()
-
-    def write_on() -> None:
-        write(folder, "RUNNING", tasks())
-        while not ended.wait(WRITTEN):
-            write(folder, "RUNNING", tasks())
-
-    thread = threading.Thread(target=write_on, name="states", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return repeated(lambda: write(folder, "RUNNING", tasks()), WRITTEN, "states")
 
 
 def read(folder: Path) -> Mapping[str, str]:
