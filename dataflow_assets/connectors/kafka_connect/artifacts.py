@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Annotated, NamedTuple
+from typing import IO, TYPE_CHECKING, Annotated, NamedTuple, cast
 
 from pydantic import AfterValidator, WithJsonSchema
 
@@ -20,12 +20,14 @@ from dataflow_assets.sdk.durable_files import sync
 from dataflow_assets.spark import jars
 from dataflow_assets.spec import Spec
 
+if TYPE_CHECKING:
+    from io import BufferedIOBase
+
 _PART = r"[A-Za-z0-9_][\w.-]*"
 _COORDINATES = rf"^{_PART}:{_PART}:{_PART}(:[\w.-]*(:(jar|zip|tar\.gz))?)?$"
 _HASH = r"^[0-9a-f]{64}$"
 _REPOSITORY = r"^https?://[^\s@]+$"
 _REFUSED = frozenset({401, 403})
-_BLOCK = 1024 * 1024
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError)
 
 
@@ -166,10 +168,7 @@ def _files(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _hash(file: IO[bytes]) -> str:
-    found = hashlib.sha256()
-    while block := file.read(_BLOCK):
-        found.update(block)
-    return found.hexdigest()
+    return hashlib.file_digest(cast("BufferedIOBase", file), "sha256").hexdigest()
 
 
 def _replace(folder: Path, archive: Path) -> None:
