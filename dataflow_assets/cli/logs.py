@@ -22,10 +22,13 @@ def logged(say: Say, flows: Iterable[Flow], verbose: bool) -> Iterator[None]:
     silence = logging.NullHandler()
     logging.getLogger().addHandler(silence)  # or Python would print other libraries' warnings
     log.addHandler(handler)
-    logging.getLogger("dataflow_assets").setLevel(logging.INFO if verbose else logging.WARNING)
+    engine = logging.getLogger("dataflow_assets")
+    level = engine.level
+    engine.setLevel(logging.INFO if verbose else logging.WARNING)
     try:
         yield
     finally:
+        engine.setLevel(level)  # the process may log something else afterwards
         log.removeHandler(handler)
         logging.getLogger().removeHandler(silence)
 

@@ -52,7 +52,7 @@ def test_what_a_connector_logs_is_in_the_log_of_the_run_without_its_secrets(
     secret = tmp_path / "planted-s3cret"
     reading = source(tmp_path, "FileStreamSourceConnector", {"topic": "t"}, tasksMax=1)
     reading["credentials"] = json.dumps({"file": str(secret)})
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "dataflow_assets"):
         drain_file(Flow(tmp_path, reading).manifest)
     said = [one.getMessage() for one in caplog.records if "FileStream" in one.getMessage()]
     assert any("Couldn't find file ***" in line for line in said), said

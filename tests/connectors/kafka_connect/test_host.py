@@ -70,7 +70,7 @@ def test_of_a_long_log_before_the_secrets_are_known_the_end_is_kept(
     command = [sys.executable, "-c", script]
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda _, **given: popen(command, **given))
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "dataflow_assets"):
         HostProcess(order(spool, "", 0), ()).end()
     lines = [record.getMessage() for record in caplog.records if record.name == client.__name__]
     assert (len(lines), lines[-1]) == (10_000, "NoConnector: 11999")

@@ -38,7 +38,7 @@ def test_the_connector_gets_what_they_stand_for_and_no_log_shows_it(
     reading["plugins"] = [{"maven": jar.coordinate, "sha256": jar.sha256}]
     reading["credentials"] = json.dumps({"file": file})
     flow = Flow(tmp_path, reading)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "dataflow_assets"):
         drain_file(flow.manifest)
     assert "Couldn't find file *** for" in caplog.text
     assert "planted" not in caplog.text

@@ -46,7 +46,7 @@ def test_records_without_a_key_with_other_schemas_and_without_a_value(
     `stock` has a default in its schema, and no value in the record.
     """
     reading = flow(tmp_path, plugin, "")
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "dataflow_assets"):
         drain_file(reading.manifest)
     assert "TroublesomeConnector: the connector was stopped" in caplog.text
     assert [row["id"] for row in reading.rows] == [{"shop": "1", "at": n} for n in (1, 2, 3)]
@@ -95,7 +95,7 @@ def test_what_it_has_delivered_before_is_stored_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reading = flow(tmp_path, plugin, trouble)
-    with caplog.at_level(logging.INFO), pytest.raises(kind, match=sentence):
+    with caplog.at_level(logging.INFO, "dataflow_assets"), pytest.raises(kind, match=sentence):
         drain_file(reading.manifest)
     drain_file(flow(tmp_path, plugin, "").manifest)
     assert places(reading) == [1, 2, 3]
