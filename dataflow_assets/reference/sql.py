@@ -119,8 +119,8 @@ that is NOT NULL, is a rejected record; such a group has no row in the target. W
 fields that the query does not use are not read, and are no reason to reject a record. `dataflow
 replay` refuses these flows: send the record again.
 
-A changed query stops the flow, unless only its spelling has changed. A column that its table gets is
-such a change too: declare what other queries need of a topic in a table of their own.
+A changed query stops the flow, unless only its spelling has changed. A column that its table gets
+is such a change too: declare what other queries need of a topic in a table of their own.
 
 `dataflow run --from earliest` builds the state again, and once it is as far as the one before, rows
 that only the query before had are deleted. They stay where the state does not have all rows of the

@@ -236,6 +236,15 @@ def test_a_changed_query_stops_unless_it_is_only_spelling(sql: Sql, run: Run) ->
     assert groups(sql) == []
 
 
+def test_a_changed_query_stops_though_no_record_has_come(sql: Sql, run: Run) -> None:
+    """Else a run would be done, and the rows of the target would be those of the query before."""
+    sql.send([row(1, "x", 5)])
+    run(sql.write(ROWS, SUMS, SUMMED))
+    run(sql.write(ROWS, SUMS, SUMMED))
+    with pytest.raises(PermanentError, match="the query was changed, and what is kept"):
+        run(sql.write(ROWS, SUMS, SUMMED.replace("SUM(a)", "MAX(a)")))
+
+
 def test_a_changed_query_is_built_again_from_the_earliest(sql: Sql, run: Run) -> None:
     """Rows that the query before had written, and the changed one does not have, are deleted."""
     sql.send([row(1, "x", 5), row(2, "x", 7), row(3, "y", 1)])
