@@ -227,7 +227,7 @@ def test_a_changed_query_stops_unless_it_is_only_spelling(sql: Sql, run: Run) ->
     sql.send([row(3, "x", 6)])
     with pytest.raises(PermanentError, match="the query was changed, and what is kept") as told:
         run(sql.write(ROWS, SUMS, SUMMED.replace("SUM(a)", "MAX(a)")))
-    assert "dataflow run default/o.s --from earliest" in str(told.value)
+    assert "dataflow run PATH --flow default/o.s --from earliest" in str(told.value)
     having = f"{SUMMED} HAVING COUNT(*) > 3"
     with pytest.raises(PermanentError, match="Or keep them, and accept") as told:
         run(sql.write(ROWS, SUMS, having))
@@ -296,7 +296,7 @@ def test_a_lost_or_damaged_file_is_told(sql: Sql, run: Run, state: Path) -> None
     (file,) = state.rglob("groups-0-*.parquet")
     content = file.read_bytes()
     file.write_bytes(content[:-1] + b"x")
-    with pytest.raises(PermanentError, match=r"is damaged: .* dataflow run --from earliest"):
+    with pytest.raises(PermanentError, match=r"is damaged: .* run PATH --flow default/o.s --from"):
         run(flow)
     file.unlink()
     with pytest.raises(PermanentError, match="is gone"):
