@@ -15,6 +15,7 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 import devservers
+from dataflow_assets.cli import main
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
@@ -234,6 +235,18 @@ def test_a_changed_query_stops_unless_it_is_only_spelling(sql: Sql, run: Run) ->
     accept = str(told.value).split("write ")[1].split(" in front")[0]
     run(sql.write(ROWS, SUMS, having, accept))
     assert groups(sql) == []
+
+
+def test_the_status_of_a_state_says_how_far_its_topic_was_read(
+    sql: Sql, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql.send([row(1, "x", 5), row(2, "y", 5)])
+    run(sql.write(ROWS, SUMS, SUMMED))
+    sql.send([row(3, "x", 5)])
+    assert main(["status", str(sql.path)]) == 0
+    said = capsys.readouterr().out
+    assert "view:offsets 0=2, generation" in said
+    assert "view:offsets 0=3, seen" in said
 
 
 def test_a_changed_query_stops_though_no_record_has_come(sql: Sql, run: Run) -> None:
