@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_ALIKE = 0.65  # of 1, as difflib compares: `latest` is like `latest-offset`, `parcel` not like `part`
+_ALIKE = (
+    0.65  # of 1, as difflib compares: `latest` is like `latest-offset`, `parcel` not like `part`
+)
 _MOST = 5_000  # names that are compared: more take longer than a person waits
 _LONGEST = 100  # characters: to compare longer ones takes long, and nobody has misspelt them
 _SEPARATORS = re.compile(r"[\s._-]+")
