@@ -68,9 +68,13 @@ WITH RECURSIVE tree AS (
 )
 SELECT min(c.oid::regclass::text) FROM tree JOIN pg_class c USING (oid) WHERE c.relkind = 'f'
 """
-# The chain of a domain ends at its base type; the outermost length limit counts. A type that a user
-# made may have the name of a built-in one, and is none.
-_COLUMNS = """
+TYPE_NAME = """
+       CASE WHEN s.nspname = 'pg_catalog' OR (t.typname = 'citext' AND t.typtype = 'b')
+            THEN t.typname::text ELSE s.nspname || '.' || t.typname END"""
+"""SQL for the name by which a type is known here, from `pg_type t` and its `pg_namespace s`. A type
+that a user made may have the name of a built-in one, and is none: its name has its schema."""
+# The chain of a domain ends at its base type; the outermost length limit counts.
+_COLUMNS = f"""
 WITH RECURSIVE chain AS (
     SELECT a.attnum, a.atttypid AS type, a.atttypmod AS mod, a.attnotnull AS required
     FROM pg_attribute a WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -80,9 +84,7 @@ WITH RECURSIVE chain AS (
            chain.required OR t.typnotnull
     FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
 )
-SELECT a.attname,
-       CASE WHEN s.nspname = 'pg_catalog' OR t.typname = 'citext' THEN t.typname::text
-            ELSE format('%I.%I', s.nspname, t.typname) END,
+SELECT a.attname, {TYPE_NAME},
        t.typtype::text, format_type(chain.type, chain.mod),
        chain.mod, chain.required, a.atthasdef OR a.attidentity <> '',
        EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid),
@@ -94,7 +96,7 @@ JOIN pg_namespace s ON s.oid = t.typnamespace
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attnum = chain.attnum
 WHERE a.attgenerated = '' AND a.attidentity <> 'a'
 ORDER BY a.attnum
-"""
+"""  # noqa: S608 - our own text
 # Only such an index can decide ON CONFLICT: unique, immediate, whole, of plain columns. Each column
 # comes with the operator of its equality, and whether that is the one which the column itself has.
 _UNIQUE = """
