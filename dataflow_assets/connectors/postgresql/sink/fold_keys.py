@@ -25,7 +25,16 @@ from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
     FoldedRows,
     Rules,
 )
-from dataflow_assets.sdk.key_folding import Bools, Ints, carriers, deletes, last, matrix, outliving
+from dataflow_assets.sdk.key_folding import (
+    Bools,
+    Ints,
+    carriers,
+    deletes,
+    distinct,
+    last,
+    matrix,
+    outliving,
+)
 
 
 def steps(rows: pa.RecordBatch, group: Ints, rules: Rules) -> Iterator[FoldedRows]:
@@ -125,9 +134,9 @@ class Batch:
 
     def _by_columns(self, places: Ints, kept: Ints, final: Ints) -> Iterator[FoldedRows]:
         names = self.rules.schema.names
-        present, which = np.unique(places >= 0, axis=0, return_inverse=True)
+        present, which = distinct(places >= 0)
         for number, columns in enumerate(present):
-            mine = which.reshape(-1) == number
+            mine = which == number
             arrays = [
                 self.rows.column(index).take(pa.array(places[mine, index]))
                 for index in np.flatnonzero(columns).tolist()
