@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import ABSENT, DELETE, OP
+from dataflow_assets.contracts import ABSENT, DELETE, OP, UPDATE
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -28,9 +28,29 @@ def deletes(rows: pa.RecordBatch) -> Bools:
     Returns:
         One value for each row.
     """
+    return _are(rows, DELETE)
+
+
+def updates(rows: pa.RecordBatch) -> Bools:
+    """Whether the source says that a row was there before.
+
+    Called inside tasks, once for each batch of rows. An insert may be one of a key that is stored:
+    not all sources tell the two apart.
+
+    Args:
+        rows: typed rows, with or without the column OP.
+
+    Returns:
+        One value for each row.
+    """
+    return _are(rows, UPDATE)
+
+
+def _are(rows: pa.RecordBatch, operation: int) -> Bools:
     if OP not in rows.schema.names:
         return np.zeros(rows.num_rows, np.bool_)
-    found: Bools = pc.equal(rows.column(OP), DELETE).fill_null(False).to_numpy(zero_copy_only=False)
+    same = pc.equal(rows.column(OP), operation).fill_null(False)
+    found: Bools = same.to_numpy(zero_copy_only=False)
     return found
 
 
