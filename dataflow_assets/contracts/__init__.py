@@ -19,7 +19,7 @@ Who calls what when, in the order of a run:
 | `SinkSession.check_target` | the driver, where the source holds log, when a branch opens | once |
 | `SinkSession.inherited`, `SourceSession.take_over` | the driver, without a checkpoint | once |
 | `SourceSession.understands` | the driver, with a checkpoint | once |
-| `SourceSession.rewound` | the driver, when a run rewinds | once |
+| `SourceSession.rewound` | the driver, when a run rewinds, or a topic was recreated | once |
 | `SourceSession.plan` | the driver, before anything is read | once for each micro-batch |
 | `SourceSession.prepare` | the driver, before the span is recorded | the same |
 | `SinkSession.begin`, `divide`, `ticket` | the driver, between plan and pass | the same |
