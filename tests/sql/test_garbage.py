@@ -33,7 +33,7 @@ EARLIER, LATER = "1", "2"
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StateFiles:
     monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
-    return StateFiles(StateLocation(path=f"{tmp_path}/_state"), "default/o.s")
+    return StateFiles(StateLocation.model_validate({"path": f"{tmp_path}/_state"}), "default/o.s")
 
 
 def _state(files: StateFiles, position: Position) -> dict[str, Manifest]:

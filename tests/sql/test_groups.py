@@ -10,7 +10,7 @@ from typing import Any, NoReturn, cast
 
 import psycopg
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # public, untyped
 from pyarrow import fs
 from pyspark.sql import SparkSession
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_assets.manifests.dialects.keys import suggest
+from dataflow_assets.likely_names import likely
 from dataflow_assets.manifests.dialects.sql.cursor import Cursor
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
 from dataflow_assets.sql.types import LONGEST, MOST_DIGITS, Type
@@ -94,7 +94,7 @@ def _type(cursor: Cursor) -> Type:
 
 
 def _meant(word: str) -> str:
-    nearest = suggest(word, NAMES)
+    nearest = likely(word, NAMES)
     return f"did you mean {nearest}?" if nearest else "docs/reference/sql.md lists all types"
 
 
