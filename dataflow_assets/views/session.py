@@ -51,6 +51,8 @@ MOST = 250_000
 
 LOOK = 60.0
 """Seconds between two looks for files that nobody needs."""
+PAST = 100
+"""Generations before that a position names; the files of older ones were deleted long ago."""
 _NOTHING = ViewPosition({}, "")
 
 _TICK = timedelta(milliseconds=1)
@@ -103,7 +105,7 @@ class ViewSession(SourceSession):
         found = msgspec.structs.replace(
             position_of(chosen[VIEW]),
             earlier=tuple(dict.fromkeys(states)),
-            past=tuple(dict.fromkeys(past)),
+            past=tuple(dict.fromkeys(past))[-PAST:],
         )
         return found.positions()
 

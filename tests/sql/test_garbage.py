@@ -23,7 +23,7 @@ from dataflow_assets.views.manifest import (
     position_of,
 )
 from dataflow_assets.views.options import StateLocation
-from dataflow_assets.views.session import ViewSession
+from dataflow_assets.views.session import PAST, ViewSession
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 EARLIER, LATER = "1", "2"
@@ -122,3 +122,10 @@ def test_a_position_names_the_states_before_it(*, stay: bool) -> None:
     assert found.past == (EARLIER, LATER)
     assert [one.state for one in found.earlier] == (["2/manifest", "2/next"] if stay else [])
     assert _rewound({"0": "17"}, stay=stay).past == ()
+
+
+def test_a_position_stays_short_however_often_a_flow_begins_again() -> None:
+    found = Position({}, "0")
+    for number in range(2 * PAST):
+        found = replace(_rewound(found.positions(), stay=False), generation=f"{number}")
+    assert found.past == tuple(map(str, range(PAST - 1, 2 * PAST - 1)))
