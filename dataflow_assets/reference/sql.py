@@ -204,6 +204,13 @@ Columns that nobody uses are not kept.
 """
 
 
+_EQUAL = """\
+Values that the query tells apart must be different keys in the database too. Where they are equal
+there, several groups are one row, which has the values of one of them: text in a column of the type
+`citext` or with a collation that ignores case, a decimal in a column with fewer digits, a time in a
+column that keeps whole seconds, or 0.0 and -0.0 in `double precision`."""
+
+
 def render() -> str:
     """The whole page."""
     metadata = ", ".join(f"`{name}` ({kind})" for name, kind in METADATA.items())
@@ -233,7 +240,7 @@ def render() -> str:
         section("Options of `upsert-kafka`", "It is read from the earliest.", options.ONLY_UPSERT),
         section("Formats", formats, (*options.FORMATS, *_other_formats())),
         section("Properties of clients", properties, PRODUCERS),
-        f"## Tables of databases\n\n{databases}\n",
+        f"## Tables of databases\n\n{databases}\n\n{_EQUAL}\n",
         section("Options of `jdbc`", "PostgreSQL alone.", options.OF_JDBC),
         section("SET", "", SETTINGS),
         _aggregates(),
