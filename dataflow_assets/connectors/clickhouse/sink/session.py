@@ -94,7 +94,13 @@ class ClickhouseSinkSession(SinkSession):
         return found[0][0] if found else None
 
     @override
+    def check_target(self) -> None:
+        if self._table is None and not self._sink.auto_create_table:
+            raise self._sink.no_table()
+
+    @override
     def create(self, sample: pa.Schema) -> None:
+        self.check_target()
         with translated(f"creating {self._sink.address()}"):
             create_table.create(self._client, self._sink, sample)
             self._find()

@@ -79,10 +79,14 @@ class KafkaSinkSession(SinkSession):
         return MESSAGES if self._topic else None
 
     @override
+    def check_target(self) -> None:
+        if self._topic is None and not self._sink.auto_create_topic:
+            raise self._sink.no_topic(self._side_topic.about(self._sink.topic).probably())
+
+    @override
     def create(self, sample: pa.Schema) -> None:
+        self.check_target()
         sink = self._sink
-        if not sink.auto_create_topic:
-            raise sink.no_topic(self._side_topic.about(sink.topic).probably())
         replicas = sink.topic_replicas or BROKERS_OWN
         config = {"cleanup.policy": "compact"} if sink.upsert_mode else {}
         admin = self._side_topic.about(sink.topic)

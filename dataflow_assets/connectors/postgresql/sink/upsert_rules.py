@@ -49,6 +49,8 @@ class FoldedRows:
     verb: Literal["upsert", "mark", "delete"]
     columns: tuple[str, ...]
     rows: pa.RecordBatch
+    new: bool = True
+    """Whether the keys may all be new; False: the source says that some of them are stored."""
 
 
 def _no_column(sink: PostgresqlSinkOptions, name: str, known: Sequence[str]) -> str:

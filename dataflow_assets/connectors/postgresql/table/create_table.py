@@ -11,7 +11,6 @@ from dataflow_assets.connectors.postgresql.client import Link, lock_name, qualif
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import error_table
-from dataflow_assets.connectors.postgresql.table.absent_table import absent
 from dataflow_assets.connectors.postgresql.table.column_types import declared
 from dataflow_assets.connectors.postgresql.table.table import find
 from dataflow_assets.errors import PermanentError
@@ -33,8 +32,6 @@ log = logging.getLogger(__name__)
 
 def create(link: Link, sink: PostgresqlSinkOptions, sample: pa.Schema) -> None:
     """Makes the target unless a racing flow has; inside the caller's transaction."""
-    if not sink.auto_create_table:
-        raise absent(link, sink)
     schema, name = sink.place()
     lock_name(link, f"{schema}.{name}")
     if sink.raw_mode:

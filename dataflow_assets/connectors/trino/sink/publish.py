@@ -44,18 +44,18 @@ class Publisher:
     table: Table
     able: Capabilities
 
-    def publish(
-        self, step: StateChange, staged_at: Place, staged: Sequence[stage.Staged]
-    ) -> BranchState:
+    def source(self, staged_at: Place, staged: Sequence[stage.Staged]) -> statement.Source:
+        """The rows of a span, gathered in one place."""
+        longest = self.sink.max_statement_length
+        inline, attempts = stage.gathered(self.client, staged_at, staged, longest)
+        return statement.Source(self.table.columns, inline, staged_at, attempts)
+
+    def publish(self, step: StateChange, source: statement.Source, rows: int) -> BranchState:
         """Writes the rows of a span, and stores what the step makes of the checkpoint.
 
         Raises TakenOver where another run has the branch by now, and TransientError where other
         writers change the table faster than rows can be written to it.
         """
-        longest = self.sink.max_statement_length
-        inline, attempts = stage.gathered(self.client, staged_at, staged, longest)
-        source = statement.Source(self.table.columns, inline, staged_at, attempts)
-        rows = sum(one.rows for one in staged)
         for number in range(WRITES):
             time.sleep(random.random() * number)  # noqa: S311 - writers that meet part again
             try:

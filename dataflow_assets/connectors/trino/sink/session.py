@@ -19,7 +19,7 @@ from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.sink.publish import Publisher
 from dataflow_assets.connectors.trino.sink.recovery import UnknownEnd, has_committed
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
-from dataflow_assets.connectors.trino.table import capabilities, create_table, stage
+from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.checkpoint_table import (
     CheckpointTable,
@@ -154,12 +154,10 @@ class TrinoSinkSession(StoredSession):
             self._client, self._sink, self._target.flow, self._checkpoints, self._table, self._able
         )
         with translated(f"writing to {self._sink.address()}"):
-            state = publisher.publish(step, self._staged_at, staged)
+            source = publisher.source(self._staged_at, staged)
+            state = publisher.publish(step, source, sum(one.rows for one in staged))
         reach("trino.committed")
-        self._drop_stages()
-        self._commits += 1
-        if self._commits % KEPT_EVERY == 0:
-            keep_small(self._sink, self._checkpoints.place, self._target.id)
+        self._tidy(source)
         return state
 
     @override
@@ -245,6 +243,16 @@ class TrinoSinkSession(StoredSession):
             lambda found: change(owned(self._target.flow, found, epoch, self._run, place)),
             **changes,
         )
+
+    def _tidy(self, source: statement.Source) -> None:
+        """Drops the stage of the span, and now and then those that failed tasks have left."""
+        self._commits += 1
+        if self._commits % KEPT_EVERY == 0:
+            self._drop_stages()
+            keep_small(self._sink, self._checkpoints.place, self._target.id)
+        elif source.attempts:
+            with suppress(Failure):
+                stage.drop(self._client, source.stage)
 
     def _drop_stages(self) -> None:
         """Those of this branch; one that is left behind costs space until the next run."""

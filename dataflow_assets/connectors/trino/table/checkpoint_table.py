@@ -96,9 +96,15 @@ class CheckpointTable:
         self._seen: Stored | None = None
 
     def create(self) -> None:
-        """Makes the table where it is missing. Called when a session opens."""
-        if _exists(self._client, self.place):
-            return
+        """Makes the table where it is missing, else reads the row. Called when a session opens."""
+        try:
+            self.load()
+        except Failure as failure:
+            if failure.name not in MISSING:
+                raise
+            self._make()
+
+    def _make(self) -> None:
         made = f"CREATE TABLE IF NOT EXISTS {self.place.quoted} ({_COLUMNS})"
         try:
             self._client.create(made + _BY_BRANCH)
@@ -261,13 +267,3 @@ def peek(
 
 def _parsed(text: str) -> Document:
     return msgspec.json.decode(text, type=Document)
-
-
-def _exists(client: Client, place: Place) -> bool:
-    try:
-        client.run(f"SELECT 1 FROM {place.quoted} LIMIT 0")  # noqa: S608 - quoted
-    except Failure as failure:
-        if failure.name not in MISSING:
-            raise
-        return False
-    return True

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from dataflow_assets.likely_names import likely
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql.refusals import is_refused, refused
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Casting,
     Invoked,
@@ -223,6 +224,8 @@ def _unknown(node: Invoked) -> NoReturn:
             "is an aggregate: it is of the items of a SELECT and of HAVING, and holds no other"
         )
         _fail(node, f"{node.name} {message}")
+    if is_refused(node.name):
+        _fail(node, refused(node.name))
     known = [one for one in (*FUNCTIONS, *ALIASES, *PARTS) if one.replace("_", "").isalnum()]
     nearest = likely(node.name, known)
     advice = f"did you mean {nearest}?" if nearest else "docs/reference/sql.md lists all functions"
