@@ -104,7 +104,7 @@ def main() -> None:
         arguments.result.parent.mkdir(parents=True, exist_ok=True)
         arguments.result.write_text(json.dumps(result, indent=1) + "\n")
     report.show(result)
-    sys.exit(0 if _passed(result) else 1)
+    sys.exit(0 if report.passed(result) else 1)
 
 
 def _measure(arguments: argparse.Namespace, only: set[str], result: dict[str, Any]) -> None:
@@ -209,14 +209,6 @@ def _round(ready: Ready, label: str, only: set[str]) -> dict[str, Spent]:
 def _line(measure: Measure, count: int, spent: Spent) -> str:
     cpu = sum(spent.cpu.values()) / count * 1e6
     return f"{measure.name} {count / spent.seconds / 1e3:.0f} krows/s, {cpu:.2f} cpu-s/M"
-
-
-def _passed(result: dict[str, Any]) -> bool:
-    groups = ("flows", "fleet", "trino", "justone", "changes", "connect", "sql")
-    single = ("tiny", "age", "memory", "log-memory", "sql-memory")
-    several = [figure for group in groups for figure in result.get(group, {}).values()]
-    checked = [*several, *(result.get(name, {}) for name in single)]
-    return all(figure.get("passed", True) for figure in checked)
 
 
 def _say(text: str) -> None:

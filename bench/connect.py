@@ -1,7 +1,8 @@
 """Connectors of Kafka Connect into PostgreSQL: through the host, and through a worker.
 
 The worker needs a broker, and a sink by JDBC behind it, and stores at least once. Both are measured
-from their start to the last row, with the start of their JVM inside.
+from their start to the last row, with the start of their JVM inside. Of flows two more figures have
+a bound: the seconds until the first row is stored, and the memory of the process with the JVM.
 
 `file`: lines of a file that is there. A flow decodes them into columns; a worker stores each as one
 text, for it has no step that decodes. `debezium`: rows that PostgreSQL's log holds behind a slot.
@@ -12,17 +13,18 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import psycopg
 
 from bench import flows, messages, report, tables
 from bench.connect_worker import ConnectWorker, Properties, jdbc_sink
-from bench.meters import Meter, Spent
+from bench.meters import Meter, Spent, pss
 from bench.places import Places
 from dataflow_assets import registry
 from dataflow_assets.connectors.kafka_connect import KafkaConnectSource
@@ -41,6 +43,9 @@ TABLE = "bench_connect"
 NAME = "bench_connect_source"  # of the table that is followed, of its slot and its publication
 _FILE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 _DEBEZIUM = "io.debezium.connector.postgresql.PostgresConnector"
+_HOST = "dataflow_assets.connectors.kafka_connect.host"
+FIRST_ROW = 8.0  # seconds
+MOST_BYTES = 450_000_000
 _TICK = 0.2
 _LONGEST = 900.0  # seconds
 
@@ -48,22 +53,53 @@ _LONGEST = 900.0  # seconds
 def run(places: Places, spark: Spark, count: int, rounds: int) -> dict[str, Any]:
     """Each measure's medians, and the ratio of each flow to the worker of the same round."""
     os.environ[ROOT] = str(places.folder)  # below which manifests may name folders
-    spent: dict[str, list[Spent]] = {}
-    first: dict[str, list[float]] = {}
+    taken: dict[str, list[_Taken]] = {}
     for number in range(rounds):
         one = _Round(places, spark, places.folder / f"connect-{number}", count)
         for name, measure in one.measures.items():
-            found, seconds = measure()
-            spent.setdefault(name, []).append(found)
-            first.setdefault(name, []).append(seconds)
+            taken.setdefault(name, []).append(measure())
+    spent = {name: [one.spent for one in each] for name, each in taken.items()}
     figures = report.figures(spent, dict.fromkeys(spent, count))
-    for name, each in first.items():
-        figures[name]["first_row_seconds"] = median(each)
+    for name, each in taken.items():
+        figures[name]["first_row_seconds"] = median(one.first for one in each)
+        figures[name]["process_bytes"] = max(one.bytes for one in each)
+        figures[name]["limits"] = limits(figures[name]) if name.startswith("flow-") else {}
     return figures
 
 
+def limits(figure: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a flow may take until its first row, and how large its connector's process may be.
+
+    Every start of a connector is a cold one of its JVM.
+    """
+    return {
+        "s until the first row": report.limit(figure["first_row_seconds"], FIRST_ROW),
+        "MB of the process (PSS)": report.limit(figure["process_bytes"] / 1e6, MOST_BYTES / 1e6),
+    }
+
+
+class _Taken(NamedTuple):
+    """What one measure took."""
+
+    spent: Spent
+    first: float
+    """Seconds until the first row."""
+    bytes: int
+    """The most that the process with the connector's JVM has held, shared pages by their share."""
+
+
+class _Size:
+    """The largest that processes have been together."""
+
+    def __init__(self, processes: Callable[[], Iterable[psutil.Process]]) -> None:
+        self._processes, self.most = processes, 0
+
+    def look(self, _: Spent) -> None:
+        self.most = max(self.most, sum(map(pss, self._processes())))
+
+
 class _Round:
-    """One file, one followed table; each measure returns what it took, and until the first row."""
+    """One file, one followed table."""
 
     def __init__(self, places: Places, spark: Spark, folder: Path, count: int) -> None:
         self._places, self._spark, self._folder, self._count = places, spark, folder, count
@@ -73,7 +109,7 @@ class _Round:
             file.writelines(body + b"\n" for body in messages.bodies(0, count))
 
     @property
-    def measures(self) -> Mapping[str, Callable[[], tuple[Spent, float]]]:
+    def measures(self) -> Mapping[str, Callable[[], _Taken]]:
         return {
             "worker-connect-file": self._worker_file,
             "flow-connect-file": self._flow_file,
@@ -81,7 +117,7 @@ class _Round:
             "flow-connect-debezium": self._flow_debezium,
         }
 
-    def _worker_file(self) -> tuple[Spent, float]:
+    def _worker_file(self) -> _Taken:
         _fresh(self._places, "line text")
         hoist = {
             "transforms": "hoist",
@@ -91,11 +127,11 @@ class _Round:
         worker = self._worker("file", "connect-plugins", {**_named(_FILE), **self._lines, **hoist})
         return self._worked(worker)
 
-    def _flow_file(self) -> tuple[Spent, float]:
+    def _flow_file(self) -> _Taken:
         tables.fresh(self._places, TABLE, "binary")
         return self._drained(self._flow(self._source("connect-plugins", _FILE, self._lines)))
 
-    def _worker_debezium(self) -> tuple[Spent, float]:
+    def _worker_debezium(self) -> _Taken:
         """Runs once before, for the snapshot of an empty table but for one row."""
         _followed(self._places)
         _fresh(self._places, "id bigint, customer text")
@@ -107,7 +143,7 @@ class _Round:
         _fill(self._places, self._count)
         return self._worked(worker)
 
-    def _flow_debezium(self) -> tuple[Spent, float]:
+    def _flow_debezium(self) -> _Taken:
         _followed(self._places)
         _fresh(self._places, "id bigint, customer text")
         unwrap = Transformation(registry.steps()["debeziumUnwrap"].model_validate({}))
@@ -157,23 +193,25 @@ class _Round:
             connectors={"source": source, "sink": jdbc_sink(url, topic, TABLE)},
         )
 
-    def _worked(self, worker: ConnectWorker) -> tuple[Spent, float]:
+    def _worked(self, worker: ConnectWorker) -> _Taken:
         before = _rows(self._places)
-        with Meter(self._places) as meter:
+        started = list[psutil.Process]()
+        size = _Size(lambda: started)
+        with Meter(self._places, size.look) as meter:
             begun = time.monotonic()
             worker.start()
+            started.append(psutil.Process(worker.pid))
             _wait(self._places, before + 1)
             first = time.monotonic() - begun
             _wait(self._places, before + self._count)
-        process = psutil.Process(worker.pid)
-        times = process.cpu_times()
+        times = started[0].cpu_times()
         meter.spent.cpu["connector"] = times.user + times.system
         worker.stop()
-        return meter.spent, first
+        return _Taken(meter.spent, first, size.most)
 
-    def _drained(self, flow: Flow) -> tuple[Spent, float]:
-        used = _children()
-        with Meter(self._places) as meter:
+    def _drained(self, flow: Flow) -> _Taken:
+        used, size = _children(), _Size(_hosts)
+        with Meter(self._places, size.look) as meter:
             begun = time.monotonic()
             order = Request(patience=Patience(5))
             commits = [
@@ -183,7 +221,7 @@ class _Round:
             ]
         meter.spent.seconds = commits[-1]  # then the run waits whether more comes
         meter.spent.cpu["connector"] = _children() - used
-        return meter.spent, commits[0]
+        return _Taken(meter.spent, commits[0], size.most)
 
 
 def _named(connector: str) -> Properties:
@@ -247,6 +285,14 @@ def _wait(places: Places, rows: int) -> None:
     while _rows(places) < rows:
         assert time.monotonic() < until, f"fewer than {rows} rows within {_LONGEST:g} seconds"
         time.sleep(_TICK)
+
+
+def _hosts() -> Iterator[psutil.Process]:
+    """Processes of connectors that this one has started."""
+    for process in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            if _HOST in process.cmdline():
+                yield process
 
 
 def _children() -> float:

@@ -49,10 +49,11 @@ def between(before: Clocks, after: Clocks) -> Seconds:
 def memory(places: Places) -> Mapping[str, int]:
     """Proportional set size of what is ours: shared pages count once."""
     groups = places.groups()
-    return {name: sum(map(_pss, groups[name])) for name in OURS}
+    return {name: sum(map(pss, groups[name])) for name in OURS}
 
 
-def _pss(process: psutil.Process) -> int:
+def pss(process: psutil.Process) -> int:
+    """Of one process; 0 where it is gone."""
     with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
         return int(process.memory_full_info().pss)
     return 0

@@ -107,6 +107,21 @@ def _against(name: str, rounds: Rounds) -> dict[str, Any]:
     }
 
 
+def limit(found: float, most: float) -> dict[str, Any]:
+    """A figure that has a bound of its own."""
+    return {"found": found, "most": most, "passed": found <= most}
+
+
+def passed(result: Mapping[str, Any]) -> bool:
+    """Whether no figure misses its target, and none is over its limits."""
+    groups = ("flows", "fleet", "trino", "justone", "changes", "connect", "sql")
+    single = ("tiny", "age", "memory", "log-memory", "sql-memory")
+    several = [figure for group in groups for figure in result.get(group, {}).values()]
+    checked = [*several, *(result.get(name, {}) for name in single)]
+    limits = [one for figure in several for one in figure.get("limits", {}).values()]
+    return all(figure.get("passed", True) for figure in (*checked, *limits))
+
+
 def machine() -> dict[str, Any]:
     """Where and when, and of which state of the code."""
     command = ["git", "rev-parse", "--short", "HEAD"]
@@ -183,6 +198,7 @@ def _sentences(result: Mapping[str, Any]) -> Iterator[str]:
             f"{one['peak_bytes'] >> 20} MiB ({groups}); largest process of PostgreSQL "
             f"{one['largest_process_of_postgresql'] >> 20} MiB"
         )
+    yield from _limits(result.get("connect", {}))
     for name, found in result.get("sql", {}).items():
         yield (
             f"SQL, {name}: {found['ratio']:.2f} of one Spark job over the topic in steady spans, "
@@ -202,3 +218,14 @@ def _sentences(result: Mapping[str, Any]) -> Iterator[str]:
             f"{memory['messages']} waiting messages: peak {memory['peak_bytes'] >> 20} MiB "
             f"({groups}), allowed {memory['most_bytes'] >> 20}; {memory['seconds']:.0f} s"
         )
+
+
+def _limits(figures: Mapping[str, Any]) -> Iterator[str]:
+    for name, figure in figures.items():
+        said = (
+            f"{one['found']:.1f} {what} (at most {one['most']:g}"
+            f"{'' if one['passed'] else ', missed'})"
+            for what, one in figure.get("limits", {}).items()
+        )
+        if text := ", ".join(said):
+            yield f"{name}: {text}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn, cast
 
@@ -17,6 +17,7 @@ from tests.forked import forking
 from tests.in_process import Session
 
 _KEPT = ("AWS_", "DATAFLOW_")  # of the environment, where tests set variables
+_ENDLESS = 1e9
 
 
 def drained(flow: Flow, start: Start | None = None) -> list[Report]:
@@ -39,16 +40,40 @@ def drain_file(file: str, table: Literal["", "truncate"] = "") -> None:
     drained(chosen(load(Path(file)), None), Start("earliest", table=table) if table else None)
 
 
+def follow_file(file: str, rows: int) -> None:
+    """Follows the one flow of a file, which has one branch, until its target has all these rows.
+
+    A run that has an end may come to it early where a source is quiet for a while.
+    """
+    flow, stored = chosen(load(Path(file)), None), 0
+    request = Request(
+        seconds=_ENDLESS,
+        patience=Patience(0, 0.05, 0.2),
+        stop=lambda: "all is stored" if stored >= rows else None,
+    )
+    for report in draining(flow, request):
+        stored = report.checkpoint.totals.rows
+
+
 def drain_apart(file: str, *arguments: str, failpoint: str = "") -> int | None:
-    """The same in a process of its own, and the code it ended with: minus the signal."""
+    """`drain_file` in a process of its own, and the code it ended with: minus the signal."""
+    return _apart(drain_file, failpoint, file, *arguments)
+
+
+def follow_apart(file: str, rows: int, failpoint: str = "") -> int | None:
+    """`follow_file` in the same way."""
+    return _apart(follow_file, failpoint, file, rows)
+
+
+def _apart(target: Callable[..., None], failpoint: str, *arguments: Any) -> int | None:
     armed = {"DATAFLOW_FAILPOINT": failpoint, "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
     known = {name: os.environ[name] for name in os.environ if name.startswith(_KEPT)}
-    process = forking().Process(target=_run, args=(known | armed, file, *arguments))
+    process = forking().Process(target=_run, args=(known | armed, target, *arguments), daemon=True)
     process.start()
-    process.join(120)
+    process.join()
     return process.exitcode
 
 
-def _run(environment: Mapping[str, str], file: str, *arguments: Any) -> None:
+def _run(environment: Mapping[str, str], target: Callable[..., None], *arguments: Any) -> None:
     os.environ.update(environment)
-    drain_file(file, *arguments)
+    target(*arguments)

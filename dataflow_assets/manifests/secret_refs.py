@@ -18,7 +18,6 @@ from dataflow_assets.secrets import (
     SecretRef,
     Secrets,
     VariableRef,
-    allowed,
     cluster,
     environment,
     foreign_place,
@@ -53,13 +52,13 @@ def missing_keys(
 
 
 def foreign(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
-    """A finding for each reference, and file, of a namespace that the flow must not use."""
+    """A finding for each reference, and place, of a namespace that the flow must not use."""
     for flow, document in flows:
-        for path, ref in _of_secrets(flow):
-            if problem := allowed(flow.namespace, ref.namespace or flow.namespace):
-                message = f"secret {_key(flow, ref).secret} must not be used: {problem}"
-                yield document, document.finding((*path, "namespace"), message)
-        for path, value in _files(flow):
+        for path, ref in references(flow):
+            if problem := Secrets(flow.namespace).refusal(ref):
+                at = path if isinstance(ref, VariableRef) else (*path, "namespace")
+                yield document, document.finding(at, problem)
+        for path, value in _places(flow):
             if problem := foreign_place(flow.namespace, value):
                 yield document, document.finding(path, problem)
 
@@ -102,7 +101,7 @@ def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
                 yield (*path, info.alias or name), value
 
 
-def _files(flow: Flow) -> Iterator[tuple[Path, str]]:
+def _places(flow: Flow) -> Iterator[tuple[Path, str]]:
     for spec, path in _specs(flow):
         for name, value in spec.places_of_secrets():
             yield (*path, type(spec).model_fields[name].alias or name), value

@@ -99,11 +99,12 @@ there as they are written for SingleStore.
 
 ## Offsets and states
 
-`dataflow status --offsets` shows for each task KEY and VALUE. In PostgreSQL four views beside the
-table have SingleStore's columns: `pipelines` (state Running, Stopped or Error),
-`pipelines_source_offsets`, `pipelines_batches` (the last 1,000) and `pipelines_errors`, where
+`dataflow status --offsets` shows for each task KEY and VALUE. In PostgreSQL and ClickHouse four
+views beside the table have SingleStore's columns: `PIPELINES` (state Running, Stopped or Error),
+`PIPELINES_SOURCE_OFFSETS`, `PIPELINES_BATCHES` (the last 1,000) and `PIPELINES_ERRORS`, where
 rejected records are warnings. `SELECT * FROM PIPELINES_SOURCE_OFFSETS` runs as it is written, but
-for `information_schema`. Secrets are `***` in them.
+for `information_schema`. Secrets are `***` in them. In ClickHouse, which tells capital letters from
+small ones, names and columns of the views are in capital letters.
 
 With Kinesis each shard is a task. Offsets are those behind the last batch that is complete. A run
 that was killed leaves the state Running, and its batch In Progress, until the next run.

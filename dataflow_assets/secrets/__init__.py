@@ -12,7 +12,7 @@ Nothing is kept for longer than seconds: whoever opens a flow again gets the val
 """
 
 from dataflow_assets.secrets.cluster import forget, inside
-from dataflow_assets.secrets.lookup import Lookup, Secrets, allowed, foreign_place, given, resolve
+from dataflow_assets.secrets.lookup import Lookup, Secrets, foreign_place, given, resolve
 from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
 from dataflow_assets.secrets.mounts import namespace as mounted_namespace
 from dataflow_assets.secrets.names import is_secret
@@ -27,7 +27,6 @@ __all__ = [
     "SecretRef",
     "Secrets",
     "VariableRef",
-    "allowed",
     "foreign_place",
     "forget",
     "given",

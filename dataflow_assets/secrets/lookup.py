@@ -37,17 +37,17 @@ class Secrets:
         """The value as it is now, verbatim.
 
         Called on the driver, whenever a flow is opened. Raises PermanentError naming what is
-        missing and where it was looked for, never a value; TransientError where the Kubernetes API
-        cannot be asked.
+        missing and where it was looked for, or why the flow must not use it, never a value;
+        TransientError where the Kubernetes API cannot be asked.
         """
+        if problem := self.refusal(ref):
+            raise PermanentError(problem)
         if isinstance(ref, VariableRef):
             found = environment.first(ref)
             if isinstance(found, Absent):
                 raise PermanentError(f"{found.reason}: set it for the process that runs the flow")
             return found
         key = self.key(ref)
-        if problem := allowed(self.namespace, key.namespace):
-            raise PermanentError(f"secret {key.secret} must not be used: {problem}")
         reasons = []
         for place in (cluster.value, self._document, mounts.value, environment.value):
             found = place(key)
@@ -57,6 +57,19 @@ class Secrets:
         raise PermanentError(
             f"failed to get secret {key.secret} (key {key.key}): {', and '.join(reasons)}"
         )
+
+    def refusal(self, ref: SecretRef) -> str:
+        """Why a flow of this namespace must not use the secret; empty: it may.
+
+        Called when manifests are checked, and for each value that is read. A variable
+        DATAFLOW_SECRET__NAMESPACE__... is a Secret of that namespace, whoever names the variable.
+        """
+        if isinstance(ref, VariableRef):
+            found = (foreign_place(self.namespace, name) for name in ref.variables)
+            return next(filter(None, found), "")
+        key = self.key(ref)
+        problem = allowed(self.namespace, key.namespace)
+        return problem and f"secret {key.secret} must not be used: {problem}"
 
     def _document(self, key: Key) -> str | Absent:
         document = self.documents.get((key.namespace, key.name))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dataflow_assets.connectors.kafka_connect import KafkaConnectSource
 from dataflow_assets.connectors.kinesis import KinesisSource
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
@@ -413,6 +414,25 @@ def test_statements_without_effect_are_noted(tmp_path: Path) -> None:
         assert word in notes
     for word in ("SORT KEY", "SHARD KEY", "SET pipelines_extractor_max_batch_interval_ms"):
         assert word in notes
+
+
+def test_what_a_worker_would_do_is_noted_for_any_class(tmp_path: Path) -> None:
+    """The connector does not get these settings: a configuration for a worker runs as it is."""
+    of_workers = {
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": False,
+        "topic.creation.default.partitions": 3,
+        "exactly.once.support": "required",
+        "errors.tolerance": "all",
+    }
+    given = {"connector.class": "a.B", "plugin.path": str(tmp_path), "transforms": "t"}
+    config = {**of_workers, **given, "dataflow.spool": str(tmp_path / "spool")}
+    flow = one(tmp_path, pipeline(config))
+    assert isinstance(flow.source, KafkaConnectSource)
+    assert set(flow.source.config) == {"kafka.topic", "kinesis.stream", "transforms"}
+    about = {line.split(": ")[1] for line in noted(load(tmp_path)) if "has no effect" in line}
+    assert about == of_workers.keys() - {"exactly.once.support"}
 
 
 def test_delimiters_comments_and_escapes_are_read(tmp_path: Path) -> None:

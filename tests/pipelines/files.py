@@ -37,6 +37,63 @@ ADD COLUMN status AS (JSON_EXTRACT_STRING(record, 'partitionKey')) PERSISTED STR
 
 CREATE INDEX idx_status ON kinesis_pipeline(status);
 """
+PERFORMANCE = """
+SET GLOBAL pipelines_extractor_batch_size = 10000;
+SET GLOBAL pipelines_extractor_max_batch_interval_ms = 1000;
+
+ALTER TABLE kinesis_pipeline
+ADD COLUMN customer_id AS (JSON_EXTRACT_STRING(record, 'customer_id')) PERSISTED INT;
+
+CREATE INDEX idx_customer_id ON kinesis_pipeline(customer_id)
+"""
+"""What the page says of performance, with the pipeline's name."""
+QUERIES = (
+    """
+-- Extract a specific field
+SELECT
+  topic,
+  JSON_EXTRACT_STRING(record, 'fieldName') AS field_value
+FROM kinesis_pipeline;
+""",
+    """
+-- Filter based on JSON content
+SELECT *
+FROM kinesis_pipeline
+WHERE JSON_EXTRACT_STRING(record, 'status') = 'active';
+""",
+    """
+-- Extract multiple fields
+SELECT
+  topic,
+  JSON_EXTRACT_STRING(record, 'customer_id') AS customer_id,
+  JSON_EXTRACT_STRING(record, 'order_id') AS order_id,
+  JSON_EXTRACT_STRING(record, 'timestamp') AS event_time
+FROM kinesis_pipeline;
+""",
+)
+"""The queries of the first example, as they are written there: a record has none of these names."""
+OFFSETS = """
+SELECT * FROM information_schema.PIPELINES_SOURCE_OFFSETS
+WHERE PIPELINE_NAME = '<pipeline_name>'
+"""
+DISTRIBUTION = """
+-- Check task distribution
+SELECT
+  TASK_ID,
+  COUNT(*) as offset_count
+FROM information_schema.PIPELINES_SOURCE_OFFSETS
+WHERE PIPELINE_NAME = '<pipeline_name>'
+GROUP BY TASK_ID;
+"""
+STATUS = """
+SELECT
+  PIPELINE_NAME,
+  STATE,
+  CONFIG_JSON
+FROM information_schema.PIPELINES
+WHERE PIPELINE_NAME = '<pipeline_name>'
+"""
+"""What the page asks information_schema."""
 SECOND = """\
 -- Enable the experimental feature
 SET GLOBAL experimental_features_config = "kafka_connect_enabled=true";

@@ -25,7 +25,18 @@ from tests.connectors.iceberg.driver import connection
 from tests.connectors.kafka_connect.driver import plugins
 from tests.connectors.kinesis.driver import Stream
 from tests.drained import drain_apart, drained
-from tests.pipelines.files import COMPUTED, FIRST, SECOND, loaded, told
+from tests.pipelines.files import (
+    COMPUTED,
+    DISTRIBUTION,
+    FIRST,
+    OFFSETS,
+    PERFORMANCE,
+    QUERIES,
+    SECOND,
+    STATUS,
+    loaded,
+    told,
+)
 
 
 @pytest.fixture
@@ -104,8 +115,10 @@ def test_the_first_example_runs_into_postgresql(
         "FROM kinesis_pipeline WHERE JSON_EXTRACT_STRING(record, 'partitionKey') = '7'"
     )
     assert found == [("kinesis-topic", "7")]
+    assert [len(query(each)) for each in QUERIES] == [20, 0, 20]
     stream.put([body(20)], lambda _: "20")
-    drained(flow_of(tmp_path, written(stream, FIRST + COMPUTED), postgresql_target))
+    text = FIRST + COMPUTED + PERFORMANCE
+    drained(flow_of(tmp_path, written(stream, text), postgresql_target))
     assert query("SELECT count(*) FROM kinesis_pipeline WHERE status = '7'") == [(1,)]
     assert query("SELECT count(*), count(status) FROM kinesis_pipeline") == [(21, 21)]
     assert query(
@@ -198,6 +211,114 @@ def test_the_first_example_runs_into_clickhouse(
     assert indexes == [("idx_status",)]
 
 
+@pytest.fixture
+def clickhouse_target(clickhouse: devservers.ClickHouse, database: str) -> str:
+    config = {"connectionString": clickhouse.dsn(database)}
+    return json.dumps({"target": {"type": "clickhouse", "config": config}})
+
+
+@pytest.fixture
+def ask(
+    clickhouse: devservers.ClickHouse, database: str
+) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
+    """Runs a query in ClickHouse."""
+    with clickhouse_connect.get_client(dsn=clickhouse.dsn(database)) as client:
+        yield lambda text: [tuple(row) for row in client.query(text.strip(";\n")).result_rows]
+
+
+def test_the_views_of_clickhouse_answer_the_queries_of_the_page(
+    tmp_path: Path,
+    stream: Stream,
+    clickhouse_target: str,
+    database: str,
+    ask: Callable[[str], list[tuple[Any, ...]]],
+) -> None:
+    """Their names are in capital letters, as the page has them: ClickHouse tells both apart."""
+    stream.put(map(body, range(20)))
+    text = written(stream, FIRST)
+    drained(flow_of(tmp_path, text, clickhouse_target))
+    newest = ask(
+        "SELECT JSONExtractString(id, 'shardId'), max(JSONExtractString(id, 'sequenceNumber')) "
+        "FROM kinesis_pipeline GROUP BY 1"
+    )
+    offsets = [(json.loads(row[4]), json.loads(row[5])) for row in ask(asked(OFFSETS, database))]
+    wanted = [({"shardId": shard}, {"sequenceNumber": number}) for shard, number in newest]
+    assert sorted(map(repr, offsets)) == sorted(map(repr, wanted))
+    assert sorted(ask(asked(DISTRIBUTION, database))) == [(0, 1), (1, 1)]
+    ((name, state, config),) = ask(asked(STATUS, database))
+    assert (name, state) == ("kinesis_pipeline", "Stopped")
+    assert json.loads(config)["aws.secret.key.id"] == "***"
+    assert stream.server.secret_key not in str(ask("SELECT * FROM dataflow_pipeline"))
+    stream.put(map(body, range(3)))
+    drained(flow_of(tmp_path, text, clickhouse_target))
+    batches = ask("SELECT BATCH_ID, BATCH_STATE, BATCH_ROWS_WRITTEN FROM PIPELINES_BATCHES")
+    assert sum(rows for *_, rows in batches) == 23
+    assert {state for _, state, _ in batches} == {"Succeeded"}
+    assert [number for number, *_ in sorted(batches)] == list(range(1, len(batches) + 1))
+    assert ask("SELECT DISTINCT BATCH_ID FROM PIPELINES_SOURCE_OFFSETS") == [(len(batches),)]
+    assert ask("SELECT count() FROM PIPELINES_ERRORS") == [(0,)]
+
+
+def test_an_error_is_a_state_and_a_row_in_clickhouse(
+    tmp_path: Path,
+    stream: Stream,
+    clickhouse_target: str,
+    ask: Callable[[str], list[tuple[Any, ...]]],
+) -> None:
+    stream.put(map(body, range(2)), lambda n: ["1", "letters"][n])
+    with pytest.raises(DataflowError):
+        drained(flow_of(tmp_path, written(stream, SECOND), clickhouse_target))
+    assert ask("SELECT STATE FROM PIPELINES") == [("Error",)]
+    ((kind, message),) = ask("SELECT ERROR_TYPE, ERROR_MESSAGE FROM PIPELINES_ERRORS")
+    assert (kind, "column partitionKey: a text is not a number" in message) == ("Error", True)
+    assert ask("SELECT BATCH_STATE FROM PIPELINES_BATCHES") == [("Failed",)]
+    text = SECOND.replace("BATCH_INTERVAL 2500", "BATCH_INTERVAL 2500 STOP_ON_ERROR OFF")
+    drained(flow_of(tmp_path, written(stream, text), clickhouse_target))
+    assert ask("SELECT STATE, SKIPPED_BATCH_PARTITIONS FROM PIPELINES") == [("Stopped", 1)]
+    ((line,),) = ask("SELECT LOAD_DATA_LINE FROM PIPELINES_ERRORS WHERE ERROR_TYPE = 'Warning'")
+    assert json.loads(line)["partitionKey"] == "letters"
+
+
+def test_a_table_of_a_user_with_the_name_of_a_view_stays(
+    tmp_path: Path,
+    stream: Stream,
+    clickhouse_target: str,
+    ask: Callable[[str], list[tuple[Any, ...]]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ask("CREATE TABLE PIPELINES (own Int32) ENGINE = MergeTree ORDER BY ()")
+    stream.put(map(body, range(2)))
+    drained(flow_of(tmp_path, written(stream, FIRST), clickhouse_target))
+    assert "has a PIPELINES of its own: there is no view of it" in caplog.text
+    assert ask("SELECT own FROM PIPELINES") == []
+    assert ask("SELECT sum(BATCH_ROWS_WRITTEN) FROM PIPELINES_BATCHES") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "clickhouse.finish",
+        pytest.param("drain.begun", marks=pytest.mark.full),
+        pytest.param("drain.finished", marks=pytest.mark.full),
+    ],
+)
+def test_a_killed_pipeline_into_clickhouse_is_noted_as_it_ended(
+    tmp_path: Path,
+    stream: Stream,
+    clickhouse_target: str,
+    ask: Callable[[str], list[tuple[Any, ...]]],
+    failpoint: str,
+) -> None:
+    stream.put(map(body, range(30)))
+    flow_of(tmp_path, written(stream, FIRST), clickhouse_target)
+    assert drain_apart(str(tmp_path), failpoint=f"{failpoint}:kill") == -signal.SIGKILL
+    assert drain_apart(str(tmp_path)) == 0
+    assert ask("SELECT count() FROM kinesis_pipeline") == [(30,)]
+    assert ask("SELECT sum(BATCH_ROWS_WRITTEN) FROM PIPELINES_BATCHES") == [(30,)]
+    states = ask("SELECT DISTINCT BATCH_STATE FROM PIPELINES_BATCHES")
+    assert ("In Progress",) not in states
+
+
 def lake(seaweedfs: devservers.SeaweedFS, namespace: str) -> str:
     """A connections.yaml whose target is a namespace of Iceberg's."""
     config = connection(seaweedfs, namespace, "unused")
@@ -275,39 +396,37 @@ def test_several_inserts_write_several_tables(
     assert query("SELECT count(DISTINCT r->>'sequenceNumber') FROM raw_records") == [(5,)]
 
 
+def asked(text: str, schema: str) -> str:
+    """A query of the page as it is written, but for the schema's name."""
+    return text.replace("information_schema", schema).replace("<pipeline_name>", "kinesis_pipeline")
+
+
 def test_the_views_answer_the_queries_of_the_page(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     stream: Stream,
     postgresql_target: str,
+    schema: str,
     query: Callable[[str], list[tuple[Any, ...]]],
 ) -> None:
     stream.put(map(body, range(20)))
     text = written(stream, FIRST)
     drained(flow_of(tmp_path, text, postgresql_target))
-    offsets = query(
-        "SELECT * FROM PIPELINES_SOURCE_OFFSETS WHERE PIPELINE_NAME = 'kinesis_pipeline'"
-    )
+    offsets = query(asked(OFFSETS, schema))
     newest = query(
         "SELECT id->>'shardId', max(id->>'sequenceNumber') FROM kinesis_pipeline GROUP BY 1"
     )
     assert sorted((row[4]["shardId"], row[5]["sequenceNumber"]) for row in offsets) == sorted(
         newest
     )
-    assert query(
-        "SELECT TASK_ID, COUNT(*) as offset_count FROM PIPELINES_SOURCE_OFFSETS "
-        "WHERE PIPELINE_NAME = 'kinesis_pipeline' GROUP BY TASK_ID ORDER BY 1"
-    ) == [(0, 1), (1, 1)]
+    assert sorted(query(asked(DISTRIBUTION, schema))) == [(0, 1), (1, 1)]
     for flags in ([], ["--json"]):
         assert main(["status", str(tmp_path), "--offsets", *flags]) == 0
         said = capsys.readouterr().out
         for row in offsets:
             assert row[4]["shardId"] in said
             assert row[5]["sequenceNumber"] in said
-    ((name, state, config),) = query(
-        "SELECT PIPELINE_NAME, STATE, CONFIG_JSON FROM PIPELINES "
-        "WHERE PIPELINE_NAME = 'kinesis_pipeline'"
-    )
+    ((name, state, config),) = query(asked(STATUS, schema))
     assert (name, state, config["kinesis.stream"]) == ("kinesis_pipeline", "Stopped", stream.name)
     assert (config["aws.access.key.id"], config["aws.secret.key.id"]) == ("***", "***")
     shown = "".join(
@@ -417,32 +536,51 @@ def test_a_row_replaces_that_of_its_key_in_iceberg(
     ]
 
 
-@pytest.mark.heavy
-def test_any_class_of_kafka_connect_is_a_pipeline(
-    tmp_path: Path, postgresql_target: str, query: Callable[[str], list[tuple[Any, ...]]]
-) -> None:
+def lines_of(file: Path) -> str:
+    """A pipeline of FileStreamSourceConnector, which appends the lines of a file."""
     config = {
         "connector.class": "FileStreamSourceConnector",
-        "file": str(tmp_path / "in.txt"),
+        "file": str(file),
         "topic": "lines",
         "tasks.max": 1,
-        "plugin.path": plugins(tmp_path),
-        "dataflow.spool": str(tmp_path / "spool"),
+        "plugin.path": plugins(file.parent),
+        "dataflow.spool": str(file.parent / "spool"),
     }
-    text = (
+    return (
         "CREATE INFERRED PIPELINE lines AS LOAD DATA KAFKACONNECT 'x' "
         f"CONFIG '{json.dumps(config)}' FORMAT AVRO;\n"
         "ALTER TABLE lines ADD COLUMN line AS (JSON_EXTRACT_STRING(record)) PERSISTED TEXT;\n"
         "START PIPELINE lines;"
     )
+
+
+@pytest.mark.heavy
+def test_any_class_of_kafka_connect_is_a_pipeline(
+    tmp_path: Path, postgresql_target: str, query: Callable[[str], list[tuple[Any, ...]]]
+) -> None:
+    path = tmp_path / "in.txt"
     for turn in range(2):
-        with (tmp_path / "in.txt").open("a") as file:
+        with path.open("a") as file:
             file.writelines(f"line {turn} {n}\n" for n in range(50))
-        flow_of(tmp_path, text, postgresql_target)
+        flow_of(tmp_path, lines_of(path), postgresql_target)
         assert drain_apart(str(tmp_path)) == 0
     wanted = sorted(f"line {turn} {n}" for turn in range(2) for n in range(50))
     assert sorted(line for (line,) in query("SELECT line FROM lines")) == wanted
     assert query("SELECT DISTINCT topic FROM lines") == [("lines",)]
-    size = (tmp_path / "in.txt").stat().st_size
     offsets = query("SELECT task_id, key, value FROM pipelines_source_offsets")
-    assert offsets == [(0, {"filename": config["file"]}, {"position": size})]
+    assert offsets == [(0, {"filename": str(path)}, {"position": path.stat().st_size})]
+
+
+@pytest.mark.heavy
+@pytest.mark.full
+def test_the_offsets_of_any_class_are_in_clickhouse_too(
+    tmp_path: Path, clickhouse_target: str, ask: Callable[[str], list[tuple[Any, ...]]]
+) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("one\ntwo\n")
+    flow_of(tmp_path, lines_of(path), clickhouse_target)
+    assert drain_apart(str(tmp_path)) == 0
+    assert sorted(ask("SELECT line FROM lines")) == [("one",), ("two",)]
+    ((task, key, value),) = ask("SELECT TASK_ID, KEY, VALUE FROM PIPELINES_SOURCE_OFFSETS")
+    assert (task, json.loads(key)) == (0, {"filename": str(path)})
+    assert json.loads(value) == {"position": path.stat().st_size}

@@ -7,7 +7,6 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,10 +27,10 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
     return build(tmp_path_factory.mktemp("plugin"))
 
 
-def flow(folder: Path, plugin: str, trouble: str, **spec: Any) -> Flow:
+def flow(folder: Path, plugin: str, trouble: str, tasks: int = 1) -> Flow:
     config = {"trouble": trouble, "open.sesame": WORD}
-    reading = source(folder, "TroublesomeConnector", config, tasksMax=1)
-    return Flow(folder, reading | {"plugins": [plugin]}, **spec)
+    reading = source(folder, "TroublesomeConnector", config, tasksMax=tasks)
+    return Flow(folder, reading | {"plugins": [plugin]})
 
 
 def places(reading: Flow) -> list[int]:
@@ -120,6 +119,16 @@ def test_it_is_read_to_its_end(trouble: str, plugin: str, tmp_path: Path) -> Non
     assert places(reading) == [1, 2, 3]
     if trouble == "large":
         assert {len(row["record"]) for row in reading.rows} == {10_000_000}
+
+
+def test_a_connector_that_needs_more_tasks_delivers_each_record_once(
+    plugin: str, tmp_path: Path
+) -> None:
+    """Its first task asks for them before its last record, while records are not sealed yet."""
+    reading = flow(tmp_path, plugin, "grows", tasks=2)
+    drain_file(reading.manifest)
+    found = [(row["id"]["shop"], row["id"]["at"]) for row in reading.rows]
+    assert sorted(found) == [(shop, at) for shop in ("1", "2") for at in (1, 2, 3)]
 
 
 @pytest.mark.full

@@ -22,8 +22,9 @@ import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.source.SourceConnector;
 
-public class TroublesomeConnector extends SourceConnector {
+public class TroublesomeConnector extends SourceConnector implements Runnable {
   private Map settings;
+  private boolean grown;
   public void start(Map settings) {
     this.settings = settings;
     if ("config".equals(settings.get("trouble"))) throw new ConfigException("no such shop");
@@ -32,7 +33,20 @@ public class TroublesomeConnector extends SourceConnector {
   public Class taskClass() throws Exception {
     return Class.forName("troublesome.TroublesomeTask", true, getClass().getClassLoader());
   }
-  public List taskConfigs(int most) { return Collections.singletonList(settings); }
+  public void run() {
+    grown = true;
+    context().requestTaskReconfiguration();
+  }
+  public List taskConfigs(int most) {
+    List found = new ArrayList();
+    for (int shop = 1; shop <= (grown ? most : 1); shop++) {
+      Map one = new HashMap(settings);
+      one.put("shop", "" + shop);
+      if ("grows".equals(settings.get("trouble")) && !grown) one.put("grow", this);
+      found.add(one);
+    }
+    return found;
+  }
   public void stop() {
     System.err.println("the connector was stopped");
   }
@@ -53,13 +67,16 @@ import org.apache.kafka.connect.source.*;
 import org.apache.kafka.clients.producer.RecordMetadata;
 
 public class TroublesomeTask extends SourceTask {
-  private final Map here = Collections.singletonMap("shop", "1");
+  private Map here;
+  private Runnable grow;
   private String trouble, word;
   private int at, polls;
   public String version() { return "1"; }
   public void start(Map settings) {
     trouble = (String) settings.get("trouble");
     word = (String) settings.get("open.sesame");
+    here = Collections.singletonMap("shop", settings.get("shop"));
+    grow = (Runnable) settings.get("grow");
     Map offset = context.offsetStorageReader().offset(here);
     at = offset == null ? 0 : ((Number) offset.get("at")).intValue();
   }
@@ -79,6 +96,7 @@ public class TroublesomeTask extends SourceTask {
       Thread.sleep(100L);
       return null;
     }
+    if (grow != null && at == 2) grow.run();
     at++;
     Map offset = Collections.singletonMap("at", new Integer(at));
     List found = new ArrayList();

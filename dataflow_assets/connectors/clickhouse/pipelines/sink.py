@@ -8,6 +8,7 @@ from pydantic import InstanceOf
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.pipelines import table
+from dataflow_assets.connectors.clickhouse.pipelines.session import PipelineSession
 from dataflow_assets.connectors.clickhouse.shared_client import Lease
 from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
 from dataflow_assets.contracts import Run, SinkSession, Target
@@ -23,9 +24,15 @@ class PipelineClickhouseSink(ClickhouseSink):
 
     definition: InstanceOf[Table]
     """Columns and indexes, as the statements of the file say."""
+    pipeline: str | None = None
+    """Its name, by which the views tell of it; None for a further table of the same pipeline."""
+    config_json: str = "{}"
+    """Its settings without secrets, for the views."""
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
         with translated(f"making {self.address()}"), closing(Lease(self.dsn())) as lease:
             table.prepare(lease.client, self.place(), self.definition)
-        return super().open(target, run)
+        if self.pipeline is None:
+            return super().open(target, run)
+        return PipelineSession(self, self.pipeline, self.config_json, target, run)

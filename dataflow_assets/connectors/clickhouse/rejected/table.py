@@ -79,6 +79,13 @@ def statement(name: str, columns: dict[str, str]) -> str:
     )
 
 
+def prepare(client: Client, where: tuple[str, str]) -> None:
+    """Makes the table where it is missing. Raises Failure."""
+    with failing():
+        client.command(statement(quote(*where), _COLUMNS))
+    widen(client, where)
+
+
 def store(
     client: Client,
     where: tuple[str, str],
@@ -87,11 +94,9 @@ def store(
     rejections: Sequence[Rejection],
 ) -> None:
     """Writes them; those known by their id stay one row for `FINAL`. Raises Failure."""
-    name, rows = quote(*where), [_row(target, piece, one) for one in rejections]
-    with failing():
-        client.command(statement(name, _COLUMNS))
-    widen(client, where)
-    insert_rows(client, name, rows, inserting(token(rows)))
+    rows = [_row(target, piece, one) for one in rejections]
+    prepare(client, where)
+    insert_rows(client, quote(*where), rows, inserting(token(rows)))
 
 
 def token(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -11,8 +11,9 @@ from dataflow_assets.connectors.kafka_connect import providers
 from dataflow_assets.connectors.kafka_connect.pipelines.source import PipelineConnectSource
 from dataflow_assets.contracts import Source
 from dataflow_assets.manifests.dialects.documents import Document
+from dataflow_assets.manifests.dialects.key_tables import entry
 from dataflow_assets.manifests.dialects.notes import Notes, Where
-from dataflow_assets.manifests.dialects.pipelines.options import PLUGINS, SPOOL
+from dataflow_assets.manifests.dialects.pipelines.options import CONNECT_KEYS, PLUGINS, SPOOL
 from dataflow_assets.secrets import is_secret
 
 _OURS = ("connector.class", "tasks.max", "name", PLUGINS, SPOOL)
@@ -31,7 +32,7 @@ def connect_source(document: Document, notes: Notes) -> Source | None:
     tasks = values.get("tasks.max", "4")
     if not tasks.isdecimal() or not 1 <= int(tasks) <= _MOST_TASKS:
         notes.wrong((document, "tasks.max"), f"must be a number of tasks, 1 to {_MOST_TASKS}")
-    own = {key: value for key, value in values.items() if key not in _OURS}
+    own = {key: value for key, value in values.items() if _is_used(key, document, notes)}
     for key, reason in providers.problems(own):
         notes.wrong((document, key), reason)
     if len(notes.findings) > before:
@@ -47,6 +48,14 @@ def connect_source(document: Document, notes: Notes) -> Source | None:
     if secret:
         given["credentials"] = SecretStr(json.dumps(secret))
     return _made(given, document, notes)
+
+
+def _is_used(key: str, document: Document, notes: Notes) -> bool:
+    """Whether a key is the connector's own; `notes` gets what has no effect."""
+    found = entry(key, CONNECT_KEYS)
+    if found is not None and found.verdict == "note":
+        notes.note((document, key), found.says)
+    return key not in _OURS and found is not None and found.verdict == "used"
 
 
 def _is_secret(key: str, value: str) -> bool:

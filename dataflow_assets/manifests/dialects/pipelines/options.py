@@ -15,6 +15,17 @@ CLASSES = (
 
 _OWN = "a row is made of the record itself, and needs no converter"
 _TOPIC = "there is no topic of Kafka in between"
+_OF_WORKERS: Sequence[Key] = (
+    Key("key.converter*", "note", f"has no effect: {_OWN}"),
+    Key("value.converter*", "note", f"has no effect: {_OWN}"),
+    Key("header.converter*", "note", f"has no effect: {_OWN}"),
+    Key("topic.creation.*", "note", f"has no effect: {_TOPIC}"),
+    Key("offsets.storage.topic", "note", f"has no effect: {_TOPIC}"),
+    Key("exactly.once.support", "ignored", "Rows and offsets are one commit."),
+    Key("transaction.boundary*", "ignored", "Rows and offsets are one commit."),
+    Key("errors.*", "note", "has no effect: STOP_ON_ERROR says what a record that fails does"),
+)
+"""What is a matter of a worker of Kafka Connect, whatever the class."""
 KEYS: Sequence[Key] = (
     Key("connector.class", "used", f"`{KINESIS}`.", "required"),
     Key("kafka.topic", "used", "The value of the column `topic`.", "required"),
@@ -35,20 +46,13 @@ KEYS: Sequence[Key] = (
     Key("kinesis.throughput.exceeded.backoff.ms", "ignored", "Pauses grow by themselves."),
     Key("tasks.max", "note", "has no effect: all shards are read side by side", "4"),
     Key("name", "ignored", "The name is the pipeline's."),
-    Key("key.converter*", "note", f"has no effect: {_OWN}"),
-    Key("value.converter*", "note", f"has no effect: {_OWN}"),
-    Key("header.converter*", "note", f"has no effect: {_OWN}"),
-    Key("topic.creation.*", "note", f"has no effect: {_TOPIC}"),
-    Key("offsets.storage.topic", "note", f"has no effect: {_TOPIC}"),
-    Key("exactly.once.support", "ignored", "Rows and offsets are one commit."),
-    Key("transaction.boundary*", "ignored", "Rows and offsets are one commit."),
+    *_OF_WORKERS,
     Key(
         "transforms*",
         "refused",
         "transforms of Kafka Connect are not run for Kinesis: use a procedure",
     ),
     Key("predicates*", "refused", "transforms of Kafka Connect are not run for Kinesis"),
-    Key("errors.*", "note", "has no effect: STOP_ON_ERROR says what a record that fails does"),
 )
 PLUGINS, SPOOL = "plugin.path", "dataflow.spool"
 CONNECT_KEYS: Sequence[Key] = (
@@ -72,7 +76,8 @@ CONNECT_KEYS: Sequence[Key] = (
         "used",
         "More config providers, of Kafka's own classes; `env`, `file` and `directory` are there.",
     ),
-    Key("*", "used", "The connector's own settings."),
+    *_OF_WORKERS,
+    Key("*", "used", "The connector's own settings, with its transforms and predicates."),
 )
 """Of every other class: it is run by the source `kafkaConnect`."""
 MASK = "***"

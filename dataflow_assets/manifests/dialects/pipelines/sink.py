@@ -26,6 +26,8 @@ FOLDS = frozenset({"postgresql"})
 """Targets that read names without quotes in small letters."""
 COMPUTES = frozenset({"postgresql", "clickhouse"})
 """Targets that compute columns themselves."""
+MONITORS = frozenset({"postgresql", "clickhouse"})
+"""Targets with views of what pipelines do."""
 _OWN = ("upsertMode", "rawMode", "autoCreateTable", "columns", "deleteMode", "engine")
 
 
@@ -48,7 +50,7 @@ def sink(
     if found is None or len(notes.findings) > before:
         return None
     fields = {key: getattr(found, key) for key in found.model_fields_set}
-    own: Mapping[str, Any] = told if target.system == "postgresql" else {}
+    own: Mapping[str, Any] = told if target.system in MONITORS else {}
     if target.system == "iceberg":
         own = {"auto_create_table": True}
     if table.key:
