@@ -100,6 +100,30 @@ def upstream(nodes: Iterable[Node], node: Node) -> list[Node]:
     return list(found.values())
 
 
+def in_order(flows: Sequence[Sequence[Node]]) -> list[int]:
+    """The places of these flows, each behind those that write what it reads.
+
+    What each reads is looked up once. Flows may read from each other in a circle, although their
+    nodes do not: of those the one comes first that has the fewest in front of it.
+
+    Args:
+        flows: of each its nodes.
+    """
+    nodes = [node for flow in flows for node in flow]
+    place = {node.key: at for at, flow in enumerate(flows) for node in flow}
+    waits = {
+        at: {place[one.key] for node in flow for one in upstream(nodes, node)} - {at}
+        for at, flow in enumerate(flows)
+    }
+    found: list[int] = []
+    while waits:
+        found.append(min(waits, key=lambda at: len(waits[at])))
+        del waits[found[-1]]
+        for others in waits.values():
+            others.discard(found[-1])
+    return found
+
+
 def _upstream(
     nodes: Sequence[Node], outside: Mapping[Key, Address], edges: _Edges
 ) -> dict[Key, tuple[Key, ...]]:

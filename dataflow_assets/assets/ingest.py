@@ -19,6 +19,7 @@ from dataflow_assets.assets.graph import Key, Node, upstream
 from dataflow_assets.assets.lane_book import FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
+from dataflow_assets.assets.last_events import LastEvents
 from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.stopping import Interrupts
@@ -57,8 +58,7 @@ class Ingest:
         self._interrupts = Interrupts()
         self._flows: dict[str, Flow] = {}
         self._events: dict[str, FlowEvents] = {}
-        self._over: list[FlowEvents] = []
-        """Of flows that the lane has let go: their last events are not told yet."""
+        self._over = LastEvents()
         self._ending = False
         self._last_told: dict[Key, Node] = {}
         """What has had its last event of this run."""
@@ -78,7 +78,7 @@ class Ingest:
                 self._say()
                 yield from self._turn()
             while self._over:
-                yield from self._last_of(self._first_over())
+                yield from self._last_of(self._over.next())
             self._next_lines = 0.0
             self._say()
 
@@ -167,7 +167,7 @@ class Ingest:
 
     def _ended(self, flow: Flow) -> None:
         self._failing.pop(flow.id, None)
-        self._over.append(self._events.pop(flow.id))
+        self._over.add(self._events.pop(flow.id))
         self._lane_flows.ended(flow)
 
     def _log(self, level: int, flow: Flow, text: str) -> None:
@@ -192,7 +192,7 @@ class Ingest:
             yield from _told(events, node)
             yield from events.evaluations()
         elif self._over and not self._waits_for_all:
-            yield from self._last_of(self._first_over())
+            yield from self._last_of(self._over.next())
         self._next = time.monotonic() + EVENT_SECONDS
 
     @property
@@ -210,15 +210,6 @@ class Ingest:
     def _would_look_behind(self, events: FlowEvents, node: Node) -> bool:
         """It has read all of a table whose last event came just now, and would be unsynced."""
         return bool(upstream(self._last_told.values(), node)) and events.behind() == 0
-
-    def _first_over(self) -> FlowEvents:
-        """Of the flows that are over one that reads from none of the others."""
-        nodes = [node for events in self._over for node in events.nodes]
-        found = min(
-            self._over, key=lambda events: sum(len(upstream(nodes, one)) for one in events.nodes)
-        )
-        self._over.remove(found)
-        return found
 
     def _last_of(self, events: FlowEvents) -> Iterator[Told]:
         """What only the end of a flow's stay in the lane tells; nothing where nothing came."""

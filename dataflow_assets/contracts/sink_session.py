@@ -79,6 +79,18 @@ class SinkSession(ABC):
         """
         return None
 
+    def check_target(self) -> None:  # noqa: B027 - some targets are always there
+        """Looks whether rows can be written, as far as the target tells without a row.
+
+        Called by the driver when a branch opens, only where the source holds log (its slot is not
+        created for a target that takes nothing), and by `create`. By default nothing is asked: some
+        targets are always there, and others are looked for when the session is opened.
+
+        Raises:
+            PermanentError where the target is missing and may not be created, or the role may not
+            write to it.
+        """
+
     @abstractmethod
     def create(self, sample: pa.Schema) -> None:
         """Makes the table from the manifest's `columns` and the types of a sample.

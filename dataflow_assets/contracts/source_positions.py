@@ -81,18 +81,21 @@ class SourcePositions(ABC):
         """
         return True
 
-    def rewound(self, chosen: Positions, before: Positions) -> Positions:  # noqa: ARG002 - what overrides need
-        """The positions to store where a branch begins again at the earliest, and its rows stay.
+    def rewound(self, chosen: Positions, before: Positions, *, stay: bool) -> Positions:  # noqa: ARG002 - what overrides need
+        """The positions to store where a branch begins again.
 
-        Called by the driver when a run rewinds (launchpad, `--from`), with what `seek` gave.
+        Called by the driver when a run rewinds (launchpad, `--from`), and where a topic that was
+        recreated is read from its start, with what `seek` gave.
 
         Args:
             chosen: where it begins.
             before: what the branch had, parts of an unfinished span among it.
+            stay: whether rows of the target stay, and everything is read again, so that rows of
+                the same keys take their place.
 
         Returns:
-            By default where it begins. A source whose rows take the place of those before may keep
-            in them what it needs to remove the others.
+            By default where it begins. A source may keep in them what it needs to remove other
+            rows of the target, and what it has kept itself so far.
         """
         return chosen
 

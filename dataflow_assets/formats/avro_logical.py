@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.contracts import KIND
-from dataflow_assets.formats.json_types import UUID
+from dataflow_assets.formats.text_forms import UUID, all_have
 
 Build = Callable[[Sequence[Any]], pa.Array]
 Made = tuple[pa.Field, Build]
@@ -129,7 +129,7 @@ def _raw(values: Sequence[Any], kind: type) -> bool:
 
 def _uuids(values: Sequence[Any]) -> pa.Array:
     texts = pa.array([_uuid(one) for one in values], pa.string())
-    if not pc.all(pc.match_substring_regex(texts, UUID), min_count=0).as_py():
+    if not all_have(UUID, texts):
         raise ValueError("no UUID")
     return texts
 

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from dataflow_assets.contracts import kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
-from dataflow_assets.formats.json_columns import NUMBER, array, within
-from dataflow_assets.formats.json_types import UUID, value_type
+from dataflow_assets.formats.json_columns import array, within
+from dataflow_assets.formats.json_types import value_type
 from dataflow_assets.formats.rows import cells, infinite, moments
+from dataflow_assets.formats.text_forms import NUMBER, UUID, all_have
 from dataflow_assets.records.exact_json import exact_json
 
 _WIDEST = 76  # digits of decimal256
@@ -164,7 +165,7 @@ def _digits(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
 
 
 def _checked(texts: pa.Array, pattern: str, what: str) -> pa.Array:
-    if not pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py():
+    if not all_have(pattern, texts):
         raise ValueError(f"expected {what}")
     return texts
 

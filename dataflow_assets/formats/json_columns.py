@@ -21,11 +21,11 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import only_numbers
 from dataflow_assets.formats.json_types import is_optional
+from dataflow_assets.formats.text_forms import NUMBER, all_have
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Build = Callable[[pa.Field, Sequence[Any]], pa.Array]
 
-NUMBER = r"^(-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|NaN|-?Infinity)$"
 """Digits as text, and the numbers that JSON has no digits for."""
 _UNFIT = (RejectedRecord, ValueError, pa.ArrowException, OverflowError, TypeError)
 
@@ -156,6 +156,6 @@ def _numbers(cells: Sequence[Any]) -> pa.Array:
     if only_numbers(texts):
         return texts
     texts = pc.utf8_trim(texts, '"')
-    if not pc.all(pc.match_substring_regex(texts, NUMBER), min_count=0).as_py():
+    if not all_have(NUMBER, texts):
         raise RejectedRecord("decode", "expected a number")
     return texts

@@ -30,10 +30,27 @@ class Node:
     resolver: jsonschema_rs.Resolver
     parts: Iterator[int]
     """Counts the schemas of the document that were looked at, each time that they were."""
+    around: tuple[tuple[str, Any], ...] = ()
+    """The schemas that hold for the same value, from the outermost on: address and schema."""
 
     def inner(self, schema: Any) -> Node:
-        """One of the schemas that it holds."""
-        return replace(self, schema=schema)
+        """One of the schemas that it holds, of another value: of a property, or of an element."""
+        return replace(self, schema=schema, around=())
+
+    def choice(self, schema: Any, keyword: str) -> Node:
+        """One of the schemas that it holds of the same value, under this keyword.
+
+        Raises:
+            ValueError where one of these leads back to a schema that it is in: whether a value is
+            allowed would never be known.
+        """
+        own = (self.resolver.base_uri, self.schema)
+        if own in self.around:
+            raise ValueError(
+                f"{keyword} leads back to the schema that it is in: take the $ref to that schema "
+                f"out of {keyword}"
+            )
+        return replace(self, schema=schema, around=(*self.around, own))
 
     def resolved(self) -> Node:
         """The schema that it refers to, or itself.
@@ -59,7 +76,7 @@ class Node:
                     raise ValueError(f"{beside[0]} beside $ref has no columns: list all properties")
                 node = node._referred(schema["$ref"])
             elif (only := _only(schema)) is not None:
-                node = node.inner(only)
+                node = replace(node, schema=only)
             else:
                 return node
         raise ValueError("a $ref refers to itself")
@@ -69,7 +86,7 @@ class Node:
             found = self.resolver.lookup(reference)
         except jsonschema_rs.ReferencingError as error:
             raise ValueError(f"$ref {reference}: {error}") from None
-        return Node(found.contents, found.resolver, self.parts)
+        return replace(self, schema=found.contents, resolver=found.resolver)
 
 
 def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from msgspec import UNSET, Meta
 
 from dataflow_assets.contracts import HAS_DEFAULT, KIND, MAX_LENGTH
+from dataflow_assets.formats.text_forms import UUID
 
-UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _INTEGERS: dict[pa.DataType, tuple[int, int | None]] = {
     pa.int8(): (-(2**7), 2**7 - 1),
     pa.int16(): (-(2**15), 2**15 - 1),

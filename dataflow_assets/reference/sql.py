@@ -99,8 +99,11 @@ differently the second time.
 
 The state is in `dataflow.stateLocation`, on S3 or on a disk that the driver and every worker see
 under the same name. Keep it as long as the target: a file that is lost or damaged stops the flow
-with its name, and `dataflow run --from earliest` builds the state again. Files that no state needs
-are deleted once the next two states are committed; those of a flow that was removed stay.
+with its name, and `dataflow run --from earliest` builds the state again.
+
+Files that no state needs are deleted once the next two states are committed. Those of a flow that
+was removed, or whose checkpoint was reset, stay: delete its folder, once no deployment has the flow
+any more. Deployments whose flows have the same names may share a location.
 
 What is kept grows with the keys: of an upsert table each row's part that the query uses, of
 `COUNT(DISTINCT)`, `SUM(DISTINCT)` and `AVG(DISTINCT)` each value of a group, of `MIN` and `MAX`

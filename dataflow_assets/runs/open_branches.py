@@ -51,6 +51,8 @@ def open_branches(
             stack.enter_context(closing(session))
             stack.push(partial(_end, session, progress))
             branch.sink.shape(session.schema())  # a table that does not fit is told at once
+            if flow.source.holds_log:  # else a slot that nobody reads would keep log
+                session.check_target()
         progress.reported.setdefault(branch.id, session.checkpoint.totals)
         progress.epochs[branch.id] = session.checkpoint.epoch
         opened.append(OpenBranch(branch, session))

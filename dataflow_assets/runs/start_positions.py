@@ -240,7 +240,8 @@ def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> 
             f"another id): {_ANEW[flow.source.delivers]}"
         )
     log.warning("flow %s: the topic was recreated: reading from its start", flow.id)
-    session.restart(source.seek("earliest"), source.identity)
+    before = session.checkpoint.positions
+    session.restart(source.rewound(source.seek("earliest"), before, stay=False), source.identity)
 
 
 def _rewind(
@@ -253,9 +254,9 @@ def _rewind(
             "twice. Empty the table first (--table truncate; in the launchpad table: truncate), or "
             "confirm that (--yes; in the launchpad confirm: true)"
         )
-    empty, chosen = start.table == "truncate", _chosen(flow, source, start)
-    if start.at == "earliest" and not empty:
-        chosen = source.rewound(chosen, session.checkpoint.positions)
+    empty, before = start.table == "truncate", session.checkpoint.positions
+    stay = start.at == "earliest" and not empty
+    chosen = source.rewound(_chosen(flow, source, start), before, stay=stay)
     session.restart(chosen, source.identity, empty=empty)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import ABSENT, DELETE, OP
+from dataflow_assets.contracts import ABSENT, DELETE, OP, UPDATE
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -28,9 +28,29 @@ def deletes(rows: pa.RecordBatch) -> Bools:
     Returns:
         One value for each row.
     """
+    return _are(rows, DELETE)
+
+
+def updates(rows: pa.RecordBatch) -> Bools:
+    """Whether the source says that a row was there before.
+
+    Called inside tasks, once for each batch of rows. An insert may be one of a key that is stored:
+    not all sources tell the two apart.
+
+    Args:
+        rows: typed rows, with or without the column OP.
+
+    Returns:
+        One value for each row.
+    """
+    return _are(rows, UPDATE)
+
+
+def _are(rows: pa.RecordBatch, operation: int) -> Bools:
     if OP not in rows.schema.names:
         return np.zeros(rows.num_rows, np.bool_)
-    found: Bools = pc.equal(rows.column(OP), DELETE).fill_null(False).to_numpy(zero_copy_only=False)
+    same = pc.equal(rows.column(OP), operation).fill_null(False)
+    found: Bools = same.to_numpy(zero_copy_only=False)
     return found
 
 
@@ -60,6 +80,31 @@ def _bits(mask: bytes, columns: int) -> Bools:
     bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")[:columns]
     found[: len(bits)] = bits
     return found
+
+
+def distinct(rows: Bools) -> tuple[Bools, Ints]:
+    """The distinct rows of a matrix, of which there are few.
+
+    Called inside tasks, once for each batch of rows. NumPy's own `unique` sorts all rows, which
+    costs as much as all else that is done to a batch.
+
+    Args:
+        rows: one row for each record or key.
+
+    Returns:
+        The distinct rows in ascending order, and for each row the number of its like.
+    """
+    if not len(rows) or (rows == rows[0]).all():
+        return rows[:1], np.zeros(len(rows), np.int64)
+    packed = np.packbits(rows, axis=1)
+    buffers = [None, pa.py_buffer(packed.tobytes())]
+    fixed = pa.Array.from_buffers(pa.binary(packed.shape[1]), len(packed), buffers)
+    encoded = fixed.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary.cast(pa.binary())).to_numpy()
+    found = np.frombuffer(b"".join(encoded.dictionary.to_pylist()), np.uint8)
+    table = np.unpackbits(found.reshape(len(order), -1), axis=1)[:, : rows.shape[1]].astype(bool)
+    rank = np.argsort(order)
+    return table[order], rank[encoded.indices.to_numpy(zero_copy_only=False)].astype(np.int64)
 
 
 def last(group: Ints, wanted: Bools) -> Ints:

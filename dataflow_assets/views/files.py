@@ -65,11 +65,11 @@ class StateFiles:
         except FileNotFoundError:
             raise self._broken(name, "is gone") from None
 
-    def names(self) -> list[str]:
-        """Of all files of the view."""
+    def times(self) -> dict[str, int]:
+        """By the names of all files of the view when each was written, in ns since 1970."""
         with self._translated():
             found = self._files.files(self.folder)
-        return [one.name.removeprefix(f"{self.folder}/") for one in found]
+        return {one.name.removeprefix(f"{self.folder}/"): one.changed for one in found}
 
     def delete(self, name: str) -> None:
         """Takes a file away, and its folder with the last one; nothing where there is none."""

@@ -135,6 +135,8 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the manifest."""
     earlier: tuple[Earlier, ...] = ()
     """While a state is built again: those before."""
+    past: tuple[str, ...] = ()
+    """The generations before, whose files nobody needs but those of `earlier`."""
     due: int | None = None
     """When a window ends although no record arrives; in milliseconds."""
     seen: int | None = None

@@ -92,14 +92,19 @@ class ViewSession(SourceSession):
         return positions.keys() == {VIEW}
 
     @override
-    def rewound(self, chosen: Positions, before: Positions) -> Positions:
+    def rewound(self, chosen: Positions, before: Positions, *, stay: bool) -> Positions:
         """Rows that the state before has written, and the new one does not, are deleted later."""
         # Parts of an unfinished span carry the state behind it: rows of it may be stored.
         texts = dict.fromkeys(before.values()) if VIEW in before else ()
         known = [position_of(text) for text in texts]
-        states = [Earlier(one.state, one.digest) for one in known if one.state]
-        earlier = dict.fromkeys([*states, *(old for one in known for old in one.earlier)])
-        found = msgspec.structs.replace(position_of(chosen[VIEW]), earlier=tuple(earlier))
+        states = [Earlier(one.state, one.digest) for one in known if one.state and stay]
+        states += (old for one in known if stay for old in one.earlier)
+        past = [name for one in known for name in (*one.past, one.generation)]
+        found = msgspec.structs.replace(
+            position_of(chosen[VIEW]),
+            earlier=tuple(dict.fromkeys(states)),
+            past=tuple(dict.fromkeys(past)),
+        )
         return found.positions()
 
     @override
@@ -173,7 +178,7 @@ class ViewSession(SourceSession):
         manifest, left = self._states.without_stale(place, manifest, start.earlier)
         position = stored(self._files, place, start.generation, manifest)
         due = watermarks.due(manifest.watermarks, manifest.first, self._source.view.idle)
-        position = msgspec.structs.replace(position, earlier=left, due=due)
+        position = msgspec.structs.replace(position, earlier=left, past=start.past, due=due)
         self._states.follow(start, position, manifest)
         parts = [Part(self._flow, one).text() for one in manifest.parts]
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)

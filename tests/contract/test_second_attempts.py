@@ -28,11 +28,10 @@ def test_a_task_whose_producer_was_fenced_is_tried_again(
     target = flow.target(flow.branches[0])
     with held(monkeypatch, tmp_path, "kafka.before-commit") as wait:
         draining = Draining(sink_case.reports())
-        wait()
+        wait(draining)
         for partition in ("0", "1"):  # what a second attempt of either task begins with
             Transaction(Cluster(kafka.bootstrap), producer_of(target, partition), BRIEF).close()
-    draining.join(90)
-    assert draining.error is None
+    assert draining.ended() is None
     sink_case.expect(numbered(1, 9))
     assert sink_case.totals().rows == 8
 

@@ -74,14 +74,14 @@ def _expect_taken_over(
     with holding as wait:
         failpoints.arm(failpoints.from_environment())
         first = Draining(reports)
-        wait()
+        wait(first)
         monkeypatch.delenv("DATAFLOW_FAILPOINT")
         case.drain()
         case.expect(numbered(1, 41))
         assert first.is_alive()
-    first.join(60)
-    assert isinstance(first.error, TakenOver), first.error
-    assert "taken over by run" in str(first.error)
+    error = first.ended()
+    assert isinstance(error, TakenOver), error
+    assert "taken over by run" in str(error)
     case.expect(numbered(1, 41))
 
 

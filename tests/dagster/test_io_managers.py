@@ -373,24 +373,26 @@ def test_a_table_of_postgresql_reads_as_it_was_written(
 ) -> None:
     place = FrameTable(postgresql.dsn(), schema, "kinds")
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE TYPE {schema}.int4 AS ENUM ('low')")
         connection.execute(
             f"CREATE TABLE {schema}.kinds (i int, b boolean, t text, n numeric(8,3), f double "
-            f"precision, j jsonb, y bytea, d date, z timestamptz, u uuid, a int[])"
+            f"precision, j jsonb, y bytea, d date, z timestamptz, u uuid, a int[], k {schema}.int4)"
         )
         connection.execute(
             f"""INSERT INTO {schema}.kinds VALUES
             (1, true, '', 1.5, 'NaN', '{{"a": [1]}}', '\\x00ff', '2026-01-31',
-            '2026-01-31 12:00:00.5+02', '00000000-0000-0000-0000-000000000001', '{{1,2}}'),
-            (2, null, 'a,"b"\nc', null, null, null, null, null, null, null, null)"""
+            '2026-01-31 12:00:00.5+02', '00000000-0000-0000-0000-000000000001', '{{1,2}}', 'low'),
+            (2, null, 'a,"b"\nc', null, null, null, null, null, null, null, null, null)"""
         )
     with ExitStack() as held:
         first, second = read.read(place, spark, None, held).orderBy("i").collect()
     assert (first.i, first.b, first.t, first.n) == (1, True, "", decimal.Decimal("1.500"))
     assert (str(first.f), json.loads(first.j), bytes(first.y)) == ("nan", {"a": [1]}, b"\x00\xff")
-    assert (first.d, first.u, first.a) == (
+    assert (first.d, first.u, first.a, first.k) == (
         date(2026, 1, 31),
         "00000000-0000-0000-0000-000000000001",
         "{1,2}",
+        "low",
     )
     assert first.z.astimezone(UTC) == datetime(2026, 1, 31, 10, 0, 0, 500000, tzinfo=UTC)
     assert (second.t, second.b, second.n, second.z) == ('a,"b"\nc', None, None, None)

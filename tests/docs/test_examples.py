@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.reference.connectors import EXAMPLES, example
 from dataflow_assets.testing import chosen
 from tests.matrix.test_matrix import run
-from tests.systems import SYSTEMS, Change, System
+from tests.systems import SYSTEMS, Change, Config, Row, System
 
 NAMED = sorted(path.name for path in EXAMPLES.glob("*-to-*.yaml"))
 ROWS = 20
@@ -36,31 +38,45 @@ def test_the_example_runs(
     documents: list[dict[str, Any]] = list(yaml.load_all(EXAMPLES / name))
     (document,) = (one for one in documents if one["kind"] == "DataFlow")
     document["metadata"]["name"] = f"example-{uuid.uuid4().hex[:8]}"
-    source, sink = (_placed(documents, document, role, request) for role in ("source", "sink"))
-    config = dict(document["spec"]["source"]["config"])
-    source.change(config, [Change("insert", _row(number, source)) for number in range(ROWS)])
+    source, sink = (placed(documents, document, role, request) for role in ("source", "sink"))
+    source.change([Change("insert", _row(number, source.system)) for number in range(ROWS)])
     path = tmp_path / name
     yaml.dump_all(documents, path)
     flow = chosen(load(path), None)
     assert run(flow, spark) == ROWS
-    stored = sink.rows(dict(document["spec"]["sink"]["config"]))
+    stored = sink.rows()
     assert sorted(row["id"] for row in stored) == list(range(ROWS))
     assert run(flow, spark) == 0
 
 
-def _placed(
+@dataclass(frozen=True)
+class End:
+    """One end of a manifest, at a place of this test's own."""
+
+    system: System
+    config: Config
+
+    def change(self, changes: Sequence[Change]) -> None:
+        self.system.change(self.config, changes)
+
+    def rows(self) -> list[Row]:
+        return self.system.rows(self.config)
+
+
+def placed(
     documents: list[dict[str, Any]], flow: dict[str, Any], role: str, request: pytest.FixtureRequest
-) -> System:
-    """The system of one end; from now on the manifest, or its Secret, names its place."""
+) -> End:
+    """One end; from now on the manifest, or its Secret, names its place."""
     end = flow["spec"][role]
     system = SYSTEMS[end["type"]](request)
     given = dict(end["config"])
-    end["config"] = system.at(role, given)
+    found = system.at(role, given)
+    end["config"] = dict(found)
     for name, ref in [(name, ref) for name, ref in given.items() if name.endswith("SecretRef")]:
         value = end["config"].pop(name.removesuffix("SecretRef"))
         (secret,) = (one for one in documents if one["metadata"]["name"] == ref["name"])
         secret["stringData"][ref["key"]] = value
-    return system
+    return End(system, found)
 
 
 def _row(number: int, source: System) -> dict[str, Any]:

@@ -202,7 +202,7 @@ STRINGS = st.dictionaries(KEYS, st.text() | st.none() | st.dictionaries(KEYS, st
 """Of such messages columns become strings, until another one comes."""
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     batches=st.lists(st.lists(STRINGS, min_size=1) | st.lists(JSON, min_size=1), min_size=1),
     paths=st.lists(PATHS.map("".join), min_size=1, max_size=5),

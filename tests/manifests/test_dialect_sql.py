@@ -525,12 +525,16 @@ TOP = "INSERT INTO o SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER ("
         ("INSERT INTO o SELECT a, MAX(*) FROM s GROUP BY a", 29, "* is of COUNT(*) alone"),
         ("INSERT INTO o SELECT a + 1, MAX(b) FROM s GROUP BY a", 13, "the PRIMARY KEY of o (k) mu"),
         ("INSERT INTO o SELECT a, MAX(b) FROM s GROUP BY a, b", 13, "the PRIMARY KEY of o (k) mus"),
-        ("INSERT INTO o SELECT a, MAX(b) FROM s GROUP BY CUBE (a)", 48, "CUBE needs state"),
+        ("INSERT INTO o SELECT a, MAX(b) FROM s GROUP BY CUBE (a)", 48, "CUBE is not sup"),
         ("INSERT INTO s SELECT a, MAX(b) FROM u GROUP BY a", 48, "no column a; allowed: id, b"),
         ("INSERT INTO s SELECT id, MAX(b) FROM u GROUP BY id", 13, "the query has updates and del"),
-        ("INSERT INTO o SELECT a, b FROM s LIMIT 3", 34, "LIMIT needs state"),
-        ("INSERT INTO o SELECT s.a, s.b FROM s JOIN u ON TRUE", 38, "a join needs state"),
-        ("INSERT INTO o SELECT a, b FROM s UNION SELECT a, b FROM s", 34, "UNION needs state"),
+        ("INSERT INTO o SELECT a, b FROM s LIMIT 3", 34, "LIMIT is not sup"),
+        ("INSERT INTO o SELECT s.a, s.b FROM s JOIN u ON TRUE", 38, "a join is not sup"),
+        (
+            "INSERT INTO o SELECT a, b FROM s UNION SELECT a, b FROM s",
+            34,
+            "UNION is not supported: write UNION ALL",
+        ),
         (
             "INSERT INTO o SELECT a, b FROM s UNION ALL SELECT a, b FROM s",
             44,
@@ -565,6 +569,76 @@ def test_a_mistake_in_a_query(tmp_path: Path, query: str, column: int, says: str
     (told,) = found.findings
     assert told.message.startswith(says)
     assert (told.line, told.column) == (4, column)
+
+
+_NUMBERED = "number the rows in a subquery, ROW_NUMBER() OVER ("
+_DATABASE = "write each table into a database by an INSERT of its own, and join them there"
+_ASSET = "in an asset of PySpark over the target table"
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "instead"),
+    [
+        ("SELECT s.a, s.b FROM s LEFT JOIN u ON s.a = u.id", 38, _DATABASE),
+        ("SELECT s.a, s.b FROM s, u WHERE s.a = u.id", 37, _DATABASE),
+        ("SELECT s.a, u.b FROM s JOIN u FOR SYSTEM_TIME AS OF s.c ON TRUE", 38, _DATABASE),
+        ("SELECT id, b FROM u FOR SYSTEM_TIME AS OF PROCTIME()", 35, _DATABASE),
+        ("SELECT a, b FROM s WHERE a IN (SELECT id FROM u)", 45, _DATABASE),
+        ("SELECT a, b FROM s WHERE EXISTS (SELECT 1 FROM u)", 40, _DATABASE),
+        ("SELECT a, (SELECT MAX(b) FROM u) FROM s", 26, _DATABASE),
+        ("SELECT a, b FROM s CROSS JOIN UNNEST(c) AS x (e)", 34, "unnest it there"),
+        ("SELECT a, b FROM s, LATERAL TABLE(f(a)) AS x (e)", 33, "unnest it there"),
+        ("SELECT a, b FROM UNNEST(c)", 32, "unnest it there"),
+        ("SELECT a, 'x' FROM s GROUP BY a, SESSION(c, INTERVAL '1' DAY)", 48, "windows are TUMBLE"),
+        ("SELECT a, 'x' FROM TABLE(SESSION(TABLE s))", 40, f"compute the sessions {_ASSET}"),
+        ("SELECT a, b FROM TABLE(TUMBLE(TABLE s PARTITION BY a))", 53, "windows are TUMBLE"),
+        ("SELECT a, b FROM s ORDER BY a", 34, _NUMBERED),
+        ("SELECT a, b FROM s FETCH FIRST 3 ROWS ONLY", 34, _NUMBERED),
+        ("SELECT a, b FROM s OFFSET 3", 34, _NUMBERED),
+        ("SELECT a, b FROM s WINDOW w AS (PARTITION BY a)", 34, "behind OVER"),
+        ("SELECT a, b FROM s QUALIFY ROW_NUMBER() OVER (ORDER BY a) = 1", 34, "around this one"),
+        ("SELECT a, b FROM s MINUS SELECT a, b FROM w", 34, "a table of its own, and compare"),
+        ("SELECT * FROM (SELECT a, b FROM s UNION ALL SELECT a, b FROM w)", 49, "one topic"),
+        ("SELECT a, MAX(b) FROM s GROUP BY ROLLUP (a)", 48, "an INSERT INTO with a GROUP BY for"),
+        (
+            "SELECT a, RANK() OVER (ORDER BY a) FROM s",
+            32,
+            f"write GROUP BY, or compute them {_ASSET}",
+        ),
+        ("SELECT a, LAST_VALUE(b) FROM s GROUP BY a", 25, _NUMBERED),
+        ("SELECT a, LISTAGG(b) FROM s GROUP BY a", 25, f"compute it {_ASSET}"),
+        ("SELECT a, b FROM s MATCH_RECOGNIZE (PATTERN (A B)) AS x", 34, f"find such rows {_ASSET}"),
+        ("SELECT a, b FROM (VALUES (1, 'x')) AS x (a, b)", 32, "send such rows to its topic"),
+        ("SELECT a, b FROM s WHERE CURRENT_WATERMARK(c) < c", 40, "windows leave out and count"),
+    ],
+)
+def test_each_refusal_has_a_place_and_says_what_to_write_instead(
+    tmp_path: Path, query: str, column: int, instead: str
+) -> None:
+    tables = SOURCE.replace("b STRING", "b STRING, c TIMESTAMP(3)")
+    both = (tables + tables.replace("TABLE s", "TABLE w"), TARGET, UPSERTS)
+    told, *_ = loaded(tmp_path, *both, f"INSERT INTO o {query}").findings
+    assert (told.line, told.column) == (4, column)
+    assert instead in told.message
+
+
+@pytest.mark.parametrize(
+    ("statement", "column", "instead"),
+    [
+        ("WITH x AS (SELECT a FROM s) INSERT INTO o SELECT * FROM x", 1, "write a CREATE VIEW"),
+        ("CREATE CATALOG c", 8, "write a CREATE TABLE for each"),
+        ("CREATE MATERIALIZED TABLE m AS SELECT 1", 8, "a CREATE TABLE and an INSERT INTO"),
+        ("CREATE OR REPLACE TABLE x (a INT)", 8, "OR REPLACE is not supported: leave it out"),
+        ("STOP JOB 'x'", 1, "SET 'dataflow.suspended' = 'true';"),
+        ("CREATE TABLE x (a MULTISET<INT>)", 19, "docs/reference/sql.md lists all types"),
+    ],
+)
+def test_each_refused_statement_says_what_to_write_instead(
+    tmp_path: Path, statement: str, column: int, instead: str
+) -> None:
+    (told,) = loaded(tmp_path, statement).findings
+    assert (told.line, told.column) == (1, column)
+    assert instead in told.message
 
 
 def test_two_inserts_into_one_table_must_not_delete_each_others_rows(tmp_path: Path) -> None:

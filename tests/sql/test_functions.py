@@ -160,7 +160,7 @@ def test_a_value_that_does_not_exist_is_told(text: str, column: int, says: str) 
         ("JSON_VALUE('{}', '$.a' RETURNING DATE)", 34, "RETURNING has STRING, BOOLEAN, INT or"),
         ("JSON_VALUE('{}', '$.a' NULL ON EROR)", 24, "JSON_VALUE: expected ) or what is returned"),
         ("CASE 1 END", 8, "expected WHEN, found END"),
-        ("1 IN (SELECT 1)", 6, "subqueries inside expressions are not supported"),
+        ("1 IN (SELECT 1)", 6, "a subquery in an expression is not supported"),
         ('"a"', 1, "double quotes are not Flink's"),
         ("'a", 1, "this text has no closing quote"),
         (

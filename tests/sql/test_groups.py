@@ -10,6 +10,7 @@ from typing import Any, NoReturn, cast
 
 import psycopg
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # public, untyped
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
@@ -430,3 +431,18 @@ def test_groups_in_a_lane_beside_another_flow(sql: Sql, topic: Topics) -> None:
 
 def _no_spark() -> NoReturn:
     raise NotImplementedError
+
+
+def test_new_partitions_of_an_upsert_table_are_warned_of_and_read(
+    sql: Sql, run: Run, kafka: devservers.Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A key that is sent to another partition than before is one row all the same."""
+    flow = sql.write(ROWS, SUMS, SUMMED)
+    sql.send([row(1, "x", 5), row(2, "x", 5)])
+    run(flow)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_partitions([NewPartitions(sql.source, 3)])[sql.source].result(20)
+    sql.send([row(n, "y", 1) for n in range(20)], partitions=3)
+    run(flow)
+    assert "has new partitions (1, 2): keys may be in another partition than before" in caplog.text
+    assert groups(sql) == [("y", 20, 20, 1)]

@@ -148,15 +148,15 @@ def test_a_driver_that_was_paused_goes_on_after_a_takeover(
     with held(monkeypatch, tmp_path, step) as wait:
         failpoints.arm(failpoints.from_environment())
         first = Draining(iter(_Draining(flow)))
-        wait()
+        wait(first)
         monkeypatch.delenv("DATAFLOW_FAILPOINT")
         for turn in (2, 3, 4):
             sql.send(_changes(turn))
             sent += _changes(turn)
             drained(flow)
         assert first.is_alive()
-    first.join(60)
-    assert isinstance(first.error, TakenOver), first.error
+    error = first.ended()
+    assert isinstance(error, TakenOver), error
     assert latest(sql.stored()) == _groups(sent)
     sql.send(_changes(5))
     drained(flow)

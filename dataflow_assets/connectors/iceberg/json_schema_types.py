@@ -19,6 +19,7 @@ properties beside those that are listed is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyiceberg import types as ice
@@ -138,12 +139,12 @@ def _kinds(node: Node, where: str) -> tuple[frozenset[str], Node]:
         _check_listed(node, kinds, found, where)
         return kinds, node
     # One that is not null says more about the values; of several nothing but their types is known.
-    known = [_kinds(node.inner(one), where) for one in found[key]]
+    known = [_kinds(_choice(node, one, key, where), where) for one in found[key]]
     filled = [inner for one, inner in known if one != {"null"}]
     kinds = frozenset().union(*(one for one, _ in known))
     if len(filled) != 1:
         return kinds, node
-    beside = node.inner({name: part for name, part in found.items() if name != key})
+    beside = replace(node, schema={name: one for name, one in found.items() if name != key})
     _check_listed(beside, kinds, filled[0].schema, where)
     return kinds, filled[0]
 
@@ -155,7 +156,7 @@ def _check_listed(node: Node, kinds: frozenset[str], listing: Any, where: str) -
     if not (listed := listing.get("properties")):
         return
     for keyword, part in _parts(node.schema):
-        if more := _names(node.inner(part), where) - listed.keys():
+        if more := _names(_choice(node, part, keyword, where), where) - listed.keys():
             raise ValueError(
                 f"{where}: {keyword} adds {min(more)}, which gets no column: list all properties"
             )
@@ -163,11 +164,12 @@ def _check_listed(node: Node, kinds: frozenset[str], listing: Any, where: str) -
 
 def _names(node: Node, where: str) -> set[str]:
     """The names, or patterns of names, of all properties that a schema tells of."""
-    schema = _followed(node, where).schema
-    if not isinstance(schema, dict):
+    node = _followed(node, where)
+    if not isinstance(node.schema, dict):
         return set()
-    found = {*schema.get("properties", ()), *schema.get("patternProperties", ())}
-    return found.union(*(_names(node.inner(part), where) for _, part in _parts(schema)))
+    found = {*node.schema.get("properties", ()), *node.schema.get("patternProperties", ())}
+    parts = [_choice(node, part, key, where) for key, part in _parts(node.schema)]
+    return found.union(*(_names(part, where) for part in parts))
 
 
 def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -179,6 +181,13 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield keyword, schema[keyword]
     for keyword in ("dependentSchemas", "dependencies"):
         yield from ((keyword, part) for part in schema.get(keyword, {}).values())
+
+
+def _choice(node: Node, schema: Any, keyword: str, where: str) -> Node:
+    try:
+        return node.choice(schema, keyword)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _followed(node: Node, where: str) -> Node:

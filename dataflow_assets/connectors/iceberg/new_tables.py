@@ -28,8 +28,8 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import Identifier
 
-from dataflow_assets.connectors.iceberg.folder import files
 from dataflow_assets.connectors.iceberg.hint import COPY, HINT
+from dataflow_assets.connectors.iceberg.metadata_files import in_folder
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.errors import PermanentError
 
@@ -48,7 +48,7 @@ def check_free(catalog: TableCatalog, identifier: Identifier, io: FileIO, locati
         TableAlreadyExistsError: the catalog knows the table by now; somebody was quicker.
         PermanentError: the catalog does not know it.
     """
-    if not any(_OURS.fullmatch(one.base_name) for one in files(io, f"{location}/metadata")):
+    if not any(_OURS.fullmatch(one.base_name) for one in in_folder(io, f"{location}/metadata")):
         return
     if catalog.table(identifier) is not None:
         raise ice.TableAlreadyExistsError(f"{'.'.join(identifier)} exists")

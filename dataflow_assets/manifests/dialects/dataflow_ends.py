@@ -8,8 +8,8 @@ from typing import Any
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import DataflowError, Finding
+from dataflow_assets.likely_names import likely
 from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.keys import suggest
 from dataflow_assets.manifests.dialects.wording import ruled, validate
 from dataflow_assets.manifests.packages import not_installed
 
@@ -56,5 +56,5 @@ def _no_type(name: str, end: str, found: Mapping[str, type[Connector]]) -> str:
     allowed = "allowed: " + ", ".join(one for one, cls in found.items() if not cls.double)
     if name in registry.sources():
         return f"{name} is a source only; {allowed}"
-    probably = suggest(name, found)
+    probably = likely(name, found)
     return f"unknown {end} type; {f'did you mean {probably}? ' if probably else ''}{allowed}"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from dataflow_assets import registry
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch
+from dataflow_assets.likely_names import likely
 from dataflow_assets.manifests.dialects.dataflow_ends import end
 from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.keys import suggest
 from dataflow_assets.manifests.dialects.wording import validate
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.conditions.condition import Condition
@@ -130,7 +130,7 @@ def _meant(name: str, steps: tuple[str, ...]) -> str:
     """The step that does what this name says; a name that is merely alike may do the opposite."""
     if known := _ELSEWHERE.get(name.casefold()):
         return f"did you mean {known}?"
-    close = suggest(name, steps, cutoff=0.75)
+    close = likely(name, steps)
     return f"did you mean {close}?" if close else f"allowed: {', '.join(steps)}"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import Any, get_args
 
+from dataflow_assets.likely_names import closest, likely, plain
 from dataflow_assets.manifests.dialects.documents import Path
 from dataflow_assets.spec import Spec
 
@@ -14,8 +14,9 @@ _ALIASES = {
     "group": "consumerGroup",
     "bootstrapservers": "brokers",
     "startfrom": "startingOffsets",
-    "auto.offset.reset": "startingOffsets",
+    "autooffsetreset": "startingOffsets",
     "initialoffset": "startingOffsets",
+    "auth": "basicAuth",
     "dsn": "connectionString",
     "url": "connectionString",
     "primarykey": "conflictKey",
@@ -39,7 +40,6 @@ _ALIASES = {
     "predicate": "when",
 }
 """What other tools call a key that is called otherwise here."""
-_LONGEST_WORD = 100  # to compare longer ones takes long, and nobody has misspelt them
 _OF_ERRORS = "errors (a sink for rejected records) and onRejected (fail, table or skip)"
 _MEANT = {
     "topics": ("topic", "a flow reads one topic: write topic, and a manifest for each topic"),
@@ -70,19 +70,10 @@ MOST_NAMES = 12
 """So many keys are listed; of more only those that are most like the unknown one."""
 
 
-def suggest(word: str, allowed: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The allowed name that was probably meant."""
-    if len(word) > _LONGEST_WORD:
-        return None
-    names = {_plain(name): name for name in allowed}
-    close = get_close_matches(_plain(word), names, n=1, cutoff=cutoff)
-    return names[close[0]] if close else None
-
-
 def meant(word: str, allowed: Iterable[str]) -> str:
     """`did you mean x?`, or else what is allowed."""
     choices = list(allowed)
-    found = suggest(word, choices)
+    found = likely(word, choices)
     return f"did you mean {found}?" if found else f"allowed: {_listed(word, choices)}"
 
 
@@ -90,14 +81,9 @@ def _listed(word: str, choices: list[str]) -> str:
     """All choices, or the likeliest of many: nobody reads thirty names."""
     if len(choices) <= MOST_NAMES:
         return ", ".join(choices) or "(nothing)"
-    names = {_plain(name): name for name in choices}
-    close = get_close_matches(_plain(word), names, n=MOST_NAMES // 2, cutoff=0.0)
-    first = ", ".join(names[name] for name in close)
-    return f"{first} and {len(names) - len(close)} more: `dataflow schema` lists all"
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").replace("-", "").casefold()
+    close = closest(word, choices, MOST_NAMES // 2)
+    more = len(set(choices)) - len(close)
+    return f"{', '.join(close)} and {more} more: `dataflow schema` lists all"
 
 
 def unknown(path: Path, model: type[Spec], base: Path) -> str:
@@ -107,15 +93,15 @@ def unknown(path: Path, model: type[Spec], base: Path) -> str:
     known = [name for spec in models for name in names(spec)]
     deeper = [name for spec in models for name in _inner(spec) if name.endswith(f".{key}")]
     deeper = [name for name in deeper if "SecretRef." not in name]
-    alias = _ALIASES.get(_plain(key))
+    alias = _ALIASES.get(plain(key))
     if alias in known:
         return f"unknown key; did you mean {alias}?"
-    block, advice = _MEANT.get(_plain(key), ("", ""))
+    block, advice = _MEANT.get(plain(key), ("", ""))
     if block in known:
         return f"unknown key; {advice}"
     if key in _INSIDE and "connectionString" in known:
         return "unknown key; it is a part of connectionString: scheme://user:password@host/database"
-    if deeper and _plain(key) not in map(_plain, known):
+    if deeper and plain(key) not in map(plain, known):
         return f"unknown key; did you mean {deeper[0]}?"
     return f"unknown key; {meant(key, known)}"
 

@@ -18,9 +18,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dataflow_assets.errors import Finding
+from dataflow_assets.likely_names import likely
 from dataflow_assets.manifests.dialects.dataflow_model import API_VERSION
 from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.keys import models_at, names, suggest, unknown
+from dataflow_assets.manifests.dialects.keys import models_at, names, unknown
 from dataflow_assets.manifests.dialects.kinds import wrong_kind
 from dataflow_assets.spec import RULE, Spec
 
@@ -236,7 +237,7 @@ def _says(details: ErrorDetails, value: Any) -> str:
 
 def _choice(expected: str, value: Any) -> str:
     names = expected.replace("'", "").replace(" or ", ", ").split(", ")
-    found = suggest(value, names) if isinstance(value, str) else None
+    found = likely(value, names) if isinstance(value, str) else None
     advice = f"; did you mean {found}?" if found else ""
     return f"is not one of the allowed values: {', '.join(names)}{advice}"
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from typing_extensions import override
 
+from dataflow_assets.likely_names import likely
 from dataflow_assets.records.conditions.grammar import Node, Not, Test, read
 from dataflow_assets.records.conditions.holding import holds
 from dataflow_assets.records.record import Record
@@ -71,7 +71,7 @@ def _field_remarks(test: Test) -> Iterator[str]:
     name, dot, _ = field.partition(".")
     if not test.sign and field in _WORDS:
         yield f"`{field}` is read as the field `{field}` of the record, not as a value"
-    elif dot and name != "metadata" and get_close_matches(name.lower(), ["metadata"], cutoff=0.75):
+    elif dot and name != "metadata" and likely(name, ["metadata"]):
         yield "the field is looked up in the body; did you mean metadata, as in metadata.topic?"
 
 

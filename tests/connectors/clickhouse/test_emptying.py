@@ -61,7 +61,7 @@ def stopped(
     with held(monkeypatch, folder, point) as wait:
         failpoints.arm(failpoints.from_environment())
         late = Late(work)
-        wait()
+        wait(late)
         yield late
     late.join(60)
     failpoints.arm(None)

@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
 from pyiceberg.types import LongType, NestedField
 
 import devservers
-from dataflow_assets.connectors.iceberg import bucket_catalog, hint
+from dataflow_assets.connectors.iceberg import hint, metadata_files
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.client import REMOTE_FILES
 from dataflow_assets.connectors.iceberg.sink.declared_sinks import BucketSink
@@ -73,7 +73,7 @@ def test_of_many_drivers_each_commit_is_made_once(place: dict[str, Any]) -> None
             number, metadata = catalog._newest(NAME)
             seen = int(metadata.properties.get("count", "0"))
             following = update_table_metadata(metadata, (_property(seen + 1),))
-            if catalog._put(NAME, number + 1, following):
+            if catalog.metadata_files.put(NAME, number + 1, following):
                 return
             conflicts.append(seen)
 
@@ -109,18 +109,18 @@ def test_a_driver_that_was_away_for_long_finds_the_newest_and_no_free_number(
     place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Old metadata files are emptied, and never gone."""
-    monkeypatch.setattr(bucket_catalog, "KEPT", 3)
+    monkeypatch.setattr(metadata_files, "KEPT", 3)
     ours, away = _catalog(place), _catalog(place)
     ours.create_table(NAME, SCHEMA)
     seen = away.load_table(NAME)
     for number in range(9):
         _set(ours, ours.load_table(NAME), count=number)
     folder = f"{ours.load_table(NAME).location()}/metadata"
-    assert away._read(NAME, 2) == b"6"
-    assert not away._put(NAME, 2, seen.metadata)
+    assert away.metadata_files.read(NAME, 2) == b"6"
+    assert not away.metadata_files.put(NAME, 2, seen.metadata)
     assert away.load_table(NAME).metadata_location == f"{folder}/v10.metadata.json"
     without_hint = _catalog(place)
-    monkeypatch.setattr(without_hint, "_hinted", lambda _: 1)
+    monkeypatch.setattr(without_hint.metadata_files, "_hinted", lambda _: 1)
     assert without_hint.load_table(NAME).properties["count"] == "8"
 
 
@@ -137,7 +137,7 @@ def test_a_hint_that_is_late_or_broken_does_no_harm(place: dict[str, Any]) -> No
     table = catalog.create_table(NAME, SCHEMA)
     _set(catalog, table, count=1)
     for text in (b"1", b"", b"none", b"7"):
-        catalog._write(f"{table.location()}/metadata/{hint.HINT}", text)
+        catalog.metadata_files._write(f"{table.location()}/metadata/{hint.HINT}", text)
         assert _catalog(place).load_table(NAME).properties["count"] == "1"
 
 
@@ -159,7 +159,9 @@ def test_a_lost_hint_and_lost_old_files_do_not_lead_to_a_new_table(place: dict[s
 def test_a_table_of_another_program_is_not_written_over(place: dict[str, Any]) -> None:
     catalog = _catalog(place)
     folder = f"{BucketSink(**place, namespace='a.b', table='orders+1', table_schema='{}').bucket}"
-    catalog._write(f"{folder}/{'/'.join(NAME)}/metadata/00003-0a.metadata.json", b"{}")
+    catalog.metadata_files._write(
+        f"{folder}/{'/'.join(NAME)}/metadata/00003-0a.metadata.json", b"{}"
+    )
     with pytest.raises(PermanentError, match="of a table that another program has made there"):
         catalog.made(NAME, SCHEMA, {})
 
@@ -170,18 +172,19 @@ def test_a_hint_is_never_left_behind(
     """A driver that is slow writes its hint after another one has committed and written its own."""
     slow, other = _catalog(place), _catalog(place)
     slow.create_table(NAME, SCHEMA)
-    written = slow._write
+    files = slow.metadata_files
+    written = files._write
 
     def later(path: str, content: bytes) -> None:
         if path.endswith(hint.HINT):
-            monkeypatch.setattr(slow, "_write", written)
+            monkeypatch.setattr(files, "_write", written)
             for number in range(3):
                 _set(other, other.load_table(NAME), count=number)
         written(path, content)
 
-    monkeypatch.setattr(slow, "_write", later)
+    monkeypatch.setattr(files, "_write", later)
     _set(slow, slow.load_table(NAME), count=10)
-    assert _catalog(place)._hinted(NAME) == 5
+    assert _catalog(place).metadata_files._hinted(NAME) == 5
 
 
 def test_a_commit_on_the_disk_waits_for_its_own_files_only(
@@ -197,7 +200,7 @@ def test_a_commit_on_the_disk_waits_for_its_own_files_only(
         raise AssertionError("all of the machine's files were waited for")
 
     monkeypatch.setattr("os.sync", no_sync)
-    for module in ("sdk.durable_files", "connectors.iceberg.bucket_catalog"):
+    for module in ("sdk.durable_files", "connectors.iceberg.metadata_files"):
         monkeypatch.setattr(f"dataflow_assets.{module}.sync", seen)
     linked = Path.hardlink_to
     missing: list[str] = []
@@ -228,7 +231,8 @@ def test_a_store_that_refuses_stops_the_flow_with_one_sentence(place: dict[str, 
     wrong = _catalog(place)
     wrong.load_table(NAME)
     refused = place | {"secret_access_key": "wrong"}
-    wrong._bucket = BucketSink(**refused, namespace="a.b", table="orders+1", table_schema="{}")
+    sink = BucketSink(**refused, namespace="a.b", table="orders+1", table_schema="{}")
+    wrong.metadata_files._bucket = sink
     with pytest.raises(PermanentError, match=r"HTTP 403.*check the credentials"):
         _set(wrong, table, count=1)
 

@@ -22,9 +22,10 @@ from pyiceberg.types import IntegerType, NestedField, StringType
 
 from dataflow_assets.connectors.iceberg.json_schema_types import columns
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, Registered
-from dataflow_assets.connectors.iceberg.table.registered import Merge, merged
+from dataflow_assets.connectors.iceberg.table.registered import Merge, _columns, merged
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import StoredSchema
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.formats.json_schema_document import document
 
@@ -182,6 +183,13 @@ def test_an_object_that_holds_its_own_kind_is_json_text() -> None:
         (False, "property a: the schema false allows no value"),
         ({"$ref": "#/$defs/none"}, "property a: $ref #/$defs/none: Pointer"),
         ({"$ref": "#/properties/a"}, "property a: a $ref refers to itself"),
+        (
+            {"anyOf": [{"$ref": "#/properties/a"}, {"type": "null"}]},
+            "property a: anyOf leads back to the schema that it is in: take the $ref",
+        ),
+        ({"oneOf": [{"anyOf": [{"$ref": "#/properties/a"}]}]}, "property a: oneOf leads back to"),
+        (ROW | {"anyOf": [{"$ref": "#/properties/a"}]}, "property a: anyOf leads back to the"),
+        (ROW | {"then": {"if": {"$ref": "#/properties/a"}}}, "property a: then leads back to"),
         ({"$ref": "http://localhost/x.json"}, "must be among the references of the schema"),
         ({"type": "object", "properties": {"u.v": {}}}, "property a.u.v: the name of a column has"),
         ({"type": "file"}, 'no JSON Schema that can be used: "file" is not valid'),
@@ -323,3 +331,10 @@ def test_the_id_of_a_column_that_was_dropped_is_not_given_again() -> None:
     schema, differences = merged(Registered(registry, "subject", "JSON"), table)
     assert differences == []
     assert [(one.field_id, one.name) for one in schema.fields] == [(1, "a"), (8, "c")]
+
+
+def test_a_schema_that_is_nested_too_deeply_is_refused_with_a_sentence() -> None:
+    """Not with the words of the interpreter."""
+    text = '{"properties": {"a":' * 5_000 + "{}" + "}}" * 5_000
+    with pytest.raises(PermanentError, match=r"version 1 cannot be .* it is nested too deeply"):
+        _columns(StoredSchema("JSON", text), "JSON", "version 1")

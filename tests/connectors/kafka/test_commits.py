@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink
-from dataflow_assets.connectors.kafka.sink import kept_producers
+from dataflow_assets.connectors.kafka.sink import head_writer
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import side_topic
 from dataflow_assets.contracts import (
     OffsetSlice,
@@ -243,10 +243,10 @@ def test_nobody_at_the_address_is_transient(kafka: devservers.Kafka) -> None:
 def test_a_driver_whose_producer_made_room_for_others_goes_on(
     into: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_producers, "MOST", 2)
+    monkeypatch.setattr(head_writer, "MOST", 2)
     targets = [into() for _ in range(4)]
     sessions = [target.open() for target in targets]
-    assert len(kept_producers._kept) == 2
+    assert len(head_writer._kept) == 2
     for session in sessions:
         session.restart({"0": 3}, "topic-1")
         session.restart({"0": 4}, "topic-1")
@@ -256,7 +256,7 @@ def test_a_driver_whose_producer_made_room_for_others_goes_on(
 def test_an_older_driver_without_its_producer_leaves_the_newer_one_alone(
     into: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_producers, "MOST", 1)
+    monkeypatch.setattr(head_writer, "MOST", 1)
     target, other = into(), into()
     old = target.open()
     new = target.open()

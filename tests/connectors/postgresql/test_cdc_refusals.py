@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 import devservers
+from dataflow_assets import registry
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
 from dataflow_assets.connectors.postgresql.cdc import errors
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
@@ -24,7 +25,8 @@ from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
 from dataflow_assets.runs.request import Start
-from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.followed import Elsewhere, Followed
+from tests.systems import Clickhouse, Iceberg, Kafka, Postgresql, System
 
 KEYED = "id int PRIMARY KEY, name text"
 
@@ -94,6 +96,49 @@ def test_a_table_that_is_missing(followed: Followed) -> None:
     followed.run("CREATE VIEW source AS SELECT 1 AS id")
     with pytest.raises(PermanentError, match="is not a table: only tables have a log"):
         followed.plan()
+
+
+@pytest.mark.parametrize("system", [Postgresql, Kafka, Clickhouse, Iceberg])
+def test_no_slot_is_created_for_a_target_that_is_missing(
+    followed: Followed, request: pytest.FixtureRequest, system: type[System]
+) -> None:
+    """A slot that nobody reads holds the log of the whole server."""
+    config = system(request).at("sink", {})
+    name = "topic" if system is Kafka else "table"
+    config[name] += "-missing"
+    sink = registry.sinks()[system.type].model_validate(config)
+    flow = Elsewhere(followed.dsn, followed.schema, followed.engine, into=sink)
+    flow.run(f"CREATE TABLE source ({KEYED})")
+    with pytest.raises(PermanentError, match=r"-missing does not exist"):
+        flow.drain()
+    assert not _created(flow)
+
+
+def test_no_slot_is_created_for_a_target_that_takes_no_rows(followed: Followed) -> None:
+    followed.make(KEYED)
+    followed.run("INSERT INTO source VALUES (1, 'a')")
+    role = followed.schema
+    followed.run(f'CREATE ROLE "{role}" LOGIN; GRANT USAGE, CREATE ON SCHEMA "{role}" TO "{role}"')
+    followed.run(f'GRANT SELECT ON target TO "{role}"')
+    followed.sink_options = {"connectionString": followed.dsn.replace("postgres@", f"{role}@")}
+    try:
+        with pytest.raises(PermanentError, match="may not insert rows") as said:
+            followed.drain()
+        assert not _created(followed)
+        followed.run(str(said.value).split("Let the owner run: ")[1].split(" (")[0])
+        assert followed.drain() == 1
+        assert len(_created(followed)) == 2
+    finally:
+        followed.run(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
+def _created(followed: Followed) -> list[tuple[object, ...]]:
+    """The slot and the publication of the flow, as far as they exist."""
+    return followed.run(
+        "SELECT slot_name FROM pg_replication_slots WHERE slot_name = %s "
+        "UNION ALL SELECT pubname FROM pg_publication WHERE pubname = %s",
+        *(followed.schema, followed.schema),
+    )
 
 
 @pytest.mark.parametrize("identity", ["NOTHING", "DEFAULT"])

@@ -15,7 +15,7 @@ import pytest
 from dataflow_assets.connectors.postgresql.cdc import reader
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump, parse
 from dataflow_assets.connectors.postgresql.cdc.read import begin
-from dataflow_assets.connectors.postgresql.cdc.reader import Progress
+from dataflow_assets.connectors.postgresql.cdc.reader import Progress, Silence
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.errors import TransientError
 from tests.connectors.postgresql.followed import Followed, tuples
@@ -28,6 +28,7 @@ ASK, SILENT = 0.02, 0.25  # seconds
 def table(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> Followed:
     followed.make(COLUMNS)
     monkeypatch.setattr(reader, "ASK_SECONDS", ASK)
+    monkeypatch.setattr(reader, "LOOK_SECONDS", ASK)
     monkeypatch.setattr(reader, "SILENT_SECONDS", SILENT)
     return followed
 
@@ -85,9 +86,9 @@ def test_a_server_that_passes_over_a_transaction_answers(
     monkeypatch.setattr(reader, "SILENT_SECONDS", 60)
     wait, silences = reader.Reader._wait, list[set[tuple[str, int]]]()
 
-    def waited(self: reader.Reader) -> None:
+    def waited(self: reader.Reader, silence: Silence) -> None:
         before = len(told)
-        wait(self)
+        wait(self, silence)
         silences.append({(one.place, one.aside) for one in told[before:]})
 
     monkeypatch.setattr(reader.Reader, "_wait", waited)
@@ -136,22 +137,50 @@ def test_a_process_that_gets_further_is_not_silent(
     with closing(Walsender(table.dsn)) as sender:  # which sends nothing, as nothing is started
         started = time.monotonic()
         with pytest.raises(TransientError, match=r"stays at 0/.*ReorderBufferRead"):
-            sender._wait()
+            sender._wait(Silence())
         took = time.monotonic() - started
     moved = 0 if field == "neither" else 40 * ASK
     assert took >= moved + SILENT
     assert next(steps) >= (40 if moved else 1)
 
 
-def test_who_waits_for_others_is_not_asked(
+def test_who_waits_for_others_is_silent_though_it_answers(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would answer, and wait on for a standby that is down."""
-    asked = list[str]()
-    waits: Iterator[str] = iter(["", "IO WALRead", "Client WaitForStandbyConfirmation"])
-    last = "Client WalSenderWaitForWal"
+    """A walsender that waits for a standby that is down answers, and waits on."""
+    waits: Iterator[str] = iter(["", "IO WALRead"])
+    last = "Client WaitForStandbyConfirmation"
     monkeypatch.setattr(reader.Reader, "_progress", lambda _: Progress("0/1", 0, next(waits, last)))
-    monkeypatch.setattr(Walsender, "_ask", lambda _: asked.append("asked"))
-    with closing(Walsender(table.dsn)) as sender, pytest.raises(TransientError):
-        sender._wait()
-    assert len(asked) == 2
+    answered = list[Silence]()
+    wait = reader.Reader._wait
+
+    def waited(self: reader.Reader, silence: Silence) -> None:
+        wait(self, silence)
+        answered.append(silence)
+
+    monkeypatch.setattr(reader.Reader, "_wait", waited)
+    after = _after(table)
+    with closing(Walsender(table.dsn)) as sender:
+        begin(table.source, sender, after)
+        with pytest.raises(TransientError, match="WaitForStandbyConfirmation"):
+            list(sender.messages(Lsn(after.value + 2**40)))
+    assert len(answered) > 3
+    assert len({id(one) for one in answered}) == 1
+
+
+def test_a_stretch_without_changes_ends_while_others_write_on(
+    table: Followed, told: list[Progress], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says where it is by itself only where it has come to the end of its log."""
+    monkeypatch.setattr(reader, "LOOK_SECONDS", 60)
+    after = _after(table)
+    table.run("CREATE TABLE noise (i int)")
+    upto = _end(table)
+    table.run("INSERT INTO noise SELECT generate_series(1, 1000000)")
+    with closing(Walsender(table.dsn)) as sender:
+        begin(table.source, sender, after)
+        assert not [kind for kind, _ in sender.messages(upto) if kind == ord("I")]
+        sent = "SELECT sent_lsn::text FROM pg_stat_replication WHERE pid = %s"
+        ((place,),) = table.run(sent, sender._libpq.backend_pid)
+    assert upto.value <= Lsn.parse(place).value < _end(table).value
+    assert not told

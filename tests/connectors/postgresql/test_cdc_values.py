@@ -105,6 +105,18 @@ def test_a_type_that_was_dropped_behind_a_change(followed: Followed) -> None:
     assert followed.same()
 
 
+def test_an_enum_with_the_name_of_a_built_in_type_is_text(followed: Followed) -> None:
+    """In the first rows, and in the log."""
+    own = f"{followed.schema}.int4"
+    followed.run(f"CREATE TYPE {own} AS ENUM ('low', 'high')")
+    followed.make(f"id int PRIMARY KEY, v {own}, a {own}[]")
+    followed.run("INSERT INTO source VALUES (1, 'low', '{high,low}')")
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (2, 'high', '{low}'), (3, NULL, NULL)")
+    assert followed.drain() == 2
+    assert followed.same("id, v::text, a::text")
+
+
 def test_a_table_that_is_renamed_inside_a_stretch(followed: Followed) -> None:
     """What becomes of it is not a change of the table that has its name from then on."""
     followed.make("id int PRIMARY KEY, name text, more text")

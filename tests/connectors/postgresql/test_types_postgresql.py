@@ -172,6 +172,18 @@ def test_an_upsert_gets_every_value_too(polled: Polled, name: str) -> None:
     assert _texts(polled, "target") == _texts(polled, "source")
 
 
+@pytest.mark.parametrize("name", ["int4", "jsonb", "timestamptz"])
+def test_an_enum_with_the_name_of_a_built_in_type_is_text(polled: Polled, name: str) -> None:
+    own = f"{polled.schema}.{name}"
+    polled.run(f"CREATE TYPE {own} AS ENUM ('low', 'high')")
+    for table in ("source", "target"):
+        polled.run(f"CREATE TABLE {table} (id int PRIMARY KEY, v {own}, a {own}[])")
+    polled.run("INSERT INTO source VALUES (1, 'low', '{high,low}'), (2, NULL, NULL)")
+    polled.drain()
+    read = "SELECT id, v::text, a::text FROM {} ORDER BY id"
+    assert polled.run(read.format("target")) == [(1, "low", "{high,low}"), (2, None, None)]
+
+
 def test_every_type_that_is_listed_is_tried() -> None:
     assert {*READINGS, *OTHERS} - {"citext"} <= set(TYPES)
     listed = {row.system for row in PostgresqlSource.types()}

@@ -5,17 +5,24 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink, TrinoSource, client
 from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.spec import hints
+from dataflow_assets.testing import chosen
+from tests.connectors.trino.driver import execute
+from tests.matrix.test_matrix import run
+from tests.systems import manifest
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -78,6 +85,31 @@ def test_tokens_are_renewed_before_they_expire(
             assert asking.value("SELECT current_user") == "service-account-brief"
             time.sleep(0.5)
     assert "Trino refuses the token: check that it has not expired" in refused(given)
+
+
+@pytest.mark.full
+def test_driver_and_tasks_of_a_flow_renew_their_tokens(
+    config: Config,
+    realm: Config,
+    keycloak: devservers.Keycloak,
+    trino: devservers.Trino,
+    trino_schema: str,
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    """Spark's processes are those of the first run: what they have fetched then has expired."""
+    grant = realm | {"clientID": keycloak.brief, "clientSecret": keycloak.secret}
+    lake = config | {"catalog": "lake", "schema": trino_schema, "keycloak": grant}
+    for table in ("source", "target"):
+        execute(trino, f"CREATE TABLE lake.{trino_schema}.{table} (id bigint, name varchar)")
+    read, written = lake | {"table": "source", "pollInterval": 0}, lake | {"table": "target"}
+    flow = chosen(load(manifest(tmp_path, ("trino", read), ("trino", written))), None)
+    for number in range(2):
+        execute(trino, f"INSERT INTO lake.{trino_schema}.source VALUES ({number}, 'n')")
+        assert run(flow, spark) == 1
+        time.sleep(9)  # a token lives for eight
+    found = execute(trino, f"SELECT id FROM lake.{trino_schema}.target ORDER BY id")
+    assert found == [[0], [1]]
 
 
 def test_a_token_for_others(config: Config, keycloak: devservers.Keycloak) -> None:

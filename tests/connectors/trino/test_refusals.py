@@ -22,6 +22,7 @@ from dataflow_assets.connectors.trino.table.table import Column, Place, find
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
+from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.testing import chosen
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
@@ -29,6 +30,9 @@ from tests.systems import manifest
 
 pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(600)]
 
+_MANY = "UNNEST(sequence(1, 10000))"
+LONG = f"SELECT count(*) FROM {_MANY} a(x), {_MANY} b(y), {_MANY} c(z) WHERE x * y % 7 = z % 5"
+"""A query that takes hours."""
 Drained = Callable[..., int]
 
 
@@ -178,10 +182,7 @@ def test_a_statement_that_nobody_waits_for_is_cancelled(
 ) -> None:
     """Else the next run waits for it."""
     with closing(Client(declared(trino, trino_schema), "tests")) as client:
-        long = (
-            "SELECT count(*) FROM UNNEST(sequence(1, 10000)) a(x), UNNEST(sequence(1, 10000)) b(y)"
-        )
-        statement = client.prepare(f"{long} WHERE x * y % 7 = x % 5")
+        statement = client.prepare(LONG)
         following, fetched = Statement._next, list[str]()
 
         def interrupted(self: Statement, uri: str) -> Any:
@@ -197,6 +198,25 @@ def test_a_statement_that_nobody_waits_for_is_cancelled(
     mine = f"query_id = '{statement.id}'"
     query = f"SELECT state, error_code FROM system.runtime.queries WHERE {mine}"
     assert execute(trino, query) == [["FAILED", "USER_CANCELED"]]
+
+
+def test_a_statement_that_takes_too_long_is_ended_and_says_what_to_raise(
+    trino: devservers.Trino, trino_schema: str
+) -> None:
+    brief = declared(trino, trino_schema, queryTimeoutSeconds=1)
+    said = r"EXCEEDED_TIME_LIMIT\); raise queryTimeoutSeconds, or lower maxRecordsPerBatch"
+    with (
+        pytest.raises(TransientError, match=said),
+        translated("reading"),
+        closing(Client(brief, "tests")) as client,
+    ):
+        client.rows(LONG)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(7, 7), (0, 300), (-1, 300)])
+def test_how_long_a_statement_may_run(given: int, seconds: int) -> None:
+    where = {"serverURL": "http://trino:8080", "catalog": "c", "schema": "s", "table": "t"}
+    assert TrinoSink.model_validate(where | {"queryTimeoutSeconds": given}).seconds == seconds
 
 
 def test_times_that_trino_does_not_know_are_rejected_and_end_no_statement(

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Statement
+from dataflow_assets.connectors.trino.client import Client, Statement
 from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.sink import session as sessions
 from dataflow_assets.connectors.trino.sink.recovery import has_committed
@@ -26,9 +26,10 @@ from dataflow_assets.connectors.trino.table.checkpoint_table import (
     Pending,
     Stored,
 )
-from dataflow_assets.contracts import OffsetSlice, Run, Span, Target
+from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
 from dataflow_assets.errors import TakenOver
 from dataflow_assets.manifests.load import load
+from dataflow_assets.sdk.branch_state import BranchState, owned
 from dataflow_assets.testing import chosen
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
@@ -90,6 +91,56 @@ def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
     assert (kept.checkpoint.epoch, kept.checkpoint.positions) == (third.checkpoint.epoch, {})
     assert (kept.pending, kept.doubts) == (None, (pending,))
     third.close()
+
+
+def test_a_driver_that_comes_late_writes_nothing_although_it_reads_its_checkpoint_once(
+    declared: TrinoSink, trino: devservers.Trino
+) -> None:
+    """Between the beginning of its span and its end another driver has taken the flow."""
+    first = opened(declared, "first")
+    first.restart({"0": 0}, "source")
+    first.begin(Span((OffsetSlice("0", 0, 1),)))
+    second = opened(declared, "second")
+    first.ticket()  # makes a name for the stage
+    staged = msgspec.json.encode(stage.Staged("a", 1, '[[1,"one","0","",1]]')).decode()
+    receipt = Receipt(TARGET.branch, "0", 1, Totals(1), (staged,))
+    known = first._state
+
+    def finished(found: BranchState | None) -> BranchState:
+        epoch = known.checkpoint.epoch
+        return owned(TARGET.flow, found, epoch, Run("first", "host", 1), declared.address())
+
+    with pytest.raises(TakenOver):
+        first.publish(finished, [receipt])
+    assert stored(second).document.checkpoint.epoch == known.checkpoint.epoch + 1
+    assert execute(trino, f"SELECT * FROM lake.{declared.usual_schema()}.target") == []
+    second.close()
+
+
+def test_a_micro_batch_reads_its_checkpoint_once(
+    declared: TrinoSink,
+    trino: devservers.Trino,
+    trino_schema: str,
+    tmp_path: Path,
+    engine: SparkSession,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One more for the session that opens: each is a query that the coordinator plans."""
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config(trino, trino_schema)))
+    store.produce("t", 0, [b'{"id": 1, "name": "one"}'])
+    assert run(chosen(load(path), None), engine) == 1
+    store.produce("t", 0, [b'{"id": 2, "name": "two"}'])
+    texts, prepare = list[str](), Client.prepare
+
+    def kept(self: Client, sql: str) -> Statement:
+        texts.append(sql)
+        return prepare(self, sql)
+
+    monkeypatch.setattr(Client, "prepare", kept)
+    assert run(chosen(load(path), None), engine) == 1
+    assert len([text for text in texts if text.startswith("SELECT stamp, state FROM")]) == 2
 
 
 def test_a_table_is_emptied_once_also_where_others_change_the_checkpoints_meanwhile(

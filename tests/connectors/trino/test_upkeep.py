@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.connectors.trino.client import Client, Statement
+from dataflow_assets.connectors.trino.sink import session as sessions
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
-from dataflow_assets.connectors.trino.table import checkpoint_upkeep
+from dataflow_assets.connectors.trino.table import checkpoint_upkeep, stage
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
-from dataflow_assets.contracts import Receipt, Run, Target, Totals
+from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
 from dataflow_assets.sdk.branch_state import BranchState
+from tests.connectors.iceberg.driver import SOURCE
 from tests.connectors.trino.driver import execute
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -32,6 +36,13 @@ def sink(trino: devservers.Trino, trino_schema: str) -> TrinoSink:
 def same(found: BranchState | None) -> BranchState:
     assert found is not None
     return found
+
+
+def receipt(number: int, partition: str, position: int | None) -> Receipt:
+    """Of a task that hands over one row."""
+    inline = json.dumps([[number, "n", "0", ""]])
+    staged = json.dumps({"attempt": str(number), "rows": 1, "inline": inline})
+    return Receipt(ONE.branch, partition, position, Totals(1), (staged,))
 
 
 def changed(sink: TrinoSink, target: Target) -> TrinoSinkSession:
@@ -65,7 +76,7 @@ def test_files_become_one_and_snapshots_go(
     keep_small(sink, one._checkpoints.place, ONE.id)
     assert counted(trino, trino_schema, "snapshots") == snapshots, "all are of this hour"
     monkeypatch.setattr(checkpoint_upkeep, "MOST_FILES", 2)
-    monkeypatch.setattr(checkpoint_upkeep, "MOST_SNAPSHOTS", 1)
+    monkeypatch.setattr(checkpoint_upkeep, "MOST_SNAPSHOTS", 0)
     monkeypatch.setattr(checkpoint_upkeep, "retention", lambda _: 0)
     for target in (ONE, OTHER):
         keep_small(sink, one._checkpoints.place, target.id)
@@ -85,12 +96,59 @@ def test_files_of_a_run_stay_few(
     assert isinstance(session, TrinoSinkSession)
     for number in range(8):
         session.ticket()
-        inline = json.dumps([[number, "n", "0", ""]])
-        staged = json.dumps({"attempt": str(number), "rows": 1, "inline": inline})
-        session.publish(same, [Receipt("", "0", None, Totals(), (staged,))])
+        session.publish(same, [receipt(number, "0", None)])
     session.close()
     assert execute(trino, f"SELECT count(*) FROM lake.{trino_schema}.target") == [[8]]
     assert counted(trino, trino_schema, "files") <= 12
+
+
+def test_a_micro_batch_is_five_statements(sink: TrinoSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored; what the table's head is; that it will be written, the rows, that it was."""
+    session = sink.open(ONE, Run())
+    session.restart({"0": 0}, "topic-1")
+    asked: list[str] = []
+    prepare = Client.prepare
+
+    def noted(self: Client, sql: str) -> Statement:
+        asked.append(sql.split(maxsplit=1)[0])
+        return prepare(self, sql)
+
+    monkeypatch.setattr(Client, "prepare", noted)
+    for offset in range(3):
+        asked.clear()
+        span = session.begin(Span((OffsetSlice("0", offset, offset + 1),)))
+        session.ticket()
+        session.finish(span, [receipt(offset, "0", offset + 1)], SOURCE)
+        # The id of the query that writes is stored first: it is prepared and runs afterwards.
+        assert asked == ["SELECT", "MERGE", "SELECT", "UPDATE", "UPDATE"]
+    session.close()
+
+
+def test_a_stage_goes_with_its_span_and_those_of_failed_tasks_now_and_then(
+    sink: TrinoSink, trino: devservers.Trino, trino_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "KEPT_EVERY", 3)
+    session = sink.open(ONE, Run())
+    assert isinstance(session, TrinoSinkSession)
+    session.restart({"0": 0}, "topic-1")
+    left: list[int] = []
+    for offset in range(3):
+        span = session.begin(Span((OffsetSlice("0", offset, offset + 1),)))
+        session.ticket()
+        failed = session._staged_at
+        stage.create(session._client, failed)
+        session.ticket()
+        chunks = stage.Chunks(session._client, session._staged_at, f"a{offset}", 1_000)
+        line = json.dumps([offset, "n", "0", ""])
+        chunks.add(line, len(line))
+        chunks.flush()
+        told = msgspec.json.encode(chunks.handed_over(lacks=False)).decode()
+        session.finish(span, [Receipt(ONE.branch, "0", offset + 1, Totals(1), (told,))], SOURCE)
+        found = execute(trino, f"SHOW TABLES FROM lake.{trino_schema} LIKE 'dataflow_stage_%'")
+        left.append(len(found))
+    session.close()
+    assert left == [1, 2, 0]
+    assert execute(trino, f"SELECT count(*) FROM lake.{trino_schema}.target") == [[3]]
 
 
 def test_a_catalog_without_snapshots_is_left_alone(

@@ -10,9 +10,13 @@ it (SYNC). From then on a statement of the older driver names a table that does 
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass, replace
 
+from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import State
 from dataflow_assets.connectors.clickhouse.table.table import Table
 from dataflow_assets.contracts import Target
 from dataflow_assets.errors import PermanentError
@@ -32,6 +36,48 @@ _PARTITIONS = """
 SELECT DISTINCT partition_id FROM system.parts
 WHERE database = {d:String} AND table = {t:String} AND active AND rows > 0 ORDER BY partition_id
 """
+
+
+@dataclass(frozen=True)
+class Emptying:
+    """What a restart with `table: truncate` does to the table of one branch, on the driver."""
+
+    client: Client
+    branch: BranchCheckpoint
+    target: Target
+
+    def finished(self, state: State, table: Table | None, database: str) -> State:
+        """Takes the rows out, where a head says that they go; whoever opens next repeats it.
+
+        What an older driver still sends fails from the moment at which its exit is dropped.
+        Raises Failure, and TakenOver where another driver has dropped this one's exit.
+        """
+        head = state.head
+        if not head.emptying:
+            return state
+        drop(self.client, database, head.exit)
+        if table is not None and table.uuid == head.target:
+            state = self._moved_out(state, table)
+        return self.branch.head(replace(state.snapshot(), emptying=False, exit=""))
+
+    def _moved_out(self, state: State, table: Table) -> State:
+        if not holds_rows(self.client, table):
+            return state
+        check(table, self.target)
+        exit_ = new_name()
+        state = self.branch.head(replace(state.snapshot(), exit=exit_))
+        try:
+            make(self.client, table, exit_)
+            # Whoever takes over from here on drops the exit.
+            state = self.branch.head(state.snapshot())
+            failpoints.reach("clickhouse.emptying")
+            move(self.client, table, exit_)
+        except Failure:
+            self.branch.read()  # raises where another driver has dropped the exit
+            raise
+        finally:
+            drop(self.client, table.database, exit_)
+        return state
 
 
 def holds_rows(client: Client, table: Table) -> bool:

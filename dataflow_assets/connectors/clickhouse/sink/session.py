@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import query_rows
-from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.shared_client import Lease
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
@@ -95,7 +94,13 @@ class ClickhouseSinkSession(SinkSession):
         return found[0][0] if found else None
 
     @override
+    def check_target(self) -> None:
+        if self._table is None and not self._sink.auto_create_table:
+            raise self._sink.no_table()
+
+    @override
     def create(self, sample: pa.Schema) -> None:
+        self.check_target()
         with translated(f"creating {self._sink.address()}"):
             create_table.create(self._client, self._sink, sample)
             self._find()
@@ -250,34 +255,8 @@ class ClickhouseSinkSession(SinkSession):
             self._upsert = UpsertRules.of(self._sink, self._table)
 
     def _empty(self) -> None:
-        """Takes the rows out, where a head says that they go; whoever opens next repeats it.
-
-        What an older driver still sends fails from the moment at which its exit is dropped.
-        """
-        head = self._state.head
-        if not head.emptying:
-            return
-        empty_table.drop(self._client, self._database, head.exit)
-        if self._table is not None and self._table.uuid == head.target:
-            self._move_out(self._table)
-        self._head(replace(self._state.snapshot(), emptying=False, exit=""))
-
-    def _move_out(self, table: Table) -> None:
-        if not empty_table.holds_rows(self._client, table):
-            return
-        empty_table.check(table, self._target)
-        exit_ = empty_table.new_name()
-        self._head(replace(self._state.snapshot(), exit=exit_))
-        try:
-            empty_table.make(self._client, table, exit_)
-            self._head(self._state.snapshot())  # whoever takes over from here on drops the exit
-            failpoints.reach("clickhouse.emptying")
-            empty_table.move(self._client, table, exit_)
-        except Failure:
-            self._branch.read()  # raises where another driver has dropped the exit
-            raise
-        finally:
-            empty_table.drop(self._client, self._database, exit_)
+        emptying = empty_table.Emptying(self._client, self._branch, self._target)
+        self._state = emptying.finished(self._state, self._table, self._database)
 
     def _check_emptied(self, table: Table) -> None:
         refuse_shared(self._target, self._sink.address(), self._log.others(table.uuid))

@@ -23,8 +23,6 @@ _CREATED = {"created_at": "DateTime64(3, 'UTC') DEFAULT now64(3)"}
 
 def create(client: Client, sink: ClickhouseSinkOptions, sample: pa.Schema) -> None:
     """Makes the target unless a racing flow has. Raises Failure."""
-    if not sink.auto_create_table:
-        raise sink.no_table()
     with failing():
         client.command(raw_statement(sink, sample) if sink.raw_mode else statement(sink, sample))
 

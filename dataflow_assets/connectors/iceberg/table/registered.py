@@ -87,7 +87,8 @@ def _columns(found: StoredSchema, kind: str, where: str) -> list[NestedField]:
     try:
         columns = _of_json(found) if kind == "JSON" else _of_avro(found)
     except (ValueError, RecursionError) as error:
-        raise PermanentError(f"{where} cannot be the columns of a table: {error}") from None
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise PermanentError(f"{where} cannot be the columns of a table: {reason}") from None
     if ours := sorted({one.name for one in columns} & {*SYSTEM_COLUMNS, RECORD_TIME}):
         raise PermanentError(
             f"{where} has the field {ours[0]}, which is the name of a column of our own: rename "

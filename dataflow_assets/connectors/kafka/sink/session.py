@@ -14,17 +14,16 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, PATIENCE, Topic
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
-from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import prepare_topic
-from dataflow_assets.connectors.kafka.sink import checkpoint_records, kept_producers
+from dataflow_assets.connectors.kafka.sink import empty_topic
 from dataflow_assets.connectors.kafka.sink.checkpoint import LOOK_SECONDS, CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     Head,
     Intent,
     Stored,
     load_checkpoint,
-    producer_of,
 )
+from dataflow_assets.connectors.kafka.sink.head_writer import HeadWriter
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,
@@ -39,22 +38,14 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
     Totals,
-    refuse_shared,
     utc_now,
 )
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
 
 log = logging.getLogger(__name__)
 
 MOMENT = 0.3  # seconds in which a commit that was decided becomes visible
-DRIVER_SECONDS = 10  # how long an open transaction of a dead driver holds up a look
-_DRIVER = {
-    "transaction.timeout.ms": DRIVER_SECONDS * 1000,
-    # The parts of a load of many tables are one record; a broker measures it compressed.
-    "message.max.bytes": 1_000_000_000,
-    "compression.type": "lz4",
-}
 
 
 class KafkaSinkSession(SinkSession):
@@ -62,11 +53,8 @@ class KafkaSinkSession(SinkSession):
 
     def __init__(self, sink: KafkaSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
-        self._cluster = sink.cluster()
-        self._side_topic = CheckpointTopic.of(self._cluster, target)
-        self._name = object()  # of this session, among those that keep a producer
-        self._closed = False
-        self._epoch = 0
+        self._side_topic = CheckpointTopic.of(sink.cluster(), target)
+        self._heads = HeadWriter(sink.cluster(), self._side_topic, target)
         self._topic: Topic | None = None
         self._values = sink.value_schema(sink.topic)
         self._stored: Stored
@@ -91,10 +79,14 @@ class KafkaSinkSession(SinkSession):
         return MESSAGES if self._topic else None
 
     @override
+    def check_target(self) -> None:
+        if self._topic is None and not self._sink.auto_create_topic:
+            raise self._sink.no_topic(self._side_topic.about(self._sink.topic).probably())
+
+    @override
     def create(self, sample: pa.Schema) -> None:
+        self.check_target()
         sink = self._sink
-        if not sink.auto_create_topic:
-            raise sink.no_topic(self._side_topic.about(sink.topic).probably())
         replicas = sink.topic_replicas or BROKERS_OWN
         config = {"cleanup.policy": "compact"} if sink.upsert_mode else {}
         admin = self._side_topic.about(sink.topic)
@@ -115,7 +107,7 @@ class KafkaSinkSession(SinkSession):
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        below = self._below() if empty else None
+        below = self._ends() if empty else None
         self._fence()
         head = self._stored.restarted(positions, source, self.identity)
         manifest = self._target.manifest
@@ -161,7 +153,7 @@ class KafkaSinkSession(SinkSession):
         failpoint = failpoints.from_environment()
         target = replace(self._target, reading=self._stored.head.reading)
         schema = MESSAGES if self._values is None else self._values.marked(MESSAGES)
-        return Ticket(target, self._run, self._epoch, schema, failpoint)
+        return Ticket(target, self._run, self._heads.epoch, schema, failpoint)
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
@@ -183,22 +175,11 @@ class KafkaSinkSession(SinkSession):
 
     @override
     def close(self) -> None:
-        self._closed = True
-        producer = kept_producers.take(self._name)
-        if producer is not None:
-            producer.close()
+        self._heads.close()
 
     def _open(self) -> None:
         self._side_topic.prepare()
-        producer = self._taken(producer_of(self._target))
-        try:
-            head = self._side_topic.head() or Head(checkpoint_records.new_generation())
-        except BaseException:
-            producer.close()
-            raise
-        self._stored = Stored(head)
-        self._epoch = head.epoch + 1
-        self._write_with(producer, head.taken(self._run, self._target.flow))
+        self._stored = Stored(self._heads.take(self._run))
         self._reload()
         self._empty()
         patience = 0 if self._sink.auto_create_topic else PATIENCE
@@ -212,20 +193,17 @@ class KafkaSinkSession(SinkSession):
         """Reads the checkpoints; ends what is still open, of a task that died or is about to."""
         checkpoints, open_ = self._side_topic.checkpoints(self._stored.head, MOMENT)
         for partition in open_:
-            self._taken(producer_of(self._target, partition)).close()
+            self._heads.end(partition)
         if open_:
             checkpoints, _ = self._side_topic.checkpoints(self._stored.head, LOOK_SECONDS)
         self._stored = Stored(self._stored.head, checkpoints)
 
     def _fence(self) -> None:
         """From here on nothing can be committed that was begun before."""
-        self._side_topic.owned(self._epoch)
+        self._side_topic.owned(self._heads.epoch)
         for partition in self._stored.head.slots:
-            self._taken(producer_of(self._target, partition)).close()
+            self._heads.end(partition)
         self._reload()
-
-    def _taken(self, name: str) -> Transaction:
-        return Transaction(self._cluster, name, _DRIVER)
 
     def _begun(self, span: Span) -> Head:
         """The head as this span needs it."""
@@ -251,66 +229,15 @@ class KafkaSinkSession(SinkSession):
         self._write(msgspec.structs.replace(self._stored.head, **moved))
 
     def _write(self, head: Head) -> None:
-        """The head, in a transaction of its own, under our epoch."""
-        assert not self._closed, "a session that was closed is used again"  # noqa: S101
-        self._write_with(kept_producers.take(self._name) or self._renewed(), head)
-
-    def _renewed(self) -> Transaction:
-        """Our producer again, which was closed for those of others.
-
-        It would fence whoever has taken the branch over, so we look first; and again once nothing
-        can be committed any more that was begun before.
-        """
-        self._side_topic.owned(self._epoch)
-        producer = self._taken(producer_of(self._target))
-        try:
-            self._side_topic.owned(self._epoch)
-        except BaseException:
-            producer.close()
-            raise
-        return producer
-
-    def _write_with(self, producer: Transaction, head: Head) -> None:
-        try:
-            producer.begin()
-            producer.send(
-                Outgoing(
-                    self._side_topic.topic, checkpoint_records.dump(head), checkpoint_records.HEAD
-                ),
-                0,
-            )
-            producer.commit()
-        except BaseException as error:
-            producer.close()
-            if isinstance(error, Fenced) and self._stored.head.epoch == self._epoch:
-                self._side_topic.owned(self._epoch)  # says who has taken the flow over
-            raise
-        kept_producers.give(self._name, producer)
+        self._heads.write(head)
         self._stored = Stored(head, self._stored.checkpoints)
 
-    def _below(self) -> dict[str, int]:
-        """The ends of the topic: what `table: truncate` takes out."""
-        if self._topic is None:
-            return {}
-        others = self._side_topic.others(self._topic.id)
-        refuse_shared(self._target, self._sink.address(), others)
-        admin = self._side_topic.about(self._sink.topic)
-        if not admin.rules().deletable:
-            raise PermanentError(
-                f"topic {self._sink.topic} cannot be emptied: its cleanup.policy is compact; "
-                "delete and create it again, or send tombstones"
-            )
-        highs = admin.highs(range(self._topic.partitions))
-        return {str(partition): high for partition, high in highs.items()}
+    def _ends(self) -> dict[str, int]:
+        return empty_topic.ends(self._side_topic, self._topic, self._sink, self._target)
 
     def _empty(self) -> None:
         """Ends what a restart has begun."""
         head = self._stored.head
-        if head.emptied is None:
-            return
-        failpoints.reach("kafka.empty")
-        admin = self._side_topic.about(self._sink.topic)
-        found = admin.find() if head.emptied else None
-        if head.emptied and found and found.id == head.target:  # else these are other offsets
-            admin.empty({int(p): high for p, high in head.emptied.items()})
-        self._write(msgspec.structs.replace(head, emptied=None))
+        if head.emptied is not None:
+            empty_topic.delete(self._side_topic, self._sink.topic, head)
+            self._write(msgspec.structs.replace(head, emptied=None))

@@ -12,6 +12,7 @@ from dataflow_assets.connectors.postgresql.cdc.text_values import arrow
 from dataflow_assets.connectors.postgresql.cdc.tuples import Bools, Changes, Column, Ints
 from dataflow_assets.contracts import ABSENT, OP
 from dataflow_assets.formats.rows import objects
+from dataflow_assets.sdk.key_folding import distinct
 
 OLD_KEY = " (old key)"
 
@@ -107,10 +108,10 @@ def _masks(bits: Bools) -> pa.Array:
 
 def _reasons(layout: Layout, bits: Bools) -> pa.Array:
     """Of each row that stays why values of it are not known; null where all are."""
-    masks, which = np.unique(bits, axis=0, return_inverse=True)
+    masks, which = distinct(bits)
     names = np.array([column.name for column in layout.read], object)
     texts = [not_logged(layout.sql, names[mask]) if mask.any() else None for mask in masks]
-    return pa.array(texts, pa.string()).take(pa.array(which.reshape(-1)))
+    return pa.array(texts, pa.string()).take(pa.array(which))
 
 
 def _before(layout: Layout, found: Changes) -> dict[int, bytes]:

@@ -15,7 +15,7 @@ from psycopg import pq
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader, Silence
 from dataflow_assets.connectors.postgresql.cdc.slot import END
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
@@ -117,7 +117,7 @@ class Peeked(Reader):
             if size > 0:
                 return row
             if size == 0:
-                self._wait()
+                self._wait(Silence())
                 continue
             self._sending = False
             self._check(self._libpq.get_result(), pq.ExecStatus.COMMAND_OK)
@@ -128,7 +128,7 @@ class Peeked(Reader):
 
     def _until_answered(self) -> None:
         while self._libpq.is_busy():
-            self._wait()
+            self._wait(Silence())
 
     def _check(self, result: pq.abc.PGresult | None, expected: pq.ExecStatus) -> None:
         """Raises Failure where the server refuses; another statement may follow."""

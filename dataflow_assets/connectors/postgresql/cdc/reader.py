@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import psycopg
@@ -40,7 +40,8 @@ _SETTINGS = {
 }
 # A stretch is one transaction, which lasts as long as its sink; older servers refuse the name.
 _PATIENT = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'"
-ASK_SECONDS = 30  # of silence, after which the server is asked how far it is
+ASK_SECONDS = 1.0  # of silence, after which the server is asked for a sign of life, each time
+LOOK_SECONDS = 30.0  # of silence, after which another connection looks how far the server is
 SILENT_SECONDS = 600.0  # in which a server shows that it goes on
 _PROGRESS = """
 SELECT r.sent_lsn::text, a.wait_event_type || ' ' || a.wait_event
@@ -70,6 +71,18 @@ class Progress:
     def works(self) -> bool:
         """Whether it does something by itself: `Client` is whatever others let it wait for."""
         return not self.waits.startswith("Client ")
+
+
+@dataclass
+class Silence:
+    """A time in which nothing of the log comes; answers to what is asked do not end it."""
+
+    begun: float = field(default_factory=time.monotonic)
+    """Since when the server shows no progress."""
+    looked: float = field(default_factory=time.monotonic)
+    last: Progress = Progress("", 0, "")
+    answered: bool = False
+    """Whether an answer has come since the last look."""
 
 
 class Reader(ABC):
@@ -149,38 +162,48 @@ class Reader(ABC):
             for row in range(result.ntuples)
         ]
 
-    def _wait(self) -> None:
+    def _wait(self, silence: Silence) -> None:
         """Until the server sends: it is silent while it looks through log that is not for us.
+
+        It is asked where it is all the while: behind the end of a stretch it would go on through
+        log that others write, and say nothing before it has come to the end of that.
+
+        Args:
+            silence: that has begun with this wait, or goes on.
 
         Raises:
             TransientError: it does not even look any more.
         """
         ready = select.poll()  # `select` takes no descriptor above 1023
         ready.register(self._libpq.socket, select.POLLIN)
-        begun, last = time.monotonic(), Progress("", 0, "")
         while not ready.poll(ASK_SECONDS * 1_000):
-            now = self._progress()
-            if (now.place, now.aside) != (last.place, last.aside):
-                begun = time.monotonic()
-            silence, last = time.monotonic() - begun, now
-            why = now.waits or "nothing that it would tell"
-            log.warning("process %s of the server sends nothing: %s", self._libpq.backend_pid, why)
-            if silence >= SILENT_SECONDS:
-                raise TransientError(
-                    f"process {self._libpq.backend_pid} of the server has sent nothing for "
-                    f"{silence:.0f} seconds and stays at {now.place or 'its beginning'} of the log "
-                    f"({why}): it is paused, its disk hangs, or it waits for a standby that is "
-                    "down (synchronized_standby_slots)"
-                )
-            if now.works:
-                self._ask()
+            if time.monotonic() - silence.looked >= LOOK_SECONDS:
+                self._look(silence)
+            self._ask()
         try:
             self._libpq.consume_input()
         except psycopg.Error as error:
             raise from_psycopg(error) from None
 
+    def _look(self, silence: Silence) -> None:
+        """Who waits for a standby that is down answers too: that is no progress."""
+        now, last = self._progress(), silence.last
+        if (now.place, now.aside) != (last.place, last.aside) or (now.works and silence.answered):
+            silence.begun = time.monotonic()
+        silence.last, silence.looked, silence.answered = now, time.monotonic(), False
+        seconds = silence.looked - silence.begun
+        why = now.waits or "nothing that it would tell"
+        log.warning("process %s of the server sends nothing: %s", self._libpq.backend_pid, why)
+        if seconds >= SILENT_SECONDS:
+            raise TransientError(
+                f"process {self._libpq.backend_pid} of the server has sent nothing for "
+                f"{seconds:.0f} seconds and stays at {now.place or 'its beginning'} of the log "
+                f"({why}): it is paused, its disk hangs, or it waits for a standby that is "
+                "down (synchronized_standby_slots)"
+            )
+
     def _ask(self) -> None:  # noqa: B027 - a statement cannot be asked
-        """Asks for a sign of life, which comes before anything else if the process can give it."""
+        """Asks how far the process is, which it answers before anything else if it can."""
 
     def _progress(self) -> Progress:
         counts = self._connection.info.server_version >= _SPILLS

@@ -12,7 +12,7 @@ from psycopg import pq
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader, Silence
 from dataflow_assets.connectors.postgresql.client import quote
 
 _DATA, _KEEPALIVE = ord("w"), ord("k")
@@ -26,6 +26,7 @@ class Walsender(Reader):
     """One replication connection: what the server decodes is sent at once."""
 
     replication: ClassVar[Mapping[str, str]] = {"replication": "database"}
+    _asked = False
 
     @override
     def start(self, slot: str, publication: str, after: Lsn) -> None:
@@ -41,7 +42,7 @@ class Walsender(Reader):
     @override
     def messages(self, upto: Lsn) -> Iterator[tuple[int, memoryview | bytes]]:
         """As `Reader`; the end is a transaction that commits later, or how far the server is."""
-        end, inside = upto.value, False
+        end, inside, heard, silence = upto.value, False, False, Silence()
         libpq = self._libpq
         while True:
             size, data = libpq.get_copy_data(1)
@@ -53,19 +54,24 @@ class Walsender(Reader):
                     inside = True
                 elif kind == _COMMIT:
                     inside = False
+                heard = True
                 yield kind, data
             elif size > 0 and data[0] == _KEEPALIVE:
                 if not inside and int.from_bytes(data[1:9], "big") >= end:
-                    self._sending = False  # it waits for more log
+                    self._sending = self._asked  # unasked it waits for more log
                     return
+                silence.answered = True
             elif size == 0:
-                self._wait()
+                if heard:
+                    heard, silence = False, Silence()
+                self._wait(silence)
             else:
                 self._sending = False
                 raise self._ended()
 
     @override
     def _ask(self) -> None:
+        self._asked = True
         with suppress(psycopg.Error):  # who reads finds out that the connection has ended
             self._libpq.put_copy_data(_ALIVE)
             self._libpq.flush()

@@ -164,7 +164,8 @@ def _final(column: pa.Array, wanted: _Column) -> pa.Array:
 
 def _columns(link: TextLink, place: FrameTable, names: Sequence[str] | None) -> list[_Column]:
     query = (
-        "SELECT attname, typname, atttypmod FROM pg_attribute JOIN pg_type t ON t.oid = atttypid "
+        f"SELECT attname, {table.TYPE_NAME}, atttypmod FROM pg_attribute "  # noqa: S608 - our own text
+        "JOIN pg_type t ON t.oid = atttypid JOIN pg_namespace s ON s.oid = t.typnamespace "
         "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
     )
     found = [_column(*row) for row in link.execute(query, place.name)]

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.formats.text_forms import all_have
 
 _USUAL = r"^-?[0-9]{1,38}(\.[0-9]{1,38})?$"
 _ODD = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -47,8 +48,7 @@ def usual(values: pa.Array) -> pa.Array | None:
     if values.null_count == len(values):
         return pa.nulls(len(values), pa.binary())
     texts = values.fill_null("0")
-    alike = pc.all(pc.match_substring_regex(texts, _USUAL)).as_py()
-    return _packed(texts, values) if alike else None
+    return _packed(texts, values) if all_have(_USUAL, texts) else None
 
 
 def _packed(texts: pa.Array, values: pa.Array) -> pa.Array:

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.formats.text_forms import UUID as CANONICAL
+from dataflow_assets.formats.text_forms import all_have
 
 _DASHES = (8, 13, 18, 23)
-_CANONICAL = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
 
 def uuids(values: pa.Array, name: str) -> pa.Array:
@@ -27,8 +28,7 @@ def canonical(values: pa.Array) -> pa.Array | None:
     text = values.drop_null()
     if not len(text):
         return pa.nulls(len(values), pa.binary(16))
-    alike = pc.all(pc.match_substring_regex(text, _CANONICAL)).as_py()
-    return _from_hex(values, text) if alike else None
+    return _from_hex(values, text) if all_have(CANONICAL, text) else None
 
 
 def _from_hex(values: pa.Array, text: pa.Array) -> pa.Array:

@@ -9,7 +9,8 @@ different columns it applies them in rounds, for the stored version decides abou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.sink import key_order
+from dataflow_assets.connectors.postgresql.sink.copy_new_keys import LEAST
 from dataflow_assets.connectors.postgresql.sink.key_equality import varies
 from dataflow_assets.connectors.postgresql.sink.refused_rows import ORDER
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
@@ -25,7 +27,17 @@ from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
     FoldedRows,
     Rules,
 )
-from dataflow_assets.sdk.key_folding import Bools, Ints, carriers, deletes, last, matrix, outliving
+from dataflow_assets.sdk.key_folding import (
+    Bools,
+    Ints,
+    carriers,
+    deletes,
+    distinct,
+    last,
+    matrix,
+    outliving,
+    updates,
+)
 
 
 def steps(rows: pa.RecordBatch, group: Ints, rules: Rules) -> Iterator[FoldedRows]:
@@ -51,13 +63,14 @@ class Batch:
     mask: Ints
     absent: Bools  # by mask and column
     deleted: Bools
+    updated: Bools
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, group: Ints, rules: Rules) -> Batch:
         """Reads the system columns."""
         mask, absent = matrix(rows, len(rules.schema))
         named = rows.select(rules.schema.names)
-        return cls(rules, named, group, mask, absent, deletes(rows))
+        return cls(rules, named, group, mask, absent, deletes(rows), updates(rows))
 
     @property
     def plain(self) -> bool:
@@ -69,8 +82,9 @@ class Batch:
         if wanted.all():
             return self
         rows = self.rows.filter(pa.array(wanted))
-        group, mask, deleted = self.group[wanted], self.mask[wanted], self.deleted[wanted]
-        return Batch(self.rules, rows, group, mask, self.absent, deleted)
+        group, mask = self.group[wanted], self.mask[wanted]
+        deleted, updated = self.deleted[wanted], self.updated[wanted]
+        return Batch(self.rules, rows, group, mask, self.absent, deleted, updated)
 
     def firsts(self) -> Bools:
         """The first row of each key."""
@@ -83,10 +97,35 @@ class Batch:
         if self.plain:
             rows = self._latest()
             names = tuple(self.rules.schema.names)
-            yield FoldedRows("upsert", names, key_order.sorted_by(rows, self.rules.key))
+            whole = FoldedRows("upsert", names, key_order.sorted_by(rows, self.rules.key))
+            yield from self._apart(whole)
             return
         yield from self._deletes()
-        yield from self._merged()
+        for step in self._merged():
+            yield from self._apart(step)
+
+    def _apart(self, step: FoldedRows) -> Iterator[FoldedRows]:
+        """Keys that are stored, as the source says, then those that may go in by COPY.
+
+        In this order: a new row may have a unique value that a stored one has had until now.
+        """
+        known = self._known[step.rows.column(GROUP).to_numpy()]
+        few = step.rows.num_rows - np.count_nonzero(known) < LEAST
+        if not known.any():
+            yield step
+        elif few:
+            yield replace(step, new=False)
+        else:
+            yield replace(step, rows=step.rows.filter(pa.array(known)), new=False)
+            yield replace(step, rows=step.rows.filter(pa.array(~known)))
+
+    @cached_property
+    def _known(self) -> Bools:
+        """By key: its first row is an update, and nothing takes the stored row away before."""
+        first = np.zeros(int(self.group.max(initial=-1)) + 1, np.int64)
+        first[self.group[::-1]] = np.arange(len(self.group))[::-1]
+        found: Bools = self.updated[first]
+        return found & (last(self.group, self.deleted) < 0) if self.rules.hard else found
 
     def _latest(self) -> pa.RecordBatch:
         """The last row of each key, whole."""
@@ -125,9 +164,9 @@ class Batch:
 
     def _by_columns(self, places: Ints, kept: Ints, final: Ints) -> Iterator[FoldedRows]:
         names = self.rules.schema.names
-        present, which = np.unique(places >= 0, axis=0, return_inverse=True)
+        present, which = distinct(places >= 0)
         for number, columns in enumerate(present):
-            mine = which.reshape(-1) == number
+            mine = which == number
             arrays = [
                 self.rows.column(index).take(pa.array(places[mine, index]))
                 for index in np.flatnonzero(columns).tolist()

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.table.table import COMPARED, TYPE
+from dataflow_assets.formats.text_forms import all_have
 
 _MODIFIER = re.compile(rb"\((-?[0-9]+)(?:,(-?[0-9]+))?\)")
 _USUAL = r"^[-+]?[0-9]{1,38}(\.[0-9]{1,38})?$"
@@ -56,8 +57,9 @@ def _padded(values: pa.Array, _: list[int]) -> pa.Array:
 
 
 def _uuid(values: pa.Array, _: list[int]) -> pa.Array | None:
-    simple = pc.all(pc.match_substring_regex(values, _SIMPLE_UUID)).as_py()
-    return None if simple is False else pc.replace_substring(pc.utf8_lower(values), "-", "")
+    if not all_have(_SIMPLE_UUID, values):
+        return None
+    return pc.replace_substring(pc.utf8_lower(values), "-", "")
 
 
 def _float(values: pa.Array, _: list[int]) -> pa.Array | None:
@@ -83,7 +85,7 @@ def _ticks(values: pa.Array, modifiers: list[int]) -> pa.Array:
 
 def _numeric(values: pa.Array, modifiers: list[int]) -> pa.Array | None:
     """Each number's rank: fractions of any length, and no limit to compare them by."""
-    if pc.all(pc.match_substring_regex(values, _USUAL)).as_py() is False:
+    if not all_have(_USUAL, values):
         return None
     encoded = values.dictionary_encode()
     scale = modifiers[1] if modifiers else None

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.postgresql.sink.encode_numerics import usual
 from dataflow_assets.connectors.postgresql.sink.encode_uuids import canonical
 from dataflow_assets.connectors.postgresql.table.table import PARSED
+from dataflow_assets.formats.text_forms import all_have
 
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
@@ -81,15 +82,15 @@ def _floats(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
     sizes = np.abs(found.drop_null().to_numpy())
     limits = np.finfo(sizes.dtype)
     small = pa.array(~((sizes >= limits.tiny) & (sizes <= limits.max)))
-    return found if _alike(texts.drop_null().filter(small), _ZERO) else None
+    return found if all_have(_ZERO, texts.drop_null().filter(small)) else None
 
 
 def _dates(texts: pa.Array) -> pa.Array | None:
-    return _since(texts.cast(pa.date32()), _FIRST_DAY) if _alike(texts, f"^{_DATE}$") else None
+    return _since(texts.cast(pa.date32()), _FIRST_DAY) if all_have(f"^{_DATE}$", texts) else None
 
 
 def _times(texts: pa.Array) -> pa.Array | None:
-    if not _alike(texts, f"^{_TIME}$"):
+    if not all_have(f"^{_TIME}$", texts):
         return None
     first_day = pc.binary_join_element_wise("1970-01-01", texts, "T")
     return first_day.cast(pa.timestamp("us")).view(pa.int64()).view(pa.time64("us"))
@@ -97,14 +98,14 @@ def _times(texts: pa.Array) -> pa.Array | None:
 
 def _naive(texts: pa.Array) -> pa.Array | None:
     """A zone says nothing in this type; behind the UTC of many producers none is looked for."""
-    if not _alike(texts, f"^{_DATE}[ T]{_TIME}Z?$"):
+    if not all_have(f"^{_DATE}[ T]{_TIME}Z?$", texts):
         return None
     return _since(pc.ascii_rtrim(texts, "Z").cast(pa.timestamp("us")), _FIRST_MOMENT)
 
 
 def _aware(texts: pa.Array) -> pa.Array | None:
     """All with a zone, or all in that of our sessions."""
-    if not _alike(texts, f"^{_DATE}[ T]{_TIME}{_ZONE}?$"):
+    if not all_have(f"^{_DATE}[ T]{_TIME}{_ZONE}?$", texts):
         return None
     try:
         found = texts.cast(pa.timestamp("us", "UTC"))
@@ -117,10 +118,6 @@ def _since(values: pa.Array, first: int) -> pa.Array | None:
     """The values; None where one is before the first that PostgreSQL reads as it is written."""
     numbers = values.view(pa.int32() if pa.types.is_date(values.type) else pa.int64())
     return None if pc.any(pc.less(numbers, first)).as_py() else values
-
-
-def _alike(texts: pa.Array, pattern: str) -> bool:
-    return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
 
 
 PARSERS: Mapping[str, Parser] = {

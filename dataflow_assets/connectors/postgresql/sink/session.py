@@ -16,8 +16,14 @@ from dataflow_assets.connectors.postgresql.pool import lent, transaction
 from dataflow_assets.connectors.postgresql.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables, create_table
+from dataflow_assets.connectors.postgresql.table.absent_table import absent
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
-from dataflow_assets.connectors.postgresql.table.table import Table, find, holds_rows
+from dataflow_assets.connectors.postgresql.table.table import (
+    Table,
+    check_insertable,
+    find,
+    holds_rows,
+)
 from dataflow_assets.contracts import (
     Checkpoint,
     Cut,
@@ -87,7 +93,16 @@ class PostgresqlSinkSession(SinkSession):
         return self._columns
 
     @override
+    def check_target(self) -> None:
+        with translated(f"opening {self._sink.address()}"), lent(self._sink.dsn()) as link:
+            if self._table is not None:
+                check_insertable(link, self._sink, self._table.oid)
+            elif not self._sink.auto_create_table:
+                raise absent(link, self._sink)
+
+    @override
     def create(self, sample: pa.Schema) -> None:
+        self.check_target()
         with self._transaction("creating") as link:
             create_table.create(link, self._sink, sample)
             made = self._found(link)

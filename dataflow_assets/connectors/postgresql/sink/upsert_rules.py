@@ -12,6 +12,7 @@ from dataflow_assets.connectors.postgresql.client import qualified, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table.table import Table, key_of
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.likely_names import likely
 
 GROUP = "_dataflow_group"  # column: the number of the row's key
 POSITION = "_dataflow_position"  # column: the number of a key's spelling
@@ -48,10 +49,12 @@ class FoldedRows:
     verb: Literal["upsert", "mark", "delete"]
     columns: tuple[str, ...]
     rows: pa.RecordBatch
+    new: bool = True
+    """Whether the keys may all be new; False: the source says that some of them are stored."""
 
 
 def _no_column(sink: PostgresqlSinkOptions, name: str, known: Sequence[str]) -> str:
-    alike = next((one for one in known if one.casefold() == name.casefold()), None)
+    alike = likely(name, known)
     advice = f"did you mean {alike}?" if alike else f"it has {', '.join(known[:MOST_COLUMNS])}"
     return f"conflictKey: table {sink.table} has no column {name}; {advice}"
 

@@ -88,7 +88,8 @@ class UpsertStaging:
         copy = partial(copy_rows, self._link, self._place, fields)
         marked = DELETED in step.rows.schema.names
         # A row of a new key is inserted as it is.
-        direct = step.verb == "upsert" and not marked and not self._lacks_required(step.columns)
+        upserts = step.verb == "upsert" and step.new and not marked
+        direct = upserts and not self._lacks_required(step.columns)
 
         def load(rows: pa.RecordBatch) -> None:
             if direct and self._direct.load(rows, stage, copy):

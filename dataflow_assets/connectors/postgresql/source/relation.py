@@ -14,6 +14,7 @@ from dataflow_assets.connectors.postgresql.client import TextLink, qualified, qu
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
 from dataflow_assets.connectors.postgresql.table.absent_table import absent
+from dataflow_assets.connectors.postgresql.table.table import TYPE_NAME
 
 TIMES = frozenset({"timestamp", "timestamptz"})
 _ROUNDING = TIMES | {"numeric"}
@@ -29,7 +30,7 @@ FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped O
 """
 # With pg_catalog alone on the search path, format_type names every other schema. A log may tell of
 # a type that was dropped since: its values are read as texts.
-_TYPES = """
+_TYPES = f"""
 WITH RECURSIVE asked AS (
     SELECT n::int AS n, (e->>0)::oid AS type, (e->>1)::int AS mod
     FROM json_array_elements($1::json) WITH ORDINALITY AS a (e, n)
@@ -39,13 +40,14 @@ WITH RECURSIVE asked AS (
     SELECT chain.n, t.typbasetype, t.typtypmod
     FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
 )
-SELECT coalesce(t.typname, ''), CASE WHEN t.oid IS NULL THEN 'text'
+SELECT coalesce({TYPE_NAME}, ''), CASE WHEN t.oid IS NULL THEN 'text'
        ELSE format_type(asked.type, asked.mod) END, e.oid::text
 FROM asked
 LEFT JOIN (chain JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd') USING (n)
+LEFT JOIN pg_namespace s ON s.oid = t.typnamespace
 LEFT JOIN pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
 ORDER BY n
-"""
+"""  # noqa: S608 - our own text
 _INDEXED = """
 SELECT EXISTS (
     SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]

@@ -53,7 +53,9 @@ READINGS: dict[str, Reading] = {
     "jsonb": Reading(pa.string(), b"json", skip=1),
     "uuid": Reading(pa.string(), b"uuid", "text"),
 }
-"""By the base type's own name; enums, ranges, composites and all others are text of KIND text."""
+"""By the base type's own name; enums, ranges, composites and all others are text of KIND text.
+
+A type that a user made has its schema in front of its name, so that none is taken for these."""
 
 OTHERS = {
     "timetz": "time with time zone",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.likely_names import likely
 from dataflow_assets.sdk.database import NamedTable
-from dataflow_assets.sdk.likely_names import likely
 
 _TABLES = """
 SELECT c.relname, quote_ident(n.nspname) || '.' || quote_ident(c.relname)
@@ -24,8 +24,8 @@ def absent(link: Link, owner: NamedTable) -> PermanentError:
     """
     error = owner.no_table()
     schema, name = owner.place()
-    tables = [(str(found), str(place)) for found, place in link.execute(_TABLES, schema, name)]
-    same = [place for found, place in tables if found.lower() == name.lower()]
-    meant = likely(name, [found for found, _ in tables])
-    places = same or [place for found, place in tables if found == meant]
-    return PermanentError(f"{error}; did you mean {places[0]}?") if places else error
+    places: dict[str, str] = {}
+    for found, place in link.execute(_TABLES, schema, name):
+        places.setdefault(str(found), str(place))
+    meant = name if name in places else likely(name, places)
+    return PermanentError(f"{error}; did you mean {places[meant]}?") if meant else error

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.client import Driver, Link, qualified
+from dataflow_assets.connectors.postgresql.client import Driver, Link, qualified, quote
 from dataflow_assets.contracts import HAS_DEFAULT, INFINITE, KEY, KIND, MAX_LENGTH, NO_NUL
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.database import DatabaseTable
 
 TYPE = b"dataflow.postgresql.type"
 DRIVER = b"dataflow.postgresql.driver"
@@ -68,9 +69,13 @@ WITH RECURSIVE tree AS (
 )
 SELECT min(c.oid::regclass::text) FROM tree JOIN pg_class c USING (oid) WHERE c.relkind = 'f'
 """
-# The chain of a domain ends at its base type; the outermost length limit counts. A type that a user
-# made may have the name of a built-in one, and is none.
-_COLUMNS = """
+TYPE_NAME = """
+       CASE WHEN s.nspname = 'pg_catalog' OR (t.typname = 'citext' AND t.typtype = 'b')
+            THEN t.typname::text ELSE s.nspname || '.' || t.typname END"""
+"""SQL for the name by which a type is known here, from `pg_type t` and its `pg_namespace s`. A type
+that a user made may have the name of a built-in one, and is none: its name has its schema."""
+# The chain of a domain ends at its base type; the outermost length limit counts.
+_COLUMNS = f"""
 WITH RECURSIVE chain AS (
     SELECT a.attnum, a.atttypid AS type, a.atttypmod AS mod, a.attnotnull AS required
     FROM pg_attribute a WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -80,9 +85,7 @@ WITH RECURSIVE chain AS (
            chain.required OR t.typnotnull
     FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
 )
-SELECT a.attname,
-       CASE WHEN s.nspname = 'pg_catalog' OR t.typname = 'citext' THEN t.typname::text
-            ELSE format('%I.%I', s.nspname, t.typname) END,
+SELECT a.attname, {TYPE_NAME},
        t.typtype::text, format_type(chain.type, chain.mod),
        chain.mod, chain.required, a.atthasdef OR a.attidentity <> '',
        EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid),
@@ -94,7 +97,7 @@ JOIN pg_namespace s ON s.oid = t.typnamespace
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attnum = chain.attnum
 WHERE a.attgenerated = '' AND a.attidentity <> 'a'
 ORDER BY a.attnum
-"""
+"""  # noqa: S608 - our own text
 # Only such an index can decide ON CONFLICT: unique, immediate, whole, of plain columns. Each column
 # comes with the operator of its equality, and whether that is the one which the column itself has.
 _UNIQUE = """
@@ -127,6 +130,7 @@ _SHAPE = """(
         string_agg(concat_ws(' ', attnum, atttypid, atttypmod), ',' ORDER BY attnum), 0)::text, '')
     FROM pg_attribute WHERE attrelid = {} AND attnum > 0 AND NOT attisdropped)"""
 _READABLE = "SELECT has_table_privilege($1::oid, 'SELECT')"
+_INSERTABLE = "SELECT has_any_column_privilege($1::oid, 'INSERT'), current_user::text"
 _ANY = "SELECT 1 FROM {} LIMIT 1"
 _DEFERRED = "SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::oid AND condeferred)"
 
@@ -238,6 +242,17 @@ def find(link: Link, schema: str, name: str) -> Table | None:
     """The table, or None while there is none."""
     found = link.execute(_FIND, schema, name)
     return _describe(link, found[0][0]) if found else None
+
+
+def check_insertable(link: Link, sink: DatabaseTable, oid: str) -> None:
+    """Raises PermanentError where the role may insert into no column of the table."""
+    ((allowed, role),) = link.execute(_INSERTABLE, oid)
+    if not allowed:
+        raise PermanentError(
+            f"{sink.address()} cannot be written to: role {role} may not insert rows. Let the "
+            f"owner run: GRANT INSERT ON {qualified(*sink.place())} TO {quote(role)} (upserts also "
+            "need SELECT and UPDATE, and deleteMode: hard DELETE)"
+        )
 
 
 def holds_rows(link: Link, schema: str, name: str, oid: str) -> bool:

@@ -1,4 +1,7 @@
-"""The stored checkpoints of branches, for whoever looks and takes no epoch."""
+"""The stored checkpoints of branches, for whoever looks and takes no epoch.
+
+A module of its own, so that the client is imported only where a checkpoint is looked at.
+"""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,9 +14,10 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
+from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.sink.recovery import UnknownEnd, has_committed, head
+from dataflow_assets.connectors.trino.sink.publish import Publisher
+from dataflow_assets.connectors.trino.sink.recovery import UnknownEnd, has_committed
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
@@ -30,7 +29,6 @@ from dataflow_assets.connectors.trino.table.checkpoint_table import (
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
 from dataflow_assets.connectors.trino.table.table import Place, Table, find
 from dataflow_assets.contracts import Checkpoint, Receipt, Run, Span, Target, Ticket, refuse_shared
-from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.branch_state import BranchState, owned
 from dataflow_assets.sdk.server_failure import translated
@@ -39,7 +37,6 @@ from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 log = logging.getLogger(__name__)
 
 KEPT_EVERY = 8  # commits, after which the table of checkpoints is looked at
-WRITES = 5  # of one span, each on the table that another writer has left
 _AT_LEAST_ONCE = (
     "flow %s: catalog %s does not list its commits with the queries that made them: rows that are "
     "appended are stored at least once, and twice where the coordinator ends in the middle of a "
@@ -152,13 +149,15 @@ class TrinoSinkSession(StoredSession):
         reach("trino.before-commit")
         if not any(one.rows for one in staged):
             return self.record(step)
+        assert self._table is not None  # noqa: S101 - tasks have written for it
+        publisher = Publisher(
+            self._client, self._sink, self._target.flow, self._checkpoints, self._table, self._able
+        )
         with translated(f"writing to {self._sink.address()}"):
-            state = self._written(step, staged)
+            source = publisher.source(self._staged_at, staged)
+            state = publisher.publish(step, source, sum(one.rows for one in staged))
         reach("trino.committed")
-        self._drop_stages()
-        self._commits += 1
-        if self._commits % KEPT_EVERY == 0:
-            keep_small(self._sink, self._checkpoints.place, self._target.id)
+        self._tidy(source)
         return state
 
     @override
@@ -180,66 +179,6 @@ class TrinoSinkSession(StoredSession):
         name = stage.name(self._target.id, self.checkpoint.epoch, uuid.uuid4().hex[:8])
         self._staged_at = self._place.beside(name)
         return self._staged_at
-
-    def _written(self, step: StateChange, staged: Sequence[stage.Staged]) -> BranchState:
-        assert self._table is not None  # noqa: S101 - tasks have written for it
-        longest = self._sink.max_statement_length
-        inline, attempts = stage.gathered(self._client, self._staged_at, staged, longest)
-        source = statement.Source(self._table.columns, inline, self._staged_at, attempts)
-        rows = sum(one.rows for one in staged)
-        for number in range(WRITES):
-            time.sleep(random.random() * number)  # noqa: S311 - writers that meet part again
-            try:
-                return self._write(step, self._table, source, rows)
-            except Failure as failure:
-                if failure.name != CONFLICT:
-                    raise
-                log.info("flow %s: %s: once more", self._target.flow, failure.reason)
-        raise TransientError(
-            f"{self._place}: other writers change the table faster than rows can be written to it "
-            f"({WRITES} times)"
-        )
-
-    def _write(
-        self, step: StateChange, table: Table, source: statement.Source, rows: int
-    ) -> BranchState:
-        """What happens is stored before it does: the query, and what is true once it has ended."""
-        found = self._checkpoints.load()
-        state, stamp = step(found.state if found else None), uuid.uuid4().hex
-        assert found is not None  # noqa: S101 - else the step has raised
-        prepared = self._client.prepare(self._sql(table, source, found, stamp))
-        base = head(self._client, table) if self._able.snapshots else None
-        pending = Pending(prepared.id, state.checkpoint, base)
-        # A conflict may be the lost answer of the catalog: that query may have committed.
-        doubts = found.undecided
-        document = msgspec.structs.replace(found.document, pending=pending, doubts=doubts)
-        stored = self._checkpoints.swap(found, document, stamp)
-        if stored is None:
-            raise TransientError(f"the checkpoint of {self._target.flow} was changed meanwhile")
-        reach("trino.recorded")
-        written = prepared.run()
-        reach("trino.written")
-        if not self._sink.upsert_mode and written != rows:
-            raise TransientError(f"{self._place}: {written} of {rows} rows were written")
-        done = msgspec.structs.replace(
-            document,
-            checkpoint=state.checkpoint,
-            intent=state.intent,
-            pending=None,
-            doubts=(),
-        )
-        if self._checkpoints.swap(stored, done) is None:
-            # Raises TakenOver, if that is why.
-            return self._checkpoints.move(step, pending=None, doubts=()).state
-        return state
-
-    def _sql(self, table: Table, source: statement.Source, found: Stored, stamp: str) -> str:
-        condition = self._checkpoints.may_write(stamp)
-        if self._sink.upsert_mode:
-            return statement.merge(table, source, condition, self._sink.key, self._sink.soft)
-        for earlier in found.undecided:
-            condition += f" AND {statement.unless_committed(table, earlier.query)}"
-        return statement.insert(table, source, condition, guarded=self._able.exactly_once)
 
     def _settled(self, stored: Stored) -> Stored:
         """What an earlier driver has left open is decided: its rows are there, or never will be.
@@ -304,6 +243,16 @@ class TrinoSinkSession(StoredSession):
             lambda found: change(owned(self._target.flow, found, epoch, self._run, place)),
             **changes,
         )
+
+    def _tidy(self, source: statement.Source) -> None:
+        """Drops the stage of the span, and now and then those that failed tasks have left."""
+        self._commits += 1
+        if self._commits % KEPT_EVERY == 0:
+            self._drop_stages()
+            keep_small(self._sink, self._checkpoints.place, self._target.id)
+        elif source.attempts:
+            with suppress(Failure):
+                stage.drop(self._client, source.stage)
 
     def _drop_stages(self) -> None:
         """Those of this branch; one that is left behind costs space until the next run."""

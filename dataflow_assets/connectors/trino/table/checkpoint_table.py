@@ -83,17 +83,28 @@ class Stored:
 
 
 class CheckpointTable:
-    """The row of one branch. Methods raise Failure where Trino does not answer."""
+    """The row of one branch. Methods raise Failure where Trino does not answer.
+
+    Not the reading fences a second driver, but the change: it asserts the stamp of the row that
+    its step has seen. So the row is read once for each micro-batch, and remembered from there on.
+    """
 
     def __init__(self, client: Client, sink: TrinoSinkOptions, target: Target) -> None:
         self._client, self._target = client, target
         self.place = place_of(sink)
         self._where = f"id = {literal(target.id)}"
+        self._seen: Stored | None = None
 
     def create(self) -> None:
-        """Makes the table where it is missing. Called when a session opens."""
-        if _exists(self._client, self.place):
-            return
+        """Makes the table where it is missing, else reads the row. Called when a session opens."""
+        try:
+            self.load()
+        except Failure as failure:
+            if failure.name not in MISSING:
+                raise
+            self._make()
+
+    def _make(self) -> None:
         made = f"CREATE TABLE IF NOT EXISTS {self.place.quoted} ({_COLUMNS})"
         try:
             self._client.create(made + _BY_BRANCH)
@@ -108,7 +119,12 @@ class CheckpointTable:
             f"SELECT stamp, state FROM {self.place.quoted} WHERE {self._where}"  # noqa: S608 - quoted
         )
         rows = [Stored(stamp, _parsed(state)) for stamp, state in found]
-        return self._begun(rows) if len(rows) > 1 else next(iter(rows), None)
+        self._seen = self._begun(rows) if len(rows) > 1 else next(iter(rows), None)
+        return self._seen
+
+    def latest(self) -> Stored | None:
+        """The row as it was read or stored last; read now where that is not known."""
+        return self._seen or self.load()
 
     def _begun(self, rows: Sequence[Stored]) -> Stored:
         """The row of the driver that went on, of several whose drivers began at once.
@@ -139,7 +155,7 @@ class CheckpointTable:
             changes: fields of `Document` that become these values; the others stay.
         """
         for _ in range(_TRIES):
-            found = self.load()
+            found = self.latest()
             state = step(found.state if found else None)
             document = found.document if found else Document(state.checkpoint)
             document = msgspec.structs.replace(
@@ -160,7 +176,11 @@ class CheckpointTable:
             document: what to store.
             stamp: under which; empty for a new one.
         """
-        stored = Stored(stamp or uuid.uuid4().hex, document)
+        self._seen = None  # until the answer is there
+        self._seen = self._swapped(found, Stored(stamp or uuid.uuid4().hex, document))
+        return self._seen
+
+    def _swapped(self, found: Stored | None, stored: Stored) -> Stored | None:
         try:
             changed = self._client.run(self._statement(found, stored))
         except Failure as failure:
@@ -247,13 +267,3 @@ def peek(
 
 def _parsed(text: str) -> Document:
     return msgspec.json.decode(text, type=Document)
-
-
-def _exists(client: Client, place: Place) -> bool:
-    try:
-        client.run(f"SELECT 1 FROM {place.quoted} LIMIT 0")  # noqa: S608 - quoted
-    except Failure as failure:
-        if failure.name not in MISSING:
-            raise
-        return False
-    return True

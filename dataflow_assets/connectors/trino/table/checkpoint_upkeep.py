@@ -30,7 +30,7 @@ def retention(sink: TrinoSinkOptions) -> int:
 
 
 def keep_small(sink: TrinoSinkOptions, place: Place, branch: str) -> None:
-    """At most two statements, and only where there is something to do.
+    """One query, and statements only where there is something to do.
 
     Called on the driver when a session opens and now and then between micro-batches. What fails is
     logged: nothing depends on it, and the next turn tries again.
@@ -42,27 +42,34 @@ def keep_small(sink: TrinoSinkOptions, place: Place, branch: str) -> None:
     """
     try:
         with closing(Client(sink, "dataflow-upkeep")) as client:
-            _rewrite(client, place, branch)
-            _expire(client, place, retention(sink))
+            seconds = retention(sink)
+            files, old = _counted(client, place, branch, seconds)
+            if files > MOST_FILES:
+                _rewrite(client, place, branch)
+            if old > MOST_SNAPSHOTS:
+                _expire(client, place, seconds)
     except Failure as failure:
         log.debug("%s is not kept small: %s", place, failure.reason)
 
 
+def _counted(client: Client, place: Place, branch: str, seconds: int) -> tuple[int, int]:
+    """Files of the branch, and snapshots that nobody reads any more."""
+    partitions, snapshots = place.hidden("partitions"), place.hidden("snapshots")
+    mine = f"partition.id = {literal(branch)}"
+    aged = f"committed_at < current_timestamp - INTERVAL '{seconds}' SECOND"
+    files = f"SELECT sum(file_count) FROM {partitions} WHERE {mine}"  # noqa: S608 - quoted
+    old = f"SELECT count(*) FROM {snapshots} WHERE {aged}"  # noqa: S608 - quoted
+    ((found, expired),) = client.rows(f"SELECT ({files}), ({old})")
+    return int(found or 0), int(expired)
+
+
 def _rewrite(client: Client, place: Place, branch: str) -> None:
-    of_branch = f"partition.id = {literal(branch)}"
-    partitions = place.hidden("partitions")
-    files = client.value(f"SELECT sum(file_count) FROM {partitions} WHERE {of_branch}")  # noqa: S608
-    if int(files or 0) > MOST_FILES:
-        where = f"WHERE id = {literal(branch)}"
-        client.run(f"ALTER TABLE {place.quoted} EXECUTE optimize {where}")
+    where = f"WHERE id = {literal(branch)}"
+    client.run(f"ALTER TABLE {place.quoted} EXECUTE optimize {where}")
 
 
 def _expire(client: Client, place: Place, seconds: int) -> None:
-    old = f"committed_at < current_timestamp - INTERVAL '{seconds}' SECOND"
-    snapshots = place.hidden("snapshots")
-    found = client.value(f"SELECT count(*) FROM {snapshots} WHERE {old}")  # noqa: S608 - quoted
-    if int(found) > MOST_SNAPSHOTS:
-        least = f"{quote(place.catalog)}.expire_snapshots_min_retention"
-        client.run(f"SET SESSION {least} = '{seconds}s'")
-        expire = f"expire_snapshots(retention_threshold => '{seconds}s')"
-        client.run(f"ALTER TABLE {place.quoted} EXECUTE {expire}")
+    least = f"{quote(place.catalog)}.expire_snapshots_min_retention"
+    client.run(f"SET SESSION {least} = '{seconds}s'")
+    expire = f"expire_snapshots(retention_threshold => '{seconds}s')"
+    client.run(f"ALTER TABLE {place.quoted} EXECUTE {expire}")

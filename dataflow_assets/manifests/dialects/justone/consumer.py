@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dataflow_assets.likely_names import likely
 from dataflow_assets.manifests.dialects.client_security import Told, security
 from dataflow_assets.manifests.dialects.documents import Document
 from dataflow_assets.manifests.dialects.justone.keys import CONSUMER, WORKER
 from dataflow_assets.manifests.dialects.key_tables import Key, entry, names
-from dataflow_assets.manifests.dialects.keys import suggest
 from dataflow_assets.manifests.dialects.notes import Notes, Where
 
 BROKERS = "bootstrap.servers"
@@ -62,7 +62,7 @@ def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:
 
 def _meant(where: Where, tables: Sequence[Sequence[Key]]) -> str:
     document, key = where
-    found = suggest(key, names(*tables))
+    found = likely(key, names(*tables))
     if found is None:
         return ""
     if document.value.get(found, "").strip():

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from dataflow_assets.manifests.dialects.keys import meant, suggest
+from dataflow_assets.likely_names import likely
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql.refusals import is_refused, refused
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Casting,
     Invoked,
@@ -222,8 +224,10 @@ def _unknown(node: Invoked) -> NoReturn:
             "is an aggregate: it is of the items of a SELECT and of HAVING, and holds no other"
         )
         _fail(node, f"{node.name} {message}")
+    if is_refused(node.name):
+        _fail(node, refused(node.name))
     known = [one for one in (*FUNCTIONS, *ALIASES, *PARTS) if one.replace("_", "").isalnum()]
-    nearest = suggest(node.name, known)
+    nearest = likely(node.name, known)
     advice = f"did you mean {nearest}?" if nearest else "docs/reference/sql.md lists all functions"
     if node.name in _ELSEWHERE and node.name not in known:
         advice = f"write {_ELSEWHERE[node.name]}"

@@ -236,8 +236,8 @@ def _check_changelog(
     if None in named or frozenset(named) != keys:
         message = (
             f"the PRIMARY KEY of {target.name} must be the columns of that of {table.name} "
-            f"({', '.join(table.table.key)}) as they are: another key needs state, and is not "
-            "supported yet"
+            f"({', '.join(table.table.key)}) as they are; for another key keep one row of each "
+            "by ROW_NUMBER(), as docs/reference/sql.md#first-rows-of-each-key says"
         )
         raise Unreadable(insert.table_place, message)
     if not alone and made.where != made.key_where:

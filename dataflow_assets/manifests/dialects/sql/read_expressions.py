@@ -16,6 +16,7 @@ from dataflow_assets.manifests.dialects.sql.read_literals import (
     read_number,
     read_time,
 )
+from dataflow_assets.manifests.dialects.sql.refusals import refused
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Invoked,
     Literal,
@@ -31,6 +32,7 @@ from dataflow_assets.sql.types import (
 )
 
 _FLAT = ("AND", "OR", "||")
+_SUBQUERY = "a subquery in an expression"
 _BARE = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE")
 
 
@@ -109,7 +111,7 @@ def _tested(cursor: Cursor, given: Node) -> Node:
         return Invoked(token.place, "BETWEEN", (given, low, _sum(cursor)))
     if token.says("IN"):
         if cursor.ahead(1).says("SELECT"):
-            cursor.fail("subqueries inside expressions are not supported")
+            cursor.fail(refused(_SUBQUERY))
         return Invoked(token.place, "IN", (given, *cursor.listed(lambda: read_expression(cursor))))
     pattern = _sum(cursor)
     escape = (_sum(cursor),) if cursor.takes("ESCAPE") else ()
@@ -176,7 +178,7 @@ def _primary(cursor: Cursor) -> Node:
 def _bracketed(cursor: Cursor) -> Node:
     cursor.take()
     if cursor.sees("SELECT"):
-        cursor.fail("subqueries inside expressions are not supported")
+        cursor.fail(refused(_SUBQUERY))
     found = read_expression(cursor)
     if cursor.sees(","):
         return _rest(cursor, found)
@@ -208,6 +210,8 @@ def _special(cursor: Cursor) -> Node | None:
         return read_cast(cursor, read_expression)
     if token.says("INTERVAL"):
         return read_interval(cursor)
+    if token.says("EXISTS") and cursor.ahead(1).says("("):
+        cursor.fail(refused(_SUBQUERY))
     if token.says("LEFT", "RIGHT") and cursor.ahead(1).says("("):
         return read_function(cursor, cursor.take(), read_expression, _sum)
     if token.says("ROW") and cursor.ahead(1).says("("):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dataflow_assets.manifests.dialects.sql.cursor import Cursor
+from dataflow_assets.manifests.dialects.sql.refusals import OVER
 from dataflow_assets.manifests.dialects.sql.syntax import Invoked, Node, Numbered, Ordered
 
 Read = Callable[[Cursor], Node]
-_ONLY = "OVER is supported with ROW_NUMBER() alone, for the first rows of each key"
 
 
 def read_over(cursor: Cursor, function: Invoked, read: Read) -> Numbered:
@@ -20,7 +20,7 @@ def read_over(cursor: Cursor, function: Invoked, read: Read) -> Numbered:
         read: reads an expression.
     """
     if function.name != "ROW_NUMBER" or function.arguments or function.distinct:
-        cursor.fail(_ONLY)
+        cursor.fail(OVER)
     if function.condition is not None:
         cursor.fail("ROW_NUMBER() takes no FILTER")
     cursor.take()

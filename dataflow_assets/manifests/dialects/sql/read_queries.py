@@ -8,6 +8,7 @@ from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
 from dataflow_assets.manifests.dialects.sql.read_expressions import read_expression
 from dataflow_assets.manifests.dialects.sql.read_tables import qualified, read_options
 from dataflow_assets.manifests.dialects.sql.read_windows import read_window, sees_window
+from dataflow_assets.manifests.dialects.sql.refusals import UNITED, refused, refused_aggregate
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Invoked,
     Node,
@@ -26,25 +27,16 @@ STDDEV VARIANCE APPROX_COUNT_DISTINCT JSON_OBJECTAGG JSON_ARRAYAGG SINGLE_VALUE
 """
 NO_AGGREGATES = frozenset(_NO_AGGREGATES.split())
 """Aggregates of Flink's that are not computed here."""
-_NOT_YET = "needs state, and is not supported yet"
-_CLAUSES = {
-    "ORDER": f"ORDER BY {_NOT_YET}",
-    "LIMIT": f"LIMIT {_NOT_YET}",
-    "FETCH": f"FETCH {_NOT_YET}",
-    "OFFSET": f"OFFSET {_NOT_YET}",
-    "WINDOW": f"WINDOW {_NOT_YET}",
-    "QUALIFY": f"QUALIFY {_NOT_YET}",
-}
+_CLAUSES = ("ORDER", "LIMIT", "FETCH", "OFFSET", "WINDOW", "QUALIFY")
 _SETS = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
+_OF_ARRAYS = ("UNNEST", "LATERAL")
 
 
 def read_query(cursor: Cursor) -> Select:
     """A query. Raises Unreadable where nothing behind a place can be understood."""
     found = _bracketed(cursor)
-    if cursor.sees("UNION", "ALL"):
-        cursor.fail("UNION ALL is supported in an INSERT INTO alone: write it there")
-    _refuse_sets(cursor)
+    _refuse_united(cursor)
     return found
 
 
@@ -59,9 +51,9 @@ def read_united(cursor: Cursor) -> tuple[Select, ...]:
 
 def _bracketed(cursor: Cursor) -> Select:
     if cursor.sees("WITH"):
-        cursor.fail("WITH is not supported: write a CREATE VIEW")
+        cursor.fail(refused("WITH"))
     if cursor.sees("VALUES"):
-        cursor.fail("VALUES is not supported: a flow reads a table")
+        cursor.fail(refused("VALUES"))
     bracket = cursor.takes("(")
     found = _select(cursor)
     if bracket:
@@ -69,9 +61,15 @@ def _bracketed(cursor: Cursor) -> Select:
     return found
 
 
+def _refuse_united(cursor: Cursor) -> None:
+    if cursor.sees("UNION", "ALL"):
+        cursor.fail(UNITED)
+    _refuse_sets(cursor)
+
+
 def _refuse_sets(cursor: Cursor) -> None:
     if cursor.next.says(*_SETS):
-        cursor.fail(f"{cursor.next.text.upper()} {_NOT_YET}")
+        cursor.fail(refused(cursor.next.text.upper()))
 
 
 def _select(cursor: Cursor) -> Select:
@@ -99,7 +97,7 @@ def _select(cursor: Cursor) -> Select:
 def _groups(cursor: Cursor) -> tuple[Node, ...]:
     """The expressions of GROUP BY; `GROUP BY ()` has none."""
     if cursor.next.says("GROUPING", "ROLLUP", "CUBE") and cursor.ahead(1).says("(", "SETS"):
-        cursor.fail(f"{cursor.next.text.upper()} {_NOT_YET}: write an INSERT INTO for each of them")
+        cursor.fail(refused(cursor.next.text.upper()))
     if cursor.takes("(", ")"):
         return ()
     found = [read_expression(cursor)]
@@ -124,22 +122,36 @@ def _source(cursor: Cursor) -> tuple[Reference | Select | Windowed, str | None]:
     if token.says("(") and cursor.ahead(1).says("SELECT"):
         cursor.take()
         source = _select(cursor)
+        _refuse_united(cursor)
         cursor.expect(")")
+    elif token.says("(") and cursor.ahead(1).says("VALUES"):
+        cursor.fail(refused("VALUES"))
     elif sees_window(cursor):
         source = read_window(cursor)
-    elif token.says("UNNEST", "LATERAL"):
-        cursor.fail(f"{token.text.upper()} is not supported yet")
+    elif token.says(*_OF_ARRAYS):
+        cursor.fail(refused(token.text.upper()))
     else:
         source = Reference(token.place, qualified(cursor), options=())
     if cursor.sees("FOR"):
-        cursor.fail(f"a temporal join {_NOT_YET}")
+        cursor.fail(refused("a temporal join"))
     options = _hint(cursor) if cursor.next.kind == "hint" else ()
+    if cursor.sees("MATCH_RECOGNIZE", "("):
+        cursor.fail(refused("MATCH_RECOGNIZE"))
     alias = _alias(cursor)
-    if cursor.sees(",") or cursor.next.says(*_JOINS):
-        cursor.fail(f"a join {_NOT_YET}")
+    _refuse_joins(cursor)
     if isinstance(source, Reference):
         source = Reference(source.place, source.table, alias, options)
     return source, alias
+
+
+def _refuse_joins(cursor: Cursor) -> None:
+    if not cursor.next.says(",", *_JOINS):
+        return
+    other = cursor.copy()
+    while other.next.says(",", "OUTER", *_JOINS):
+        other.take()
+    of_arrays = other.next.says(*_OF_ARRAYS)
+    cursor.fail(refused(other.next.text.upper() if of_arrays else "a join"))
 
 
 def _alias(cursor: Cursor) -> str | None:
@@ -165,7 +177,8 @@ def _clauses(cursor: Cursor) -> Iterator[tuple[Place, str]]:
     """What is not built yet is skipped up to the end of the query."""
     while cursor.next.says(*_CLAUSES):
         token = cursor.take()
-        yield token.place, _CLAUSES[token.text.upper()]
+        word = token.text.upper()
+        yield token.place, refused("ORDER BY" if word == "ORDER" else word)
         depth = 0
         while not (cursor.next.kind == "end" or cursor.sees(";")):
             if depth == 0 and cursor.next.says(")", *_CLAUSES, *_SETS):
@@ -180,8 +193,7 @@ def _aggregates(node: Node) -> Iterator[tuple[Place, str]]:
         yield from _aggregates(given) if given is not None else ()
         return
     if node.name in NO_AGGREGATES:
-        allowed = ", ".join(AGGREGATES)
-        yield node.place, f"{node.name} is not supported; aggregates are {allowed}"
+        yield node.place, refused_aggregate(node.name, AGGREGATES)
         return
     for one in node.arguments:
         yield from _aggregates(one)

@@ -12,6 +12,7 @@ from dataflow_assets.manifests.dialects.sql.read_tables import (
     read_option,
     read_table,
 )
+from dataflow_assets.manifests.dialects.sql.refusals import refused
 from dataflow_assets.manifests.dialects.sql.statements import Script
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Insert,
@@ -34,6 +35,10 @@ _REFUSED = {
     "SELECT": "a query is of use in an INSERT INTO or a CREATE VIEW; `dataflow preview` shows rows",
     "LOAD": "the functions that are known are built in",
     "ANALYZE": "there is no optimizer to inform",
+    "WITH": "write a CREATE VIEW for each of its queries",
+    "CALL": "there are no procedures here",
+    "COMPILE": "the page of the asset shows the plan of its INSERT",
+    "STOP": "SET 'dataflow.suspended' = 'true'; in front of the INSERT stops its flow",
 }
 _WITHOUT_EFFECT = ("USE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "RESET", "ADD", "REMOVE", "QUIT")
 
@@ -122,8 +127,12 @@ def _create(cursor: Cursor, lines: list[str]) -> Table | View:
     word = token.text.upper()
     if word in ("FUNCTION", "SYSTEM"):
         cursor.fail("CREATE FUNCTION is not supported: classes of Java are not run")
-    if word in ("CATALOG", "DATABASE", "MODEL", "MATERIALIZED", "CONNECTION"):
-        cursor.fail(f"CREATE {word} is not supported")
+    if word in ("CATALOG", "DATABASE", "MATERIALIZED"):
+        cursor.fail(f"CREATE {refused(word)}")
+    if word in ("MODEL", "CONNECTION"):
+        cursor.fail(f"CREATE {word} is not supported: no function or table here uses one")
+    if cursor.sees("OR", "REPLACE"):
+        cursor.fail("OR REPLACE is not supported: leave it out, a file declares each table once")
     return cursor.fail(f"expected TABLE or VIEW, found {token}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataflow_assets.manifests.dialects.sql.cursor import Cursor
 from dataflow_assets.manifests.dialects.sql.read_expressions import read_expression
 from dataflow_assets.manifests.dialects.sql.read_tables import qualified
+from dataflow_assets.manifests.dialects.sql.refusals import refused
 from dataflow_assets.manifests.dialects.sql.syntax import Literal, Name, Reference, Windowed
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
 
@@ -34,7 +35,7 @@ def read_window(cursor: Cursor) -> Windowed:
         cursor.fail(f"expected {', '.join(LENGTHS)}, found {cursor.next}")
     kind = cursor.take().text.upper()
     if kind == "SESSION":
-        cursor.fail("SESSION is not supported; windows are TUMBLE, HOP and CUMULATE")
+        raise Unreadable(place, refused("SESSION"))
     cursor.expect("(")
     table, column = _table(cursor), _column(cursor)
     intervals = _intervals(cursor, kind)
@@ -61,7 +62,7 @@ def _table(cursor: Cursor) -> Reference:
     if bracket:
         cursor.expect(")")
     if cursor.sees("PARTITION"):
-        cursor.fail("PARTITION BY is of SESSION alone, which is not supported")
+        cursor.fail(f"PARTITION BY is of SESSION alone, and {refused('SESSION')}")
     cursor.expect(",")
     return found
 

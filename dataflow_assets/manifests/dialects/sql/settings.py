@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from dataflow_assets.likely_names import likely
 from dataflow_assets.manifests.dialects.key_tables import Key, entry, names
-from dataflow_assets.manifests.dialects.keys import meant, suggest
+from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.statements import StatementNotes
 from dataflow_assets.manifests.dialects.sql.syntax import Option
 
@@ -107,7 +108,7 @@ def apply(option: Option, state: StatementNotes, settings: dict[str, str]) -> No
     allowed = _CHOICES.get(option.key)
     what = f"SET {option.key}"
     if found is None:
-        nearest = suggest(option.key, names(SETTINGS), 0.8)
+        nearest = likely(option.key, names(SETTINGS))
         advice = f"; did you mean {nearest}?" if nearest else ""
         state.note(what, option.place, f"has no effect: it is not known here{advice}")
     elif found.verdict == "note":

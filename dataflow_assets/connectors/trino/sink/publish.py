@@ -1,0 +1,115 @@
+"""What a finished pass has staged becomes one statement, and the checkpoint of its end."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
+from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.sink.recovery import head
+from dataflow_assets.connectors.trino.table import stage, statement
+from dataflow_assets.connectors.trino.table.capabilities import Capabilities
+from dataflow_assets.connectors.trino.table.checkpoint_table import (
+    CheckpointTable,
+    Pending,
+    Stored,
+)
+from dataflow_assets.connectors.trino.table.table import Place, Table
+from dataflow_assets.errors import TransientError
+from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.stored_session import StateChange
+
+log = logging.getLogger(__name__)
+
+WRITES = 5  # of one span, each on the table that another writer has left
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Writes the rows of spans into one table, on the driver. Methods raise Failure."""
+
+    client: Client
+    sink: TrinoSinkOptions
+    flow: str
+    checkpoints: CheckpointTable
+    table: Table
+    able: Capabilities
+
+    def source(self, staged_at: Place, staged: Sequence[stage.Staged]) -> statement.Source:
+        """The rows of a span, gathered in one place."""
+        longest = self.sink.max_statement_length
+        inline, attempts = stage.gathered(self.client, staged_at, staged, longest)
+        return statement.Source(self.table.columns, inline, staged_at, attempts)
+
+    def publish(self, step: StateChange, source: statement.Source, rows: int) -> BranchState:
+        """Writes the rows of a span, and stores what the step makes of the checkpoint.
+
+        Raises TakenOver where another run has the branch by now, and TransientError where other
+        writers change the table faster than rows can be written to it.
+        """
+        for number in range(WRITES):
+            time.sleep(random.random() * number)  # noqa: S311 - writers that meet part again
+            try:
+                return self._write(step, source, rows)
+            except Failure as failure:
+                if failure.name != CONFLICT:
+                    raise
+                log.info("flow %s: %s: once more", self.flow, failure.reason)
+        raise TransientError(
+            f"{self.table.place}: other writers change the table faster than rows can be written "
+            f"to it ({WRITES} times)"
+        )
+
+    def _write(self, step: StateChange, source: statement.Source, rows: int) -> BranchState:
+        """What happens is stored before it does: the query, and what is true once it has ended."""
+        found = self.checkpoints.latest()
+        state, stamp = step(found.state if found else None), uuid.uuid4().hex
+        assert found is not None  # noqa: S101 - else the step has raised
+        prepared = self.client.prepare(self._sql(source, found, stamp))
+        base = head(self.client, self.table) if self.able.snapshots else None
+        pending = Pending(prepared.id, state.checkpoint, base)
+        # A conflict may be the lost answer of the catalog: that query may have committed.
+        doubts = found.undecided
+        document = msgspec.structs.replace(found.document, pending=pending, doubts=doubts)
+        stored = self.checkpoints.swap(found, document, stamp)
+        if stored is None:
+            raise self._changed(step)
+        reach("trino.recorded")
+        written = prepared.run()
+        reach("trino.written")
+        if not self.sink.upsert_mode and written != rows:
+            raise TransientError(f"{self.table.place}: {written} of {rows} rows were written")
+        done = msgspec.structs.replace(
+            document,
+            checkpoint=state.checkpoint,
+            intent=state.intent,
+            pending=None,
+            doubts=(),
+        )
+        if self.checkpoints.swap(stored, done) is None:
+            # Raises TakenOver, if that is why.
+            return self.checkpoints.move(step, pending=None, doubts=()).state
+        return state
+
+    def _changed(self, step: StateChange) -> TransientError:
+        """Raises TakenOver, if that is why: else an older driver would take the branch back."""
+        found = self.checkpoints.load()
+        step(found.state if found else None)
+        return TransientError(f"the checkpoint of {self.flow} was changed meanwhile")
+
+    def _sql(self, source: statement.Source, found: Stored, stamp: str) -> str:
+        condition = self.checkpoints.may_write(stamp)
+        if self.sink.upsert_mode:
+            return statement.merge(self.table, source, condition, self.sink.key, self.sink.soft)
+        for earlier in found.undecided:
+            condition += f" AND {statement.unless_committed(self.table, earlier.query)}"
+        return statement.insert(self.table, source, condition, guarded=self.able.exactly_once)
