@@ -53,6 +53,7 @@ _LONGEST = 900.0  # seconds
 def run(places: Places, spark: Spark, count: int, rounds: int) -> dict[str, Any]:
     """Each measure's medians, and the ratio of each flow to the worker of the same round."""
     os.environ[ROOT] = str(places.folder)  # below which manifests may name folders
+    _Round(places, spark, places.folder / "connect-warm", max(1, count // 8)).warm()
     taken: dict[str, list[_Taken]] = {}
     for number in range(rounds):
         one = _Round(places, spark, places.folder / f"connect-{number}", count)
@@ -70,7 +71,7 @@ def run(places: Places, spark: Spark, count: int, rounds: int) -> dict[str, Any]
 def limits(figure: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What a flow may take until its first row, and how large its connector's process may be.
 
-    Every start of a connector is a cold one of its JVM.
+    Every start of a connector is a cold one of its JVM; Spark has had a warm-up.
     """
     return {
         "s until the first row": report.limit(figure["first_row_seconds"], FIRST_ROW),
@@ -107,6 +108,10 @@ class _Round:
         self._file = folder / "lines.jsonl"
         with self._file.open("wb") as file:
             file.writelines(body + b"\n" for body in messages.bodies(0, count))
+
+    def warm(self) -> None:
+        """The file's flow, not counted: Spark and its workers start with the first one."""
+        self._flow_file()
 
     @property
     def measures(self) -> Mapping[str, Callable[[], _Taken]]:

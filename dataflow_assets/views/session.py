@@ -36,7 +36,7 @@ from dataflow_assets.views.manifest import VIEW, Earlier, Manifest, position_of
 from dataflow_assets.views.manifest import Position as ViewPosition
 from dataflow_assets.views.notices import Notices
 from dataflow_assets.views.options import ViewSourceOptions
-from dataflow_assets.views.parts import Part
+from dataflow_assets.views.output import Part
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.states import States
 from dataflow_assets.views.tasks import Place

@@ -418,3 +418,15 @@ def test_many_small_manifests_are_merged(make: MakeSink, catalog: Catalog, names
     assert table.inspect.files().num_rows == 20
     session.restart({}, "topic-1", empty=True)
     assert ids(catalog, namespace) == []
+
+
+def test_the_prefix_of_the_catalog_is_part_of_each_path(
+    make: MakeSink, catalog: Catalog, namespace: str
+) -> None:
+    """Without a warehouse this catalog names none itself; its own buckets are prefixes."""
+    sink = make(warehouse=None, prefix="lake")
+    pump(sink, opened(sink), 0, 5)
+    assert catalog.load_table((namespace, "orders")).scan().to_arrow().num_rows == 10
+    elsewhere = make(warehouse=None, prefix="nowhere")
+    with pytest.raises(PermanentError, match="nowhere"):
+        opened(elsewhere)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,6 +23,8 @@ from dataflow_assets.connectors.trino.table.table import Column, Place, find
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.testing import chosen
 from tests.connectors.trino.driver import execute
@@ -211,6 +214,49 @@ def test_a_statement_that_takes_too_long_is_ended_and_says_what_to_raise(
         closing(Client(brief, "tests")) as client,
     ):
         client.rows(LONG)
+
+
+def test_a_catalog_that_is_full_where_rows_are_staged(
+    trino: devservers.Trino, tmp_path: Path, engine: SparkSession, store: Store
+) -> None:
+    """What has come into the stage counts for nobody; once there is room all is stored, once."""
+    name = f"full_{uuid.uuid4().hex[:8]}"
+    target, filler = f"memory.default.{name}", f"memory.default.filler_{name}"
+    store.produce(
+        "t", 0, [json.dumps({"id": n, "name": "x" * 200_000}).encode() for n in range(20)]
+    )
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+    where = {"serverURL": trino.uri, "catalog": "memory", "schema": "default", "table": name}
+    where["checkpointTable"] = f"pg.public.c_{name}"
+    flow = chosen(load(manifest(tmp_path, ("memory-offsets", read), ("trino", where))), None)
+    execute(trino, f"CREATE TABLE {target} (id bigint, name varchar)")
+    try:
+        _fill(trino, filler)
+        with pytest.raises(TransientError, match=r"writing to trino/.*MEMORY_LIMIT_EXCEEDED"):
+            list(drain(flow, lambda: engine, Request(patience=Patience(0.5, 0.05, 0.2))))
+        assert execute(trino, f"SELECT count(*) FROM {target}") == [[0]]
+        execute(trino, f"DROP TABLE {filler}")
+        assert run(flow, engine) == 20
+        assert execute(trino, f"SELECT id FROM {target} ORDER BY id") == [[n] for n in range(20)]
+        staged = execute(trino, "SHOW TABLES FROM memory.default LIKE 'dataflow_stage_%'")
+        assert staged == []
+    finally:
+        for table in (filler, target, where["checkpointTable"]):
+            execute(trino, f"DROP TABLE IF EXISTS {table}")
+
+
+def _fill(server: devservers.Trino, table: str) -> None:
+    """Until less than a chunk of rows has room."""
+    execute(server, f"CREATE TABLE {table} (text varchar)")
+    for rows, length in ((16, 1_000_000), (1, 1_000_000), (1, 100_000)):
+        values = f"SELECT lpad(CAST(n AS varchar), {length}, 'x') FROM UNNEST(sequence(1, {rows}))"
+        with pytest.raises(Failure, match="MEMORY_LIMIT_EXCEEDED"):
+            _repeated(server, f"INSERT INTO {table} {values} AS given (n)")
+
+
+def _repeated(server: devservers.Trino, sql: str) -> NoReturn:
+    while True:
+        execute(server, sql)
 
 
 @pytest.mark.parametrize(("given", "seconds"), [(7, 7), (0, 300), (-1, 300)])
