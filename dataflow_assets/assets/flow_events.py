@@ -10,7 +10,7 @@ import dagster as dg
 
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.drive_states import RUNNING
-from dataflow_assets.assets.graph import Key, Node
+from dataflow_assets.assets.graph import Key, Node, in_order
 from dataflow_assets.assets.metadata import (
     COLUMN_SCHEMA,
     DATA_VERSION,
@@ -123,6 +123,36 @@ class FlowEvents:
     def checkpoints(self) -> Mapping[Key, Checkpoint]:
         """Where each asset stands, as far as anything was reported."""
         return {self._nodes[branch].key: last.checkpoint for branch, last in self._last.items()}
+
+
+class LastEvents:
+    """The flows whose last events wait; used by the thread that writes the events of the run.
+
+    A table comes before those that are filled from it. All flows are looked through once for all
+    that end together, not once for each of them.
+    """
+
+    def __init__(self) -> None:
+        self._new: list[FlowEvents] = []
+        self._ordered: list[FlowEvents] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._new or self._ordered)
+
+    def add(self, events: FlowEvents) -> None:
+        """Takes a flow that the lane has let go."""
+        self._new.append(events)
+
+    def next(self) -> FlowEvents:
+        """Gives one that reads from none of the others; raises IndexError where none waits."""
+        if self._new:
+            self._ordered = _ordered([*self._ordered, *self._new])
+            self._new = []
+        return self._ordered.pop(0)
+
+
+def _ordered(events: Sequence[FlowEvents]) -> list[FlowEvents]:
+    return [events[at] for at in in_order([one.nodes for one in events])]
 
 
 def _materialization(

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 import dagster as dg
 
 from dataflow_assets.assets.failures import sentence
-from dataflow_assets.assets.flow_events import FlowEvents
+from dataflow_assets.assets.flow_events import FlowEvents, LastEvents
 from dataflow_assets.assets.graph import Key, Node, upstream
 from dataflow_assets.assets.lane_book import FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
-from dataflow_assets.assets.last_events import LastEvents
 from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.stopping import Interrupts

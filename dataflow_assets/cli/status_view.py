@@ -202,9 +202,15 @@ def _shown(position: Position) -> str:
     text = str(position)
     if text.startswith("{"):
         members = json.loads(text).items()
-        told = [f"{name} {value}" for name, value in members if isinstance(value, str | int)]
-        text = ", ".join(told)
+        text = ", ".join(told for name, value in members if (told := _member(name, value)))
     return text if len(text) <= LONGEST_POSITION else f"{text[: LONGEST_POSITION - 3]}..."
+
+
+def _member(name: str, value: object) -> str:
+    """Of a position a text, a number, or numbers by their names; nothing of what else is in it."""
+    if isinstance(value, dict) and all(isinstance(one, int) for one in value.values()):
+        value = " ".join(f"{key}={one}" for key, one in value.items())
+    return f"{name} {value}" if isinstance(value, str | int) and value != "" else ""
 
 
 def _age(when: datetime | None) -> str:

@@ -16,7 +16,7 @@ Who calls what when, in the order of a run:
 | `Source.open`, `Sink.open` | the driver | once for each attempt of a run, and each branch |
 | `ErrorStore.prepare` | the driver, before anything is read | once for each attempt |
 | `SinkSession.schema`, `identity`, `create`, `restart` | the driver, when a branch opens | once |
-| `SinkSession.check_target` | the driver, where the source holds log, when a branch opens | once |
+| `SinkSession.check_target` | the driver, when a branch opens that will hold log | once |
 | `SinkSession.inherited`, `SourceSession.take_over` | the driver, without a checkpoint | once |
 | `SourceSession.understands` | the driver, with a checkpoint | once |
 | `SourceSession.rewound` | the driver, when a run rewinds, or a topic was recreated | once |

@@ -82,8 +82,9 @@ class SinkSession(ABC):
     def check_target(self) -> None:  # noqa: B027 - some targets are always there
         """Looks whether rows can be written, as far as the target tells without a row.
 
-        Called by the driver when a branch opens, only where the source holds log (its slot is not
-        created for a target that takes nothing), and by `create`. By default nothing is asked: some
+        Called by the driver when a branch without a checkpoint opens, only where the source will
+        hold log (its slot is not created for a target that takes nothing) and no step may drop all
+        of its records; and by `create`. By default nothing is asked: some
         targets are always there, and others are looked for when the session is opened.
 
         Raises:

@@ -22,7 +22,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_cursor import Block, Ints
 from dataflow_assets.formats.avro_decoder import Decoder, Part, decoded, made, usable
 from dataflow_assets.formats.rows import cells
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 
 HEAD_BYTES = 5
 MAGIC = b"\0"

@@ -18,7 +18,7 @@ from dataflow_assets.formats import avro_logical
 from dataflow_assets.formats.avro_logical import Build, logical_type
 from dataflow_assets.formats.avro_schema import ARM, AvroSchema, Schema, filled
 from dataflow_assets.formats.rows import cells, fraction, short_fraction
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 
 Form = Callable[[Any], Any]
 """A value, never null, as the JSON encoder takes it. Raises ValueError where it is none."""

@@ -20,7 +20,7 @@ from dataflow_assets.formats.json_columns import array, within
 from dataflow_assets.formats.json_types import value_type
 from dataflow_assets.formats.rows import cells, infinite, moments
 from dataflow_assets.formats.text_forms import NUMBER, UUID, all_have
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 
 _WIDEST = 76  # digits of decimal256
 

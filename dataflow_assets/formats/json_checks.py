@@ -19,7 +19,7 @@ from msgspec import UNSET
 
 from dataflow_assets.contracts import KIND
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 
 # Never more marks than were sent, or they would hide those of a lost member.
 _QUOTE, _BACKSLASH, _MINUS, _ZERO, _NINE = b'"\\-09'

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 
 _QUOTE, _BACKSLASH, _BLANK = b'"\\ '
 

@@ -25,7 +25,7 @@ from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, St
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.protobuf_json import plain
 from dataflow_assets.formats.protobuf_schema import compiled
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 
 _PROTOBUF = "PROTOBUF"
 _HEAD = 5

@@ -26,8 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.contracts import ABSENT, LACKS, METADATA, PLACE, SYSTEM_COLUMNS, kind_of
-from dataflow_assets.records.exact_json import exact_json
-from dataflow_assets.records.record import parse
+from dataflow_assets.records.record import exact_json, parse
 
 INFINITY, MINUS_INFINITY = "infinity", "-infinity"
 

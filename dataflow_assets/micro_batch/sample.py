@@ -33,7 +33,7 @@ from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numb
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, numbers, spare_worker
 from dataflow_assets.micro_batch.transform import sampled
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 from dataflow_assets.records.wrapped import unwrapped_texts
 
 if TYPE_CHECKING:

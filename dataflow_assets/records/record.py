@@ -16,9 +16,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records.exact_json import exact_json
 
 Form = TypeVar("Form")
+exact_json = msgspec.json.Encoder(decimal_format="number").encode
+"""Any value as JSON text: what travels between a source, the steps and a sink.
+
+Decimals are numbers with their own digits. Objects keep their order."""
 
 LONGEST_TEXT = 4_300  # digits of a number written out; `1e999999999` would fill the memory
 

@@ -119,12 +119,15 @@ that is NOT NULL, is a rejected record; such a group has no row in the target. W
 fields that the query does not use are not read, and are no reason to reject a record. `dataflow
 replay` refuses these flows: send the record again.
 
-A changed query stops the flow, unless only its spelling has changed. `dataflow run --from earliest`
-builds the state again, and once it is as far as the one before, rows that only the query before had
-are deleted. They stay where the state does not have all rows of the target: with
-`table.exec.state.ttl`, and with windows. Where only `HAVING` or the columns that are computed of
-aggregates have changed, the error names a `SET` that keeps the state: each row then changes with
-the next record that changes its group. A query with `ROW_NUMBER()` is always built again.
+A changed query stops the flow, unless only its spelling has changed. A column that its table gets
+is such a change too: declare what other queries need of a topic in a table of their own.
+
+`dataflow run --from earliest` builds the state again, and once it is as far as the one before, rows
+that only the query before had are deleted. They stay where the state does not have all rows of the
+target: with `table.exec.state.ttl`, and with windows. Where only `HAVING` or the columns that are
+computed of aggregates have changed, the error names a `SET` that keeps the state: each row then
+changes with the next record that changes its group. A query with `ROW_NUMBER()` is always built
+again.
 
 The sum of floating numbers is rounded once, whatever their order. `GROUP BY` tells -0.0 from 0.0,
 and all NaN are one group. Where a source gets new partitions, keys of an upsert table may change

@@ -51,7 +51,7 @@ def open_branches(
             stack.enter_context(closing(session))
             stack.push(partial(_end, session, progress))
             branch.sink.shape(session.schema())  # a table that does not fit is told at once
-            if flow.source.holds_log:  # else a slot that nobody reads would keep log
+            if _begins_log(flow, session):  # a slot that nobody reads would keep it
                 session.check_target()
         progress.reported.setdefault(branch.id, session.checkpoint.totals)
         progress.epochs[branch.id] = session.checkpoint.epoch
@@ -63,6 +63,12 @@ def open_branches(
         settle(flow, one.branch, source, one.session, progress.start(one.branch))
         progress.settled(one.branch)
     return opened
+
+
+def _begins_log(flow: Flow, session: SinkSession) -> bool:
+    """Whether the source will hold log from now on, and rows surely come: no step drops them."""
+    new = not session.checkpoint.positions
+    return flow.source.holds_log and new and not flow.transformations
 
 
 def _end(

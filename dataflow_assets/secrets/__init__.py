@@ -15,8 +15,7 @@ from dataflow_assets.secrets.cluster import forget, inside
 from dataflow_assets.secrets.lookup import Lookup, Secrets, foreign_place, given, resolve
 from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
 from dataflow_assets.secrets.mounts import namespace as mounted_namespace
-from dataflow_assets.secrets.names import is_secret
-from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef
+from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef, is_secret
 
 __all__ = [
     "FOLDER",

@@ -1,5 +1,7 @@
 """What a manifest says of a secret: three plain names, and the field that receives the value.
 
+Where a configuration of another program has the value itself, its key says so: `is_secret`.
+
 No text of a manifest leads out of the places of secrets: a name is one part of a path.
 """
 
@@ -14,6 +16,11 @@ from pydantic import AfterValidator
 from dataflow_assets.spec import Spec
 
 PART = re.compile(r"(?!\.$|\.\.)[A-Za-z0-9._-]{1,253}")  # Kubernetes' own rule for keys
+_SECRET = re.compile(
+    r"secret|password|passphrase|passwd|token|credential|api[._-]?key|access[._-]?key|private"
+    r"|sasl\.jaas",
+    re.IGNORECASE,
+)
 
 
 def _part(text: str) -> str:
@@ -89,3 +96,8 @@ class Absent:
     """A place that does not have the Secret: the next place is asked."""
 
     reason: str
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a key must not be shown, as far as the key's name can say so."""
+    return _SECRET.search(key) is not None

@@ -85,8 +85,9 @@ class StateFiles:
     def _broken(self, name: str, what: str) -> Lost:
         return Lost(
             f"flow {self._flow}: the file {self._location.path}/{self._path(name)} of its state "
-            f"{what}. Put the file back from a copy, or build the state again: dataflow run --from "
-            "earliest reads the topic again and replaces the rows of the same keys"
+            f"{what}. Put the file back from a copy, or build the state again: dataflow run PATH "
+            f"--flow {self._flow} --from earliest, with the path of its file, reads the topic "
+            "again and replaces the rows of the same keys"
         )
 
     @contextmanager

@@ -158,5 +158,6 @@ def position_of(text: object) -> Position:
     except msgspec.MsgspecError:
         raise PermanentError(
             f"the checkpoint holds {text}, which is no position of a query with state: the query "
-            "had none when it was written. Begin again: dataflow run --from earliest"
+            "had none when it was written. Begin again: dataflow run PATH --flow NAME --from "
+            "earliest"
         ) from None

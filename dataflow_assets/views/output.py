@@ -1,13 +1,20 @@
-"""Rows of the target that have changed, and what could not be stored: frozen in files."""
+"""Rows of the target that have changed, and what could not be stored: frozen in files.
+
+Each file is a part of a span, which the sink's checkpoint names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import METADATA, ONE_ROW, PLACE, REFUSED_ROW
+from dataflow_assets.connectors.files.options import FilesConnection
+from dataflow_assets.contracts import METADATA, ONE_ROW, PLACE, REFUSED_ROW, PartSlice
+from dataflow_assets.views.files import StateFiles
+from dataflow_assets.views.manifest import File
 from dataflow_assets.views.tables import decoded, encoded
 
 UPSERTED, DELETED, REFUSED = "upsert", "delete", "refused"
@@ -83,3 +90,22 @@ def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _named(name: str) -> dict[bytes, bytes]:
     return {METADATA: name.encode()}
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What the sink's checkpoint says of a part."""
+
+    flow: str
+    file: File | None = None
+    """None: nothing has changed, and the position moves all the same."""
+
+    def text(self) -> str:
+        """As it is stored."""
+        return msgspec.json.encode(self).decode()
+
+
+def read(location: FilesConnection, piece: PartSlice) -> Iterator[pa.RecordBatch]:
+    """The rows of a part. Raises PermanentError where its file is lost or damaged."""
+    part = msgspec.json.decode(piece.part, type=Part)
+    if part.file is not None:
+        yield from batches(StateFiles(location, part.flow).read(part.file.name, part.file.digest))

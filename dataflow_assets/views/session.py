@@ -36,7 +36,7 @@ from dataflow_assets.views.manifest import VIEW, Earlier, Manifest, position_of
 from dataflow_assets.views.manifest import Position as ViewPosition
 from dataflow_assets.views.notices import Notices
 from dataflow_assets.views.options import ViewSourceOptions
-from dataflow_assets.views.parts import Part
+from dataflow_assets.views.output import Part
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.states import States
 from dataflow_assets.views.tasks import Place
@@ -138,6 +138,7 @@ class ViewSession(SourceSession):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """A part that stands for all of the messages, until they are computed."""
         start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
+        self._states.checked(start)  # a changed query is said at once, not with the next record
         most = replace(limit, records=min(limit.records, self._most))
         found = self._messages.plan(start.offsets, most, None if end is None else end.offsets)
         if found.empty and not _is_due(start, end) and not self._is_closing(start):

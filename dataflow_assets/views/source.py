@@ -62,7 +62,7 @@ class ViewSource(ViewSourceOptions):
 
     @override
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
-        from dataflow_assets.views.parts import read
+        from dataflow_assets.views.output import read
 
         assert isinstance(piece, PartSlice)  # noqa: S101 - a view has no offsets
         return read(self.location, piece)

@@ -81,8 +81,8 @@ class States:
         if found.query == view.query:
             return
         again = (
-            f"build it again: dataflow run {self._flow} --from earliest reads the topic again, and "
-            "rows of the same keys are replaced"
+            f"build it again: dataflow run PATH --flow {self._flow} --from earliest, with the path "
+            "of its file, reads the topic again, and rows of the same keys are replaced"
         )
         # A ranking computes rows again only where their numbers change.
         if found.shape != view.shape or isinstance(view.stages[-1], Ranking):

@@ -33,6 +33,11 @@ SOURCES: dict[str, type[SourceDriver]] = {
         postgresql_drivers.PostgresqlLog,
     )
 }
+CONNECTORS: dict[str, type[SourceDriver]] = {
+    "kafkaConnect-debezium": kafka_connect_drivers.KafkaConnectDebezium,
+    "kafkaConnect-mirror": kafka_connect_drivers.KafkaConnectMirror,
+}
+"""More connectors of one source, for `make test-all`: they differ in how they deliver."""
 SINKS: dict[str, type[SinkDriver]] = {
     driver.label(): driver
     for driver in (

@@ -14,7 +14,7 @@ from dataflow_assets.contracts import Limit, Run, Totals
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request, Start
-from tests.contract import SINKS, SOURCES, VARIANTS
+from tests.contract import CONNECTORS, SINKS, SOURCES, VARIANTS
 from tests.contract.drivers import (
     MemoryOffsets,
     MemoryParts,
@@ -78,7 +78,9 @@ PAIRS = [(source, sink) for source in sorted(SOURCES) for sink in sorted(SINKS)]
 
 def _pairs(full: bool) -> list[tuple[str, str]]:
     """Each connector with both kinds of the other end, or with every one."""
-    return [pair for pair in PAIRS if full or any(name.startswith(MEMORY) for name in pair)]
+    if full:
+        return [*PAIRS, *((name, "memory-span") for name in CONNECTORS)]
+    return [pair for pair in PAIRS if any(name.startswith(MEMORY) for name in pair)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -87,6 +89,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ends = [e for e in ("source", "sink") if e in metafunc.fixturenames and e not in named]
     if len(ends) == 2:
         pairs = _pairs(metafunc.config.getoption("--full"))
+        if metafunc.definition.get_closest_marker("shared"):
+            pairs = [pair for pair in pairs if (SOURCES | CONNECTORS)[pair[0]].shared]
         metafunc.parametrize(("source", "sink"), pairs, indirect=True)
     for end in ends if len(ends) == 1 else ():
         metafunc.parametrize(end, sorted(SOURCES if end == "source" else SINKS), indirect=True)
@@ -108,7 +112,7 @@ def _is_variant(item: pytest.Function) -> bool:
 
 @pytest.fixture
 def source(request: pytest.FixtureRequest) -> SourceDriver:
-    return SOURCES[request.param](request)
+    return (SOURCES | CONNECTORS)[request.param](request)
 
 
 @pytest.fixture

@@ -44,6 +44,10 @@ class SourceDriver(ABC):
     """False: it runs what it reads from itself; no server can fail."""
     knows_ahead: ClassVar[bool] = True
     """False: only a run finds out what there is to read."""
+    small_spans: ClassVar[bool] = True
+    """False: a span has all that waits, in as many slices as the limit needs."""
+    shared: ClassVar[bool] = True
+    """False: one process alone can read; a second driver waits until the first one has ended."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.request = request

@@ -18,6 +18,7 @@ from tests.contract.conftest import Case, numbered
 from tests.contract.test_recreated import Draining, Held, held
 
 
+@pytest.mark.shared
 def test_a_second_driver_fences_the_first(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dataflow_assets.assets import graph
-from dataflow_assets.assets.flow_events import FlowEvents
-from dataflow_assets.assets.last_events import LastEvents
+from dataflow_assets.assets.flow_events import FlowEvents, LastEvents
 from dataflow_assets.flow import Flow
 from tests.dagster.test_graph import flow
 

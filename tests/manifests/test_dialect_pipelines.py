@@ -414,6 +414,7 @@ def test_statements_without_effect_are_noted(tmp_path: Path) -> None:
         assert word in notes
     for word in ("SORT KEY", "SHARD KEY", "SET pipelines_extractor_max_batch_interval_ms"):
         assert word in notes
+    assert "for another class than that of Kinesis" in notes
 
 
 def test_what_a_worker_would_do_is_noted_for_any_class(tmp_path: Path) -> None:

@@ -193,6 +193,15 @@ def test_settings_are_of_the_statements_behind_them(tmp_path: Path) -> None:
     assert notes == [("SET pipeline.name", 7), ("SET nonsense", 7)]
 
 
+@pytest.mark.parametrize("brokers", ["...", "${BROKERS}", "kafka"])
+def test_brokers_that_are_none_are_told_once(tmp_path: Path, brokers: str) -> None:
+    """Flink's page has `...` in their place."""
+    source = SOURCE.replace("k:9092", brokers)
+    (told,) = loaded(tmp_path, source, TARGET, "INSERT INTO o SELECT a, b FROM s").findings
+    assert told.path == "bootstrap.servers"
+    assert told.message.startswith("must be host:port")
+
+
 def test_properties_reach_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", "x")
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -15,6 +15,7 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 import devservers
+from dataflow_assets.cli import main
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
@@ -227,13 +228,34 @@ def test_a_changed_query_stops_unless_it_is_only_spelling(sql: Sql, run: Run) ->
     sql.send([row(3, "x", 6)])
     with pytest.raises(PermanentError, match="the query was changed, and what is kept") as told:
         run(sql.write(ROWS, SUMS, SUMMED.replace("SUM(a)", "MAX(a)")))
-    assert "dataflow run default/o.s --from earliest" in str(told.value)
+    assert "dataflow run PATH --flow default/o.s --from earliest" in str(told.value)
     having = f"{SUMMED} HAVING COUNT(*) > 3"
     with pytest.raises(PermanentError, match="Or keep them, and accept") as told:
         run(sql.write(ROWS, SUMS, having))
     accept = str(told.value).split("write ")[1].split(" in front")[0]
     run(sql.write(ROWS, SUMS, having, accept))
     assert groups(sql) == []
+
+
+def test_the_status_of_a_state_says_how_far_its_topic_was_read(
+    sql: Sql, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql.send([row(1, "x", 5), row(2, "y", 5)])
+    run(sql.write(ROWS, SUMS, SUMMED))
+    sql.send([row(3, "x", 5)])
+    assert main(["status", str(sql.path)]) == 0
+    said = capsys.readouterr().out
+    assert "view:offsets 0=2, generation" in said
+    assert "view:offsets 0=3, seen" in said
+
+
+def test_a_changed_query_stops_though_no_record_has_come(sql: Sql, run: Run) -> None:
+    """Else a run would be done, and the rows of the target would be those of the query before."""
+    sql.send([row(1, "x", 5)])
+    run(sql.write(ROWS, SUMS, SUMMED))
+    run(sql.write(ROWS, SUMS, SUMMED))
+    with pytest.raises(PermanentError, match="the query was changed, and what is kept"):
+        run(sql.write(ROWS, SUMS, SUMMED.replace("SUM(a)", "MAX(a)")))
 
 
 def test_a_changed_query_is_built_again_from_the_earliest(sql: Sql, run: Run) -> None:
@@ -287,7 +309,7 @@ def test_a_lost_or_damaged_file_is_told(sql: Sql, run: Run, state: Path) -> None
     (file,) = state.rglob("groups-0-*.parquet")
     content = file.read_bytes()
     file.write_bytes(content[:-1] + b"x")
-    with pytest.raises(PermanentError, match=r"is damaged: .* dataflow run --from earliest"):
+    with pytest.raises(PermanentError, match=r"is damaged: .* run PATH --flow default/o.s --from"):
         run(flow)
     file.unlink()
     with pytest.raises(PermanentError, match="is gone"):

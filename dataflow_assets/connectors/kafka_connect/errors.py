@@ -1,4 +1,4 @@
-"""What the end of a connector's process means for the run."""
+"""What the end of a connector's process means for the run, and what is wrong with a spool."""
 
 from __future__ import annotations
 
@@ -19,3 +19,40 @@ class HostFailure(ServerFailure):
     def error(self, what: str) -> DataflowError:
         kind = PermanentError if self.lasting else TransientError
         return kind(f"{what}: {self}")
+
+
+def other_spool(folder: str) -> str:
+    """What is wrong where a flow has read another spool so far."""
+    return (
+        f"the spool {folder} is not the one that the flow has read so far: records that the "
+        "connector knows to be delivered may be gone with it. Put the folder back; or remove "
+        "it, and start from earliest with table: truncate"
+    )
+
+
+def older_spool(folder: str, last: int, position: int) -> str:
+    """What is wrong where a flow has read parts that the spool never had."""
+    return (
+        f"the spool {folder} ends with part {last}, and the flow has read part {position}: the "
+        "folder is an older copy, behind which the connector would deliver records once more and "
+        "lose others. Put the newer folder back; or remove it, and start from earliest with "
+        "table: truncate"
+    )
+
+
+def another_part(folder: str, number: int) -> str:
+    """What is wrong where a part is not the one that a branch of the flow has read."""
+    return (
+        f"part {number} of the spool {folder} is not the one that the flow has read: an older copy "
+        "of the folder was written to, and records are lost or come once more. Put the newer "
+        "folder back; or remove it, and start from earliest with table: truncate"
+    )
+
+
+def without_state(folder: str) -> str:
+    """What is wrong where parts are there, and nothing says which connector has delivered them."""
+    return (
+        f"the spool {folder} has parts and no state.json: records that the connector knows to be "
+        "delivered may be in them. Put the whole folder back; or remove it, so that the connector "
+        "begins, too"
+    )

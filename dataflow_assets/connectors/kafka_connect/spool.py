@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +27,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dataflow_assets.connectors.kafka_connect.errors import other_spool
+from dataflow_assets.connectors.kafka_connect.parts import EMPTIED, Part, published, still_open
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.durable_files import make_folder, sync
 
 SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.binary())])
 """Of a part: the topic that the connector names, the record's key as JSON, its value."""
 _OFFSETS, _PLAIN = b"dataflow.offsets", b"dataflow.plain"
-_NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-(\d+)-([01])-([0-9a-f]{8})\.parquet")
-_EMPTIED = "0" * 8
 _PATIENCE = 0.1  # seconds between two tries to get the lock
 
 
@@ -60,35 +58,6 @@ class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
 
 Offsets = Mapping[str, Offset]
 """By the source partition, as JSON whose keys are sorted."""
-
-
-class Part(msgspec.Struct, frozen=True, order=True):
-    """A part, as its name says."""
-
-    number: int
-    task: int
-    rows: int
-    bytes: int
-    open: bool
-    """Behind it the connector cannot go on."""
-    token: str
-    """Of the process that has sealed it: a part that got lost is never taken for another one.
-    Zeros: its records were thrown away."""
-
-    @classmethod
-    def parse(cls, name: str) -> Part | None:
-        """What the name of a file says; None for other files."""
-        found = _NAME.fullmatch(name)
-        if found is None:
-            return None
-        number, task, rows, size, still_open = map(int, found.groups()[:5])
-        return cls(number, task, rows, size, bool(still_open), found[6])
-
-    @property
-    def name(self) -> str:
-        """Of its file."""
-        sizes = f"{self.task}-{self.rows}-{self.bytes}-{self.open:d}"
-        return f"{self.number:012}-{sizes}-{self.token}.parquet"
 
 
 class State(msgspec.Struct, frozen=True):
@@ -241,7 +210,7 @@ class Spool:
             if state is not None and part.number < state.first:
                 (self.folder / part.name).unlink(missing_ok=True)
         for part in still_open(self.parts()):
-            empty = Part(part.number, part.task, 0, 0, open=False, token=_EMPTIED)
+            empty = Part(part.number, part.task, 0, 0, open=False, token=EMPTIED)
             self.seal(empty, SCHEMA.empty_table(), {})
             (self.folder / part.name).unlink()
 
@@ -262,68 +231,9 @@ class Spool:
         sync(self.folder)
 
 
-def still_open(parts: Sequence[Part]) -> list[Part]:
-    """Behind which their tasks have sealed nothing that a connector can go on behind."""
-    goes_on = [part for part in parts if not part.open and part.token != _EMPTIED]
-    closed = {part.task: part.number for part in goes_on}
-    return [part for part in parts if part.open and part.number > closed.get(part.task, 0)]
-
-
-def without_gap(parts: Sequence[Part], first: int) -> list[Part]:
-    """Those in front of the first number that is missing, from `first` on.
-
-    A folder that is listed while parts come may show a part without an older one.
-    """
-    numbered = enumerate(parts, first)
-    return [part for _, part in takewhile(lambda one: one[0] == one[1].number, numbered)]
-
-
-def published(parts: Sequence[Part]) -> list[Part]:
-    """Those in front of the first that is still open."""
-    waiting = still_open(parts)
-    return [part for part in parts if not waiting or part.number < waiting[0].number]
-
-
 def is_plain(file: pq.ParquetFile) -> bool:
     """Whether values that are text or bytes are as they are."""
     return bool((file.schema_arrow.metadata or {}).get(_PLAIN))
-
-
-def other_spool(folder: str) -> str:
-    """What is wrong where a flow has read another spool so far."""
-    return (
-        f"the spool {folder} is not the one that the flow has read so far: records that the "
-        "connector knows to be delivered may be gone with it. Put the folder back; or remove "
-        "it, and start from earliest with table: truncate"
-    )
-
-
-def older_spool(folder: str, last: int, position: int) -> str:
-    """What is wrong where a flow has read parts that the spool never had."""
-    return (
-        f"the spool {folder} ends with part {last}, and the flow has read part {position}: the "
-        "folder is an older copy, behind which the connector would deliver records once more and "
-        "lose others. Put the newer folder back; or remove it, and start from earliest with "
-        "table: truncate"
-    )
-
-
-def another_part(folder: str, number: int) -> str:
-    """What is wrong where a part is not the one that a branch of the flow has read."""
-    return (
-        f"part {number} of the spool {folder} is not the one that the flow has read: an older copy "
-        "of the folder was written to, and records are lost or come once more. Put the newer "
-        "folder back; or remove it, and start from earliest with table: truncate"
-    )
-
-
-def without_state(folder: str) -> str:
-    """What is wrong where parts are there, and nothing says which connector has delivered them."""
-    return (
-        f"the spool {folder} has parts and no state.json: records that the connector knows to be "
-        "delivered may be in them. Put the whole folder back; or remove it, so that the connector "
-        "begins, too"
-    )
 
 
 def canonical(partition: Any) -> str:

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
 from dataflow_assets.formats.rows import fraction
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
 from dataflow_assets.sql.bytes.csv import Cells, splitter
 from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 from dataflow_assets.sql.bytes.layout import Layout, Times
 from dataflow_assets.sql.casts import bounds, cast, cutter, or_null, rounder, single, wrapped
 from dataflow_assets.sql.texts import parsed_date, parsed_time

@@ -14,7 +14,7 @@ import msgspec
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.rows import fraction
 from dataflow_assets.formats.value_schema import head_of
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
 from dataflow_assets.sql.bytes.csv import joiner
 from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout, Times

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dataflow_assets.records.exact_json import exact_json
-from dataflow_assets.records.record import MISSING
+from dataflow_assets.records.record import MISSING, exact_json
 from dataflow_assets.sql.casts import bounds, cast
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.signatures import fit

@@ -15,7 +15,8 @@ from dataflow_assets.connectors.kafka_connect import client
 from dataflow_assets.connectors.kafka_connect.client import HostProcess
 from dataflow_assets.connectors.kafka_connect.host.__main__ import Host
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, encode
-from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool
+from dataflow_assets.connectors.kafka_connect.parts import Part
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Spool
 from dataflow_assets.errors import PermanentError
 
 

@@ -11,11 +11,12 @@ import pytest
 
 from dataflow_assets.connectors.kafka_connect.client import HostProcess
 from dataflow_assets.connectors.kafka_connect.host.protocol import Order
+from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.source import session
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
 from dataflow_assets.connectors.kafka_connect.source.session import CONNECT, KafkaConnectSession
 from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectSource
-from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Spool
 from dataflow_assets.contracts import PART, Limit, PartSlice, Positions, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.spark import jars

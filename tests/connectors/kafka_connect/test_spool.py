@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.kafka_connect.host.sealing import offsets_of, rows_of
-from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Part, Spool, canonical
+from dataflow_assets.connectors.kafka_connect.parts import Part
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Spool, canonical
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk import durable_files
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.connectors.postgresql.sink import copy_new_keys, fold_keys
+from dataflow_assets.connectors.postgresql.sink import copy_new_keys
 from dataflow_assets.connectors.postgresql.sink.copy_new_keys import DirectCopy, Load
 from tests.connectors.postgresql.followed import Followed
 
@@ -18,13 +18,14 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
     """For each attempt to copy straight in how many rows it had, and whether it has succeeded."""
     found, attempt = list[tuple[int, bool]](), DirectCopy._attempt
 
-    def noted(self: DirectCopy, rows: pa.RecordBatch, copy: Load) -> bool:
-        found.append((rows.num_rows, attempt(self, rows, copy)))
+    def noted(
+        self: DirectCopy, stored: pa.RecordBatch, merge: Load, new: pa.RecordBatch, copy: Load
+    ) -> bool:
+        found.append((new.num_rows, attempt(self, stored, merge, new, copy)))
         return found[-1][1]
 
     monkeypatch.setattr(DirectCopy, "_attempt", noted)
-    for module in (copy_new_keys, fold_keys):
-        monkeypatch.setattr(module, "LEAST", LEAST)
+    monkeypatch.setattr(copy_new_keys, "LEAST", LEAST)
     return found
 
 
@@ -78,3 +79,42 @@ def test_inserts_of_keys_that_are_stored_all_the_same(
     table.drain()
     assert table.same()
     assert copied == [(10, False)]
+
+
+def test_an_updated_row_refers_to_a_new_one(
+    followed: Followed, copied: list[tuple[int, bool]]
+) -> None:
+    """PostgreSQL checks a foreign key behind each statement: one statement has both rows."""
+    followed.options = {"snapshotMode": "never"}
+    followed.make("id int PRIMARY KEY, parent int")
+    followed.run("ALTER TABLE target ADD FOREIGN KEY (parent) REFERENCES target (id)")
+    followed.start()
+    followed.run("INSERT INTO source SELECT i, NULL FROM generate_series(1, 20) i")
+    followed.drain()
+    copied.clear()
+    followed.run("INSERT INTO source SELECT i, NULL FROM generate_series(101, 110) i")
+    followed.run("UPDATE source SET parent = 101 WHERE id = 1")
+    assert followed.drain() == 11
+    assert followed.same()
+    assert copied == [(10, False)]
+
+
+def test_a_marked_row_that_is_inserted_again_gives_away_what_is_unique(
+    followed: Followed, copied: list[tuple[int, bool]]
+) -> None:
+    """Its key counts as stored: with soft deletes the row is there still."""
+    followed.options = {"snapshotMode": "never"}
+    followed.sink_options = {"upsertMode": True, "conflictKey": "id", "softDeleteColumn": "gone"}
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text, gone timestamptz)")
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, name text UNIQUE, gone timestamptz)")
+    followed.start()
+    followed.run(STORED.replace("' || i", "' || i, NULL"))
+    followed.drain()
+    copied.clear()
+    followed.run("DELETE FROM source WHERE id = 1")
+    followed.run("INSERT INTO source VALUES (1, 'other')")
+    followed.run("UPDATE source SET name = 'stored 1' WHERE id = 2")
+    followed.run("INSERT INTO source SELECT i, 'new ' || i FROM generate_series(101, 110) i")
+    followed.drain()
+    assert followed.same()
+    assert copied == [(10, True)]

@@ -13,10 +13,11 @@ import psycopg
 import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
+from typing_extensions import override
 
 import devservers
 from dataflow_assets import registry
-from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
+from dataflow_assets.connectors.postgresql import PostgresqlCdcSource, PostgresqlSink
 from dataflow_assets.connectors.postgresql.cdc import errors
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump
@@ -24,8 +25,11 @@ from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs.request import Start
-from tests.connectors.postgresql.followed import Elsewhere, Followed
+from dataflow_assets.transforms.router import Router
+from tests.connectors.postgresql.followed import UPSERTED, Elsewhere, Followed
 from tests.systems import Clickhouse, Iceberg, Kafka, Postgresql, System
 
 KEYED = "id int PRIMARY KEY, name text"
@@ -139,6 +143,33 @@ def _created(followed: Followed) -> list[tuple[object, ...]]:
         "UNION ALL SELECT pubname FROM pg_publication WHERE pubname = %s",
         *(followed.schema, followed.schema),
     )
+
+
+class AllRouted(Followed):
+    """All changes are routed away from the sink."""
+
+    @property
+    @override
+    def flow(self) -> Flow:
+        found = super().flow
+        condition = f"metadata.table == '{self.schema}.source'"
+        config = {"connectionString": self.dsn, "table": f"{self.schema}.copy", **UPSERTED}
+        route = {"condition": condition, "sink": {"type": "postgresql", "config": config}}
+        copy = Branch(PostgresqlSink.model_validate(config), routes=(condition,))
+        steps = (Transformation(Router.model_validate({"routes": [route]})),)
+        return replace(found, branches=(*found.branches, copy), transformations=steps)
+
+
+def test_a_missing_table_that_nothing_reaches_holds_up_nothing(followed: Followed) -> None:
+    flow = AllRouted(followed.dsn, followed.schema, followed.engine, {"snapshotMode": "never"})
+    flow.run(f"CREATE TABLE source ({KEYED}); CREATE TABLE copy ({KEYED})")
+    flow.start()
+    confirmed = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s"
+    before = flow.run(confirmed, flow.schema)
+    flow.run("INSERT INTO source VALUES (1, 'a')")
+    flow.drain()
+    assert flow.rows("copy") == [(1, "a")]
+    assert flow.run(confirmed, flow.schema) > before
 
 
 @pytest.mark.parametrize("identity", ["NOTHING", "DEFAULT"])

@@ -148,7 +148,7 @@ def test_a_commit_in_flight_counts_before_the_next_epoch_begins(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer cannot be ended here, as with a role that lacks the right: the lock waits."""
-    from dataflow_assets.connectors.postgresql.sink import session as module
+    from dataflow_assets.connectors.postgresql.table import checkpoint_tables as module
 
     sink = place.sink()
     old = start(sink)

@@ -7,6 +7,7 @@ Offsets are those of the checkpoint log; all else comes from the tables of `moni
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Sequence
 
@@ -14,7 +15,7 @@ from dataflow_assets.connectors.clickhouse.client import Client, literal, query_
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.rejected.table import place as rejected_place
 
-_MARK = "Made by dataflow-assets (1)"
+_MARK = "Made by dataflow-assets"  # then a hash of what the view says
 _OF = "{database} AS DATABASE_NAME, pipeline_name AS PIPELINE_NAME"
 _SHARDS = """arraySort(shard -> shard.1, arrayFilter(
                 shard -> JSONHas(shard.2, 'sequenceNumber'),
@@ -91,14 +92,15 @@ def prepare(client: Client, database: str) -> None:
     there = dict(query_rows(client, _THERE, given))
     found = query_rows(client, _TABLES.replace("{s}", quote(database)), {"d": database})
     for name, query in _VIEWS.items():
-        if there.get(name, _MARK) != _MARK:
-            log.warning("database %s has a %s of its own: there is no view of it", database, name)
-            continue
         text = _filled(query, database, [table for (table,) in found])
-        with failing():
-            client.command(
-                f"CREATE OR REPLACE VIEW {quote(database, name)} AS {text} COMMENT '{_MARK}'"
-            )
+        comment = f"{_MARK} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        if not there.get(name, _MARK).startswith(_MARK):
+            log.warning("database %s has a %s of its own: there is no view of it", database, name)
+        elif there.get(name) != comment:
+            with failing():
+                client.command(
+                    f"CREATE OR REPLACE VIEW {quote(database, name)} AS {text} COMMENT '{comment}'"
+                )
 
 
 def _filled(query: str, database: str, tables: Sequence[str]) -> str:

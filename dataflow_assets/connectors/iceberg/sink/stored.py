@@ -1,4 +1,7 @@
-"""What is stored of the tables that files declare, for `dataflow check`."""
+"""What is stored of the tables that files declare, for `dataflow check`.
+
+A module of its own, so that PyIceberg is imported only where a table is looked at.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 
 from dataflow_assets.connectors.iceberg.source.types import arrow_type, typed_schema
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.records.exact_json import exact_json
+from dataflow_assets.records.record import exact_json
 
 Values = Mapping[int, Any]
 

@@ -12,14 +12,9 @@ from typing import IO
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka_connect import states
+from dataflow_assets.connectors.kafka_connect.errors import older_spool, other_spool, without_state
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
-from dataflow_assets.connectors.kafka_connect.spool import (
-    Spool,
-    State,
-    older_spool,
-    other_spool,
-    without_state,
-)
+from dataflow_assets.connectors.kafka_connect.spool import Spool, State
 from dataflow_assets.errors import DataflowError, PermanentError
 
 _LOCKED = 60.0  # seconds in which the host of an older run has ended

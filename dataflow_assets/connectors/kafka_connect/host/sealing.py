@@ -13,14 +13,8 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.kafka_connect.host import resuming
 from dataflow_assets.connectors.kafka_connect.host.protocol import Order
-from dataflow_assets.connectors.kafka_connect.spool import (
-    SCHEMA,
-    Offset,
-    Offsets,
-    Part,
-    Spool,
-    canonical,
-)
+from dataflow_assets.connectors.kafka_connect.parts import Part
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Offsets, Spool, canonical
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 

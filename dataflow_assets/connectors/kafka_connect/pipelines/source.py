@@ -1,4 +1,7 @@
-"""The source of SingleStore's pipelines that run a class of Kafka Connect."""
+"""The source of SingleStore's pipelines that run a class of Kafka Connect.
+
+In a package of its own by the import contract: `source` must not know the languages that use it.
+"""
 
 from __future__ import annotations
 

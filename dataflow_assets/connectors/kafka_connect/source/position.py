@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dataflow_assets.connectors.kafka_connect.spool import Offset, Part
+from dataflow_assets.connectors.kafka_connect.parts import Part
+from dataflow_assets.connectors.kafka_connect.spool import Offset
 from dataflow_assets.errors import PermanentError
 
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
+from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.source.position import Piece
-from dataflow_assets.connectors.kafka_connect.spool import Part, Spool, is_plain
+from dataflow_assets.connectors.kafka_connect.spool import Spool, is_plain
 from dataflow_assets.contracts import METADATA, PartSlice, Slice
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach

@@ -14,17 +14,12 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kafka_connect import states
 from dataflow_assets.connectors.kafka_connect.client import HostProcess, order_of
+from dataflow_assets.connectors.kafka_connect.errors import another_part, other_spool
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
+from dataflow_assets.connectors.kafka_connect.parts import Part, published, without_gap
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
 from dataflow_assets.connectors.kafka_connect.source.read import missing
-from dataflow_assets.connectors.kafka_connect.spool import (
-    Part,
-    Spool,
-    another_part,
-    other_spool,
-    published,
-    without_gap,
-)
+from dataflow_assets.connectors.kafka_connect.spool import Spool
 from dataflow_assets.contracts import (
     Lag,
     Limit,

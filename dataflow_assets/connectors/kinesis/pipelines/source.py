@@ -1,4 +1,7 @@
-"""The Kinesis source of SingleStore's pipelines."""
+"""The Kinesis source of SingleStore's pipelines.
+
+In a package of its own by the import contract: `source` must not know the languages that use it.
+"""
 
 from __future__ import annotations
 

@@ -179,7 +179,8 @@ class Reader(ABC):
         while not ready.poll(ASK_SECONDS * 1_000):
             if time.monotonic() - silence.looked >= LOOK_SECONDS:
                 self._look(silence)
-            self._ask()
+            if silence.last.works:  # who waits for a standby would log a warning for each question
+                self._ask()
         try:
             self._libpq.consume_input()
         except psycopg.Error as error:

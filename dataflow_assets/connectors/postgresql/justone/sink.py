@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.justone.session import JustOneSession
 from dataflow_assets.connectors.postgresql.pool import lent
-from dataflow_assets.connectors.postgresql.sink.login import LoginSink
+from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
 from dataflow_assets.contracts import Positions, Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.server_failure import translated

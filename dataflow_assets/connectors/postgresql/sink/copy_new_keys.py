@@ -1,7 +1,9 @@
-"""Rows whose keys are all new go straight into the target by COPY, at half the price.
+"""Rows of new keys go straight into the target by COPY, at half the price.
 
 ON CONFLICT looks for each key before it inserts, and what it inserts went through the temporary
-table first. Whether keys are new is guessed from a sample; a wrong guess is taken back whole.
+table first. Which keys are stored the source may know; whether all others are new is guessed from a
+sample. Where the table refuses anything, all of it is taken back and merged by one statement, which
+PostgreSQL checks as a whole: an updated row may refer to a new one, or take its unique value over.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.connectors.postgresql.sink.upsert_rules import STORED
 
 LEAST = 10_000  # rows; with fewer, asking costs more than it can save
 SAMPLE = 100
@@ -38,11 +42,16 @@ class DirectCopy:
         if left > 1:
             _pauses[name] = left - 1
 
-    def load(self, rows: pa.RecordBatch, stage: Load, copy: Load) -> bool:
-        """True when the rows are in the target; else nothing has happened to it."""
-        if not self._open or rows.num_rows < LEAST or not self._all_new(rows, stage):
+    def load(self, rows: pa.RecordBatch, stage: Load, merge: Load, copy: Load) -> bool:
+        """True when the rows are in the target; else nothing has happened to it.
+
+        `merge`: what rows of stored keys take; they go first, and may give unique values away.
+        """
+        stored = rows.column(STORED)
+        new = rows.filter(pc.invert(stored))
+        if not self._open or new.num_rows < LEAST or not self._all_new(new, stage):
             return False
-        self._open = self._attempt(rows, copy)
+        self._open = self._attempt(rows.filter(stored), merge, new, copy)
         if not self._open:
             _pauses[self._name] = PAUSE
         return self._open
@@ -54,11 +63,15 @@ class DirectCopy:
         self._open = known == 0
         return self._open
 
-    def _attempt(self, rows: pa.RecordBatch, copy: Load) -> bool:
+    def _attempt(
+        self, stored: pa.RecordBatch, merge: Load, new: pa.RecordBatch, copy: Load
+    ) -> bool:
         """Whatever the table has against it, the usual way finds out again, and row by row."""
         self._link.execute("SAVEPOINT dataflow_straight")
         try:
-            copy(rows)
+            if stored.num_rows:
+                merge(stored)
+            copy(new)
         except Failure as failure:
             if failure.kind is Kind.TRANSIENT:
                 raise

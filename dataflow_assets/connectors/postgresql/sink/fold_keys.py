@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.sink import key_order
-from dataflow_assets.connectors.postgresql.sink.copy_new_keys import LEAST
 from dataflow_assets.connectors.postgresql.sink.key_equality import varies
 from dataflow_assets.connectors.postgresql.sink.refused_rows import ORDER
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
     DELETED,
     GROUP,
+    STORED,
     FoldedRows,
     Rules,
 )
@@ -98,34 +98,23 @@ class Batch:
             rows = self._latest()
             names = tuple(self.rules.schema.names)
             whole = FoldedRows("upsert", names, key_order.sorted_by(rows, self.rules.key))
-            yield from self._apart(whole)
+            yield self._marked(whole)
             return
         yield from self._deletes()
-        for step in self._merged():
-            yield from self._apart(step)
+        yield from map(self._marked, self._merged())
 
-    def _apart(self, step: FoldedRows) -> Iterator[FoldedRows]:
-        """Keys that are stored, as the source says, then those that may go in by COPY.
-
-        In this order: a new row may have a unique value that a stored one has had until now.
-        """
-        known = self._known[step.rows.column(GROUP).to_numpy()]
-        few = step.rows.num_rows - np.count_nonzero(known) < LEAST
-        if not known.any():
-            yield step
-        elif few:
-            yield replace(step, new=False)
-        else:
-            yield replace(step, rows=step.rows.filter(pa.array(known)), new=False)
-            yield replace(step, rows=step.rows.filter(pa.array(~known)))
+    def _marked(self, step: FoldedRows) -> FoldedRows:
+        stored = self._stored[step.rows.column(GROUP).to_numpy()]
+        return replace(step, rows=step.rows.append_column(STORED, pa.array(stored)))
 
     @cached_property
-    def _known(self) -> Bools:
-        """By key: its first row is an update, and nothing takes the stored row away before."""
+    def _stored(self) -> Bools:
+        """By key: its first row says that it was there before, and its row is there still."""
         first = np.zeros(int(self.group.max(initial=-1)) + 1, np.int64)
         first[self.group[::-1]] = np.arange(len(self.group))[::-1]
-        found: Bools = self.updated[first]
-        return found & (last(self.group, self.deleted) < 0) if self.rules.hard else found
+        if not self.rules.hard:
+            return self.updated[first] | self.deleted[first]
+        return self.updated[first] & (last(self.group, self.deleted) < 0)
 
     def _latest(self) -> pa.RecordBatch:
         """The last row of each key, whole."""

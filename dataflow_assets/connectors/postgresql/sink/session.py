@@ -16,14 +16,13 @@ from dataflow_assets.connectors.postgresql.pool import lent, transaction
 from dataflow_assets.connectors.postgresql.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables, create_table
-from dataflow_assets.connectors.postgresql.table.absent_table import absent
-from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
-from dataflow_assets.connectors.postgresql.table.table import (
-    Table,
+from dataflow_assets.connectors.postgresql.table.access import (
+    absent,
     check_insertable,
-    find,
     holds_rows,
 )
+from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
+from dataflow_assets.connectors.postgresql.table.table import Table, find
 from dataflow_assets.contracts import (
     Checkpoint,
     Cut,
@@ -43,20 +42,6 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
 from dataflow_assets.sdk.server_failure import translated
-
-# Links that wait have nobody's name, hold no lock and commit nothing any more: the epoch alone
-# stops an older driver that asks for one.
-_OLDER = """
-SELECT pid FROM pg_stat_activity
-WHERE datname = current_database() AND application_name LIKE $1 AND pid <> pg_backend_pid()
-  AND state <> 'idle' AND pg_has_role(usesysid, 'USAGE')
-"""
-# One by one, each as it is at that moment: while one is waited for, another may have ended its
-# transaction and work for a neighbour by now.
-_END = """
-SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
-WHERE pid = $2::integer AND application_name LIKE $1 AND state <> 'idle'
-"""
 
 
 class PostgresqlSinkSession(SinkSession):
@@ -208,7 +193,7 @@ class PostgresqlSinkSession(SinkSession):
         with translated(f"opening {self._sink.address()}"):
             with lent(self._sink.dsn()) as link:
                 checkpoint_tables.prepare(link, self._schema)
-                self._end_older(link)
+                checkpoint_tables.end_older(link, self._target)
             with transaction(self._sink.dsn(), opening) as link:
                 branch = BranchCheckpoint(link, self._schema, self._target)
                 branch.take(self._run)
@@ -217,11 +202,6 @@ class PostgresqlSinkSession(SinkSession):
                 self._table = self._found(link)
         self._epoch = branch.epoch
         self._keep(stored)
-
-    def _end_older(self, link: TextLink) -> None:
-        names = checkpoint_tables.application(self._target, 0)[:-1] + "%"
-        for (pid,) in link.execute(_OLDER, names):
-            link.execute(_END, names, pid)
 
     def _found(self, link: TextLink) -> Table | None:
         found = find(link, self._schema, self._name)

@@ -1,14 +1,17 @@
-"""The `postgresql` sink as a manifest declares it."""
+"""The `postgresql` sink as a manifest declares it, and as languages with a password beside do."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import pyarrow as pa
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
 from typing_extensions import override
 
+from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.rejected.replay import PostgresqlReplay
@@ -29,6 +32,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, told
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
+from dataflow_assets.secrets import Fills, SecretRef
 
 
 class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
@@ -99,3 +103,23 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
         return TableFrames(
             partial(read.read, place), partial(write.write, place), partial(read.describe, place)
         )
+
+
+class LoginSink(PostgresqlSink):
+    """A PostgreSQL sink with a password of its own, which may be a reference.
+
+    Made by the manifest languages `justone` and `sql`; DataFlow manifests do not name it.
+    """
+
+    password: SecretStr | None = None
+    """Password of the connection string's user."""
+    password_secret_ref: Annotated[SecretRef | None, Fills("password")] = None
+    """Secret, or variable, with the password."""
+
+    @override
+    def dsn(self) -> str:
+        text = super().dsn()
+        if self.password is None:
+            return text
+        password = self.password.get_secret_value()
+        return make_conninfo("", **{**dsn.parse(text), "password": password})

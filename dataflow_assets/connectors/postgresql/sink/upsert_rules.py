@@ -15,6 +15,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.likely_names import likely
 
 GROUP = "_dataflow_group"  # column: the number of the row's key
+STORED = "_dataflow_stored"  # column: the source says that the key was there before
 POSITION = "_dataflow_position"  # column: the number of a key's spelling
 MOST_COLUMNS = 20  # that a message lists
 DELETED = "_dataflow_deleted"  # optional column: whether the row's key is to be marked as deleted
@@ -49,8 +50,6 @@ class FoldedRows:
     verb: Literal["upsert", "mark", "delete"]
     columns: tuple[str, ...]
     rows: pa.RecordBatch
-    new: bool = True
-    """Whether the keys may all be new; False: the source says that some of them are stored."""
 
 
 def _no_column(sink: PostgresqlSinkOptions, name: str, known: Sequence[str]) -> str:

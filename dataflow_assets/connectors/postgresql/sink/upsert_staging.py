@@ -88,15 +88,17 @@ class UpsertStaging:
         copy = partial(copy_rows, self._link, self._place, fields)
         marked = DELETED in step.rows.schema.names
         # A row of a new key is inserted as it is.
-        upserts = step.verb == "upsert" and step.new and not marked
+        upserts = step.verb == "upsert" and not marked
         direct = upserts and not self._lacks_required(step.columns)
 
-        def load(rows: pa.RecordBatch) -> None:
-            if direct and self._direct.load(rows, stage, copy):
-                return
+        def merge(rows: pa.RecordBatch) -> None:
             stage(rows)
             for statement in statements:
                 self._link.execute(statement)
+
+        def load(rows: pa.RecordBatch) -> None:
+            if not (direct and self._direct.load(rows, stage, merge, copy)):
+                merge(rows)
 
         return load
 

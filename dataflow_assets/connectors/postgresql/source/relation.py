@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
-from dataflow_assets.connectors.postgresql.table.absent_table import absent
+from dataflow_assets.connectors.postgresql.table.access import absent
 from dataflow_assets.connectors.postgresql.table.table import TYPE_NAME
 
 TIMES = frozenset({"timestamp", "timestamptz"})

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOption
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.connectors.postgresql.source.planning import PolledTable
 from dataflow_assets.connectors.postgresql.source.relation import describe, identity
-from dataflow_assets.connectors.postgresql.table.absent_table import absent
+from dataflow_assets.connectors.postgresql.table.access import absent
 from dataflow_assets.sdk.polling import PolledSession
 from dataflow_assets.sdk.server_failure import translated
 

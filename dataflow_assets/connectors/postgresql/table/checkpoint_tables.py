@@ -73,6 +73,19 @@ SELECT flow, branch, partition, next_offset, part, rows, rejected, bytes, commit
 FROM {p} WHERE (flow, branch) IN (SELECT e->>0, e->>1 FROM json_array_elements($1::json) AS e)
 ORDER BY partition
 """
+# Links that wait have nobody's name, hold no lock and commit nothing any more: the epoch alone
+# stops an older driver that asks for one.
+_OLDER = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE $1 AND pid <> pg_backend_pid()
+  AND state <> 'idle' AND pg_has_role(usesysid, 'USAGE')
+"""
+# One by one, each as it is at that moment: while one is waited for, another may have ended its
+# transaction and work for a neighbour by now.
+_END = """
+SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
+WHERE pid = $2::integer AND application_name LIKE $1 AND state <> 'idle'
+"""
 
 
 def statements(schema: str) -> dict[str, str]:
@@ -137,6 +150,16 @@ def application(target: Target, epoch: int | None = None) -> str:
     """A transaction's name: flow and epoch; without one it only opens."""
     short = hashlib.sha256(target.id.encode()).hexdigest()[:12]
     return f"dataflow-open:{short}" if epoch is None else f"dataflow:{short}:{epoch}"
+
+
+def end_older(link: Link, target: Target) -> None:
+    """Ends the transactions of the branch's older drivers and tasks.
+
+    Called on the driver when a session opens, so that nobody waits for their locks.
+    """
+    names = application(target, 0)[:-1] + "%"
+    for (pid,) in link.execute(_OLDER, names):
+        link.execute(_END, names, pid)
 
 
 def position(row: Row) -> Position | None:

@@ -23,10 +23,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.client import Driver, Link, qualified, quote
+from dataflow_assets.connectors.postgresql.client import Driver, Link
 from dataflow_assets.contracts import HAS_DEFAULT, INFINITE, KEY, KIND, MAX_LENGTH, NO_NUL
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import DatabaseTable
 
 TYPE = b"dataflow.postgresql.type"
 DRIVER = b"dataflow.postgresql.driver"
@@ -129,9 +128,6 @@ _SHAPE = """(
     SELECT coalesce(hashtextextended(
         string_agg(concat_ws(' ', attnum, atttypid, atttypmod), ',' ORDER BY attnum), 0)::text, '')
     FROM pg_attribute WHERE attrelid = {} AND attnum > 0 AND NOT attisdropped)"""
-_READABLE = "SELECT has_table_privilege($1::oid, 'SELECT')"
-_INSERTABLE = "SELECT has_any_column_privilege($1::oid, 'INSERT'), current_user::text"
-_ANY = "SELECT 1 FROM {} LIMIT 1"
 _DEFERRED = "SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::oid AND condeferred)"
 
 
@@ -242,24 +238,6 @@ def find(link: Link, schema: str, name: str) -> Table | None:
     """The table, or None while there is none."""
     found = link.execute(_FIND, schema, name)
     return _describe(link, found[0][0]) if found else None
-
-
-def check_insertable(link: Link, sink: DatabaseTable, oid: str) -> None:
-    """Raises PermanentError where the role may insert into no column of the table."""
-    ((allowed, role),) = link.execute(_INSERTABLE, oid)
-    if not allowed:
-        raise PermanentError(
-            f"{sink.address()} cannot be written to: role {role} may not insert rows. Let the "
-            f"owner run: GRANT INSERT ON {qualified(*sink.place())} TO {quote(role)} (upserts also "
-            "need SELECT and UPDATE, and deleteMode: hard DELETE)"
-        )
-
-
-def holds_rows(link: Link, schema: str, name: str, oid: str) -> bool:
-    """Whether the table has a row; True as well for a role that may not read it."""
-    if not link.execute(_READABLE, oid)[0][0]:
-        return True
-    return bool(link.execute(_ANY.format(qualified(schema, name))))
 
 
 def _describe(link: Link, oid: str) -> Table:

@@ -19,10 +19,14 @@ from dataflow_assets.manifests.dialects.sql.cursor import Cursor
 from dataflow_assets.manifests.dialects.sql.statements import Script
 from dataflow_assets.manifests.dialects.sql.tokens import Token, Unreadable
 
+_PREVIEW = (
+    "`dataflow preview` shows rows and stores nothing; for another class than that of Kinesis, "
+    "which would be informed that its records are stored, it needs records: --input FILE"
+)
 _NOTED = {
-    "TEST": "`dataflow preview` shows rows and stores nothing",
+    "TEST": _PREVIEW,
     "PROFILE": "`dataflow status` and the asset's metadata have figures",
-    "EXTRACT": "`dataflow preview` shows rows and stores nothing",
+    "EXTRACT": _PREVIEW,
     "SHOW": "`dataflow status` and `dataflow check` show what there is",
     "DESCRIBE": "`dataflow check` shows what there is",
     "DESC": "`dataflow check` shows what there is",

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from pydantic import SecretStr, ValidationError
 
-from dataflow_assets.connectors.postgresql.sink.login import LoginSink
+from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.manifests.dialects.client_security import referred
 from dataflow_assets.manifests.dialects.notes import Notes

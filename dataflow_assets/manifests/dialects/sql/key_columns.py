@@ -1,4 +1,7 @@
-"""Columns of a PRIMARY KEY: which column of a row each of them is."""
+"""Columns of a PRIMARY KEY: which column of a row each of them is.
+
+Below `inserts` and `ranked_keys`, which both ask: `ranked_keys` imports `inserts`.
+"""
 
 from __future__ import annotations
 
