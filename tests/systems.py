@@ -158,6 +158,7 @@ class Kafka(System):
             "bootstrap.servers": self.server.bootstrap,
             "log_level": 0,
             "enable.idempotence": True,
+            "queue.buffering.max.messages": 1_000_000,  # nothing is sent before `flush`
         }
         producer = Producer(settings)
         for change in changes:
