@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import Client, Statement
 from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.sink.recovery import head
@@ -84,10 +84,8 @@ class Publisher:
         if stored is None:
             raise self._changed(step)
         reach("trino.recorded")
-        written = prepared.run()
+        self._run(prepared, step, rows)
         reach("trino.written")
-        if not self.sink.upsert_mode and written != rows:
-            raise TransientError(f"{self.table.place}: {written} of {rows} rows were written")
         done = msgspec.structs.replace(
             document,
             checkpoint=state.checkpoint,
@@ -100,14 +98,29 @@ class Publisher:
             return self.checkpoints.move(step, pending=None, doubts=()).state
         return state
 
+    def _run(self, prepared: Statement, step: StateChange, rows: int) -> None:
+        """Raises TakenOver where the statement has failed, or written less, because of that."""
+        try:
+            written = prepared.run()
+        except Failure as failure:
+            if failure.name:
+                self._check_owned(step)
+            raise
+        if not self.sink.upsert_mode and written != rows:
+            self._check_owned(step)
+            raise TransientError(f"{self.table.place}: {written} of {rows} rows were written")
+
     def _changed(self, step: StateChange) -> TransientError:
-        """Raises TakenOver, if that is why: else an older driver would take the branch back."""
-        found = self.checkpoints.load()
-        step(found.state if found else None)
+        self._check_owned(step)
         return TransientError(f"the checkpoint of {self.flow} was changed meanwhile")
 
+    def _check_owned(self, step: StateChange) -> None:
+        """Raises TakenOver: with any other error an older driver would take the branch back."""
+        found = self.checkpoints.load()
+        step(found.state if found else None)
+
     def _sql(self, source: statement.Source, found: Stored, stamp: str) -> str:
-        condition = self.checkpoints.may_write(stamp)
+        condition = self.checkpoints.must_write(stamp)
         if self.sink.upsert_mode:
             return statement.merge(self.table, source, condition, self.sink.key, self.sink.soft)
         for earlier in found.undecided:

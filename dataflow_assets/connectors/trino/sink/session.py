@@ -108,7 +108,7 @@ class TrinoSinkSession(StoredSession):
 
     @override
     def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
-        """A statement that has not begun by now writes nothing; those that have are waited for."""
+        """A statement that has not begun by now fails; those that have are waited for."""
         with translated(f"storing the checkpoint of {self._sink.address()}"):
             if empty:
                 others = self._checkpoints.others(self.identity)

@@ -27,6 +27,7 @@ _TRIES = 8
 _CONFLICTS = frozenset({CONFLICT, "TRANSACTION_CONFLICT", "ICEBERG_CANNOT_OPEN_SPLIT"})
 _COLUMNS = "id varchar, flow varchar, epoch bigint, stamp varchar, state varchar"
 _BY_BRANCH = " WITH (partitioning = ARRAY['id'])"
+_GONE = "another run has taken over, rows of the checkpoint with the stamp of this one: "
 _NOT_ABLE = frozenset({"NOT_SUPPORTED", "PERMISSION_DENIED", "INVALID_TABLE_PROPERTY"})
 
 
@@ -144,8 +145,7 @@ class CheckpointTable:
         return begun[0]
 
     def _drop(self, stamp: str) -> None:
-        own = f"{self._where} AND stamp = {literal(stamp)}"
-        self._client.run(f"DELETE FROM {self.place.quoted} WHERE {own}")  # noqa: S608 - quoted
+        self._client.run(f"DELETE FROM {self._stamped(stamp)}")  # noqa: S608 - quoted
 
     def move(self, step: StateChange, **changes: object) -> Stored:
         """Stores what the step makes of what is stored.
@@ -195,8 +195,20 @@ class CheckpointTable:
 
     def may_write(self, stamp: str) -> str:
         """The condition that the row still has this stamp, as SQL inside another statement."""
-        named = f"{self._where} AND stamp = {literal(stamp)}"
-        return f"EXISTS (SELECT 1 FROM {self.place.quoted} WHERE {named})"  # noqa: S608 - quoted
+        return f"EXISTS (SELECT 1 FROM {self._stamped(stamp)})"  # noqa: S608 - quoted
+
+    def must_write(self, stamp: str) -> str:
+        """The same condition, without which the statement fails instead of doing nothing.
+
+        A statement that has written nothing ends as well as one that has committed, and a catalog
+        without snapshots tells the two apart by their ends only. What fails is a cast that cannot
+        succeed, of a number that is known only when the statement runs.
+        """
+        refused = f"CAST({literal(_GONE)} || CAST(count(*) AS varchar) AS bigint) = 0"
+        return f"(SELECT IF(count(*) > 0, true, {refused}) FROM {self._stamped(stamp)})"  # noqa: S608
+
+    def _stamped(self, stamp: str) -> str:
+        return f"{self.place.quoted} WHERE {self._where} AND stamp = {literal(stamp)}"
 
     def others(self, identity: str | None) -> dict[str, str]:
         """By the other flows into the table of this identity: what removes a checkpoint."""
