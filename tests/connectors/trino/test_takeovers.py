@@ -29,7 +29,7 @@ from dataflow_assets.connectors.trino.table.checkpoint_table import (
     Stored,
 )
 from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
-from dataflow_assets.errors import TakenOver
+from dataflow_assets.errors import DataflowError, TakenOver
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.branch_state import BranchState, owned
 from dataflow_assets.testing import chosen
@@ -265,7 +265,7 @@ def test_a_statement_that_begins_after_a_takeover_fails_and_is_no_commit(
     first = opened(sink := TrinoSink.model_validate(given | more), "first")
     first.restart({"0": 0}, "source")
     recorded, wakes = threading.Event(), threading.Event()
-    raised: list[BaseException] = []
+    raised = list[DataflowError]()
 
     def paused(name: str) -> None:
         if name == "trino.recorded":
@@ -275,7 +275,7 @@ def test_a_statement_that_begins_after_a_takeover_fails_and_is_no_commit(
     def write() -> None:
         try:
             driver.stored(first, 0, [1, "one"])
-        except BaseException as error:
+        except DataflowError as error:
             raised.append(error)
 
     thread = threading.Thread(target=write)
