@@ -17,8 +17,11 @@ import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.sink.publish import Publisher
 from dataflow_assets.connectors.trino.table import stage
-from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.connectors.trino.table.capabilities import Capabilities
+from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
+from dataflow_assets.connectors.trino.table.table import Column, Place, Table
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
@@ -185,6 +188,35 @@ def test_also_a_short_statement_has_room_for_rows(most: int, expected: int) -> N
     given = {"serverURL": "http://t:1", "catalog": "c", "schema": "s", "table": "t"}
     declared = TrinoSink.model_validate(given | {"maxStatementLength": most})
     assert stage.room(declared.max_statement_length) == expected
+
+
+@pytest.mark.parametrize(("count", "staged"), [(10, False), (60, False), (150, True), (250, True)])
+@pytest.mark.parametrize(
+    "more", [{}, {"upsertMode": True, "conflictKey": "column_of_a_customer_0"}]
+)
+def test_a_statement_of_many_columns_is_no_longer_than_allowed(
+    count: int, more: dict[str, Any], *, staged: bool
+) -> None:
+    """A MERGE names each column many times: rows that leave no room for that wait in a stage."""
+    given = {"serverURL": "http://t:1", "catalog": "c", "schema": "s", "table": "t"}
+    declared, sent = TrinoSink.model_validate(given | more), list[str]()
+    client = cast("Client", SimpleNamespace(run=sent.append, create=sent.append, rows=lambda _: []))
+    columns = tuple(Column(f"column_of_a_customer_{at}", "varchar") for at in range(count))
+    table = Table(Place("c", "s", "t"), columns, "i")
+    checkpoints = CheckpointTable(client, declared, TARGET)
+    able = Capabilities(snapshots=True, merge=True)
+    publisher = Publisher(client, declared, TARGET.flow, checkpoints, table, able)
+    most = declared.max_statement_length
+    row = json.dumps(["x" * 90_000] + [""] * (count + 1))
+    receipts = [stage.Staged(f"a{at}", 1, f"[{row}]") for at in range(10)]
+    source = publisher.source(Place("c", "s", "stage"), receipts)
+    sql = publisher._sql(source, ["20200101_000000_00000_aaaaa"], "0" * 32)
+    assert len(sql) <= most
+    assert all(len(one) <= most for one in sent)
+    assert bool(source.attempts) == bool(sent)
+    if more:
+        assert bool(source.attempts) == staged
+    assert bool(source.inline) != bool(source.attempts)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("ab", 2), ("it's", 5), ("ü€", 2), ("a😀b", 4)])
