@@ -191,9 +191,7 @@ def test_also_a_short_statement_has_room_for_rows(most: int, expected: int) -> N
 
 
 @pytest.mark.parametrize(("count", "staged"), [(10, False), (60, False), (150, True), (250, True)])
-@pytest.mark.parametrize(
-    "more", [{}, {"upsertMode": True, "conflictKey": "column_of_a_customer_0"}]
-)
+@pytest.mark.parametrize("more", [{}, {"upsertMode": True, "conflictKey": "column_of_customer_0"}])
 def test_a_statement_of_many_columns_is_no_longer_than_allowed(
     count: int, more: dict[str, Any], *, staged: bool
 ) -> None:
@@ -201,7 +199,7 @@ def test_a_statement_of_many_columns_is_no_longer_than_allowed(
     given = {"serverURL": "http://t:1", "catalog": "c", "schema": "s", "table": "t"}
     declared, sent = TrinoSink.model_validate(given | more), list[str]()
     client = cast("Client", SimpleNamespace(run=sent.append, create=sent.append, rows=lambda _: []))
-    columns = tuple(Column(f"column_of_a_customer_{at}", "varchar") for at in range(count))
+    columns = tuple(Column(f"column_of_customer_{at}", "varchar") for at in range(count))
     table = Table(Place("c", "s", "t"), columns, "i")
     checkpoints = CheckpointTable(client, declared, TARGET)
     able = Capabilities(snapshots=True, merge=True)

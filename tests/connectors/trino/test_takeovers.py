@@ -29,7 +29,7 @@ from dataflow_assets.connectors.trino.table.checkpoint_table import (
     Stored,
 )
 from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
-from dataflow_assets.errors import DataflowError, TakenOver
+from dataflow_assets.errors import DataflowError, PermanentError, TakenOver
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.branch_state import BranchState, owned
 from dataflow_assets.testing import chosen
@@ -221,6 +221,57 @@ def test_a_driver_that_began_at_once_with_another_and_died_stops_nobody(
     assert second.checkpoint.positions == known.positions
     second.close()
     assert execute(trino, f"SELECT count(*) FROM {place} WHERE id = '{TARGET.id}'") == [[1]]
+
+
+@pytest.mark.full
+def test_drivers_that_began_at_once_and_all_died_stop_nobody(
+    declared: TrinoSink, trino: devservers.Trino, trino_schema: str
+) -> None:
+    """Nothing is known by their rows: one is kept, under which a session goes on, or forgets."""
+    opened(declared, "first").close()
+    place = f"lake.{trino_schema}.dataflow_checkpoints"
+    copied = f"SELECT id, flow, epoch, 'of another', state FROM {place}"
+    for _ in ("a run", "dataflow reset"):
+        execute(trino, f"INSERT INTO {place} {copied}")
+        session = opened(declared, "next")
+        assert execute(trino, f"SELECT count(*) FROM {place}") == [[1]]
+        session.forget()
+        session.close()
+
+
+@pytest.mark.full
+def test_a_driver_whose_row_went_with_those_that_began_at_once_stores_nothing(
+    declared: TrinoSink, trino: devservers.Trino, trino_schema: str
+) -> None:
+    """It lives, and the next one has kept the row of another driver."""
+    first = opened(declared, "first")
+    place = f"lake.{trino_schema}.dataflow_checkpoints"
+    document = json.loads(execute(trino, f"SELECT state FROM {place}")[0][0])
+    document["checkpoint"]["epoch"] += 1
+    later = json.dumps(document).replace("'", "''")
+    execute(trino, f"INSERT INTO {place} SELECT id, flow, 2, 'of another', '{later}' FROM {place}")
+    second = opened(declared, "second")
+    with pytest.raises(TakenOver):
+        first.restart({"0": 0}, "source")
+    second.restart({"0": 0}, "source")
+    driver.stored(second, 0, [1, "one"])
+    assert execute(trino, f"SELECT id FROM lake.{trino_schema}.target") == [[1]]
+    for session in (first, second):
+        session.close()
+
+
+def test_two_checkpoints_that_both_know_something_are_left_to_a_person(
+    declared: TrinoSink, trino: devservers.Trino, trino_schema: str
+) -> None:
+    first = opened(declared, "first")
+    first.restart({"0": 0}, "source")
+    first.close()
+    place = f"lake.{trino_schema}.dataflow_checkpoints"
+    copied = f"SELECT id, flow, epoch, 'of another', state FROM {place}"
+    execute(trino, f"INSERT INTO {place} {copied}")
+    with pytest.raises(PermanentError, match=r"has 2 checkpoints of flow ns/takeovers, which no"):
+        opened(declared, "second")
+    assert execute(trino, f"SELECT count(*) FROM {place}") == [[2]]
 
 
 def test_stages_of_a_later_driver_are_left_alone(

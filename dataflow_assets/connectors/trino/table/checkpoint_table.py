@@ -128,21 +128,24 @@ class CheckpointTable:
         return self._seen or self.load()
 
     def _begun(self, rows: Sequence[Stored]) -> Stored:
-        """The row of the driver that went on, of several whose drivers began at once.
+        """The row of the driver that went on, of several whose drivers began at once; else any.
 
         The others go: nothing is known by them, and a driver that ended before it could take its
-        own back would stop the flow for good.
+        own back would stop the flow for good. A driver that lives, and whose row goes, finds that
+        at its next change, which asserts its stamp: before that nothing of it can be stored.
         """
         begun = [one for one in rows if one.document.tells]
-        if len(begun) != 1:
-            raise TransientError(
-                f"{len(rows)} drivers of flow {self._target.flow} have begun at once; if no other "
-                "run of it is active, run dataflow reset"
+        if len(begun) > 1:
+            raise PermanentError(
+                f"{self.place} has {len(begun)} checkpoints of flow {self._target.flow}, which no "
+                f"run leaves behind; look at its rows WHERE {self._where} and delete all but the "
+                "right one"
             )
+        kept = max(begun or rows, key=_order)
         for one in rows:
-            if one.stamp != begun[0].stamp:
+            if one.stamp != kept.stamp:
                 self._drop(one.stamp)
-        return begun[0]
+        return kept
 
     def _drop(self, stamp: str) -> None:
         self._client.run(f"DELETE FROM {self._stamped(stamp)}")  # noqa: S608 - quoted
@@ -252,6 +255,11 @@ class CheckpointTable:
             f"{failure.reason}; set checkpointTable to a table of a catalog that can, such as "
             "Iceberg's or PostgreSQL's (schema.table or catalog.schema.table)"
         )
+
+
+def _order(stored: Stored) -> tuple[int, str]:
+    """Whoever looks at the same rows keeps the same one."""
+    return stored.document.checkpoint.epoch, stored.stamp
 
 
 def place_of(sink: TrinoSinkOptions) -> Place:
