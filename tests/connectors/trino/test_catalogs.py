@@ -17,12 +17,13 @@ import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.rejected.table import _row
 from dataflow_assets.connectors.trino.sink.publish import Publisher
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
 from dataflow_assets.connectors.trino.table.table import Column, Place, Table
-from dataflow_assets.contracts import Run, Target
+from dataflow_assets.contracts import ErrorRecord, Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.spec import hints
@@ -278,3 +279,41 @@ def test_a_chunk_has_no_more_rows_than_the_statement_can_tell_apart(
         "VALUES ('a', 1, '[[3],[4],[5]]')",
         "VALUES ('a', 2, '[[6]]')",
     ]
+
+
+def test_the_reason_of_a_rejected_record_can_be_stored_in_postgresql() -> None:
+    """The message is JSON text, in which the character is written as an escape anyway."""
+    body = b'{"error": {"message": "is a\\u0000b"}, "original_message": {"a": "\\u0000"}}'
+    record = ErrorRecord("id", "ns/flow", body, b"{}")
+    for whole in (True, False):
+        row = _row(record, whole=whole)
+        assert row[2] == r"is a\u0000b"
+        assert not any("\0" in str(text) for text in row)
+
+
+@pytest.mark.full
+def test_a_text_that_postgresql_cannot_hold_is_rejected(
+    trino: devservers.Trino,
+    trino_schema: str,
+    pg: str,
+    tmp_path: Path,
+    engine: SparkSession,
+    store: Store,
+) -> None:
+    """U+0000, which Trino takes and the database refuses, as if the same might succeed later."""
+    execute(trino, f"CREATE TABLE pg.{pg}.target (id bigint, name varchar)")
+    names = ["one", "a\0b", "three"]
+    bodies = [json.dumps({"id": at, "name": name}).encode() for at, name in enumerate(names)]
+    store.produce("t", 0, [*bodies, b'{"id": "c\\u0000d"}'])
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+    config = {"serverURL": trino.uri, "catalog": "pg", "schema": pg, "table": "target"}
+    checkpoints = {"checkpointTable": f"lake.{trino_schema}.dataflow_checkpoints"}
+    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config | checkpoints))
+    with path.open("a", encoding="utf-8") as file:
+        file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
+    assert run(chosen(load(path), None), engine) == 2
+    assert execute(trino, f"SELECT id FROM pg.{pg}.target ORDER BY id") == [[0], [2]]
+    rejected = execute(trino, f"SELECT reason FROM pg.{pg}.target_rejected ORDER BY id")
+    reasons = [reason for (reason,) in rejected]
+    assert len(reasons) == 2
+    assert "holds the character NUL, which text cannot store" in reasons[0]
