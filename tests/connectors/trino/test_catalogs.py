@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 import devservers
@@ -70,6 +71,25 @@ def test_what_a_catalog_can_do_is_found_by_trying(
         sink(trino, "pg", pg, **keyed).open(TARGET, Run())
     with pytest.raises(PermanentError, match=r"conflictKey names key, which lake\.\w+\.target"):
         sink(trino, "lake", trino_schema, upsertMode=True, conflictKey="key").open(TARGET, Run())
+
+
+def test_a_table_whose_merges_do_not_see_rows_of_others_is_not_exactly_once(
+    trino: devservers.Trino, trino_schema: str, catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With isolation `snapshot` a MERGE commits beside an INSERT that came meanwhile."""
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    with catalog.load_table((trino_schema, "target")).transaction() as change:
+        change.set_properties({"write.delete.isolation-level": "snapshot"})
+    with caplog.at_level(logging.WARNING):
+        sink(trino, "lake", trino_schema).open(TARGET, Run()).close()
+    said = f"the property write.delete.isolation-level of lake.{trino_schema}.target is snapshot"
+    assert f"{said}: rows that are appended are stored at least once" in caplog.text
+    keyed = sink(trino, "lake", trino_schema, upsertMode=True, conflictKey="id")
+    with pytest.raises(PermanentError, match="to be serializable, which is Iceberg's own value"):
+        keyed.open(TARGET, Run())
+    with catalog.load_table((trino_schema, "target")).transaction() as change:
+        change.remove_properties("write.delete.isolation-level")
+    keyed.open(TARGET, Run()).close()
 
 
 def test_a_catalog_without_updates_needs_a_checkpoint_elsewhere(

@@ -42,6 +42,10 @@ _AT_LEAST_ONCE = (
     "appended are stored at least once, and twice where the coordinator ends in the middle of a "
     "commit"
 )
+_NOT_ISOLATED = (
+    "flow %s: the property %s of %s is %s: rows that are appended are stored at least once, and "
+    "twice where the commit of a coordinator that has ended arrives late; %s"
+)
 
 
 class TrinoSinkSession(StoredSession):
@@ -268,8 +272,15 @@ class TrinoSinkSession(StoredSession):
                 stage.drop(self._client, each)
 
     def _tell(self) -> None:
-        if self._table and not self._sink.upsert_mode and not self._able.exactly_once:
-            log.warning(_AT_LEAST_ONCE, self._target.flow, self._place.catalog)
+        able, flow = self._able, self._target.flow
+        if self._table is None or self._sink.upsert_mode or able.exactly_once:
+            return
+        if able.isolated:
+            log.warning(_AT_LEAST_ONCE, flow, self._place.catalog)
+            return
+        advice = capabilities.isolating(self._table)
+        name = capabilities.ISOLATION
+        log.warning(_NOT_ISOLATED, flow, name, self._place, able.isolation, advice)
 
 
 def _continues(pending: Checkpoint, known: Checkpoint) -> bool:
