@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from typing import Any
+
+import msgspec
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
+from dataflow_assets.connectors.trino.table import stage
+from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
+from tests.connectors.iceberg.driver import SOURCE
 
 
 def execute(
@@ -17,3 +24,19 @@ def execute(
     config = {"serverURL": server.uri, "catalog": "lake", "schema": schema}
     with closing(Client(TrinoSink.model_validate(config | {"table": "t"}), "tests")) as client:
         return client.rows(sql)
+
+
+def opened(sink: TrinoSink, target: Target, run_id: str) -> TrinoSinkSession:
+    """The session of a driver."""
+    found = sink.open(target, Run(run_id, "host", 1))
+    assert isinstance(found, TrinoSinkSession)
+    return found
+
+
+def stored(session: TrinoSinkSession, offset: int, *rows: list[Any]) -> None:
+    """One micro-batch of one record, whose rows travel in the receipt; of none it was rejected."""
+    span = session.begin(Span((OffsetSlice("0", offset, offset + 1),)))
+    branch = session.ticket().target.branch
+    inline = json.dumps([[*row, "0", ""] for row in rows]) if rows else ""
+    staged = msgspec.json.encode(stage.Staged("a", len(rows), inline)).decode()
+    session.finish(span, [Receipt(branch, "0", offset + 1, Totals(len(rows)), (staged,))], SOURCE)

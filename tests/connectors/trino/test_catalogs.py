@@ -11,15 +11,20 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.rejected.table import _row
+from dataflow_assets.connectors.trino.sink.publish import Publisher
 from dataflow_assets.connectors.trino.table import stage
-from dataflow_assets.connectors.trino.table.table import Place
-from dataflow_assets.contracts import Run, Target
+from dataflow_assets.connectors.trino.table.capabilities import Capabilities
+from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
+from dataflow_assets.connectors.trino.table.table import Column, Place, Table
+from dataflow_assets.contracts import ErrorRecord, Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.spec import hints
@@ -66,6 +71,25 @@ def test_what_a_catalog_can_do_is_found_by_trying(
         sink(trino, "pg", pg, **keyed).open(TARGET, Run())
     with pytest.raises(PermanentError, match=r"conflictKey names key, which lake\.\w+\.target"):
         sink(trino, "lake", trino_schema, upsertMode=True, conflictKey="key").open(TARGET, Run())
+
+
+def test_a_table_whose_merges_do_not_see_rows_of_others_is_not_exactly_once(
+    trino: devservers.Trino, trino_schema: str, catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With isolation `snapshot` a MERGE commits beside an INSERT that came meanwhile."""
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    with catalog.load_table((trino_schema, "target")).transaction() as change:
+        change.set_properties({"write.delete.isolation-level": "snapshot"})
+    with caplog.at_level(logging.WARNING):
+        sink(trino, "lake", trino_schema).open(TARGET, Run()).close()
+    said = f"the property write.delete.isolation-level of lake.{trino_schema}.target is snapshot"
+    assert f"{said}: rows that are appended are stored at least once" in caplog.text
+    keyed = sink(trino, "lake", trino_schema, upsertMode=True, conflictKey="id")
+    with pytest.raises(PermanentError, match="to be serializable, which is Iceberg's own value"):
+        keyed.open(TARGET, Run())
+    with catalog.load_table((trino_schema, "target")).transaction() as change:
+        change.remove_properties("write.delete.isolation-level")
+    keyed.open(TARGET, Run()).close()
 
 
 def test_a_catalog_without_updates_needs_a_checkpoint_elsewhere(
@@ -187,6 +211,33 @@ def test_also_a_short_statement_has_room_for_rows(most: int, expected: int) -> N
     assert stage.room(declared.max_statement_length) == expected
 
 
+@pytest.mark.parametrize(("count", "staged"), [(10, False), (60, False), (150, True), (250, True)])
+@pytest.mark.parametrize("more", [{}, {"upsertMode": True, "conflictKey": "column_of_customer_0"}])
+def test_a_statement_of_many_columns_is_no_longer_than_allowed(
+    count: int, more: dict[str, Any], *, staged: bool
+) -> None:
+    """A MERGE names each column many times: rows that leave no room for that wait in a stage."""
+    given = {"serverURL": "http://t:1", "catalog": "c", "schema": "s", "table": "t"}
+    declared, sent = TrinoSink.model_validate(given | more), list[str]()
+    client = cast("Client", SimpleNamespace(run=sent.append, create=sent.append, rows=lambda _: []))
+    columns = tuple(Column(f"column_of_customer_{at}", "varchar") for at in range(count))
+    table = Table(Place("c", "s", "t"), columns, "i")
+    checkpoints = CheckpointTable(client, declared, TARGET)
+    able = Capabilities(snapshots=True, merge=True)
+    publisher = Publisher(client, declared, TARGET.flow, checkpoints, table, able)
+    most = declared.max_statement_length
+    row = json.dumps(["x" * 90_000] + [""] * (count + 1))
+    receipts = [stage.Staged(f"a{at}", 1, f"[{row}]") for at in range(10)]
+    source = publisher.source(Place("c", "s", "stage"), receipts)
+    sql = publisher._sql(source, ["20200101_000000_00000_aaaaa"], "0" * 32)
+    assert len(sql) <= most
+    assert all(len(one) <= most for one in sent)
+    assert bool(source.attempts) == bool(sent)
+    if more:
+        assert bool(source.attempts) == staged
+    assert bool(source.inline) != bool(source.attempts)
+
+
 @pytest.mark.parametrize(("text", "expected"), [("ab", 2), ("it's", 5), ("ü€", 2), ("a😀b", 4)])
 def test_the_length_of_a_text_is_what_trino_counts(text: str, expected: int) -> None:
     """Else a chunk of many emojis is refused, for good, as a text that is too large."""
@@ -248,3 +299,41 @@ def test_a_chunk_has_no_more_rows_than_the_statement_can_tell_apart(
         "VALUES ('a', 1, '[[3],[4],[5]]')",
         "VALUES ('a', 2, '[[6]]')",
     ]
+
+
+def test_the_reason_of_a_rejected_record_can_be_stored_in_postgresql() -> None:
+    """The message is JSON text, in which the character is written as an escape anyway."""
+    body = b'{"error": {"message": "is a\\u0000b"}, "original_message": {"a": "\\u0000"}}'
+    record = ErrorRecord("id", "ns/flow", body, b"{}")
+    for whole in (True, False):
+        row = _row(record, whole=whole)
+        assert row[2] == r"is a\u0000b"
+        assert not any("\0" in str(text) for text in row)
+
+
+@pytest.mark.full
+def test_a_text_that_postgresql_cannot_hold_is_rejected(
+    trino: devservers.Trino,
+    trino_schema: str,
+    pg: str,
+    tmp_path: Path,
+    engine: SparkSession,
+    store: Store,
+) -> None:
+    """U+0000, which Trino takes and the database refuses, as if the same might succeed later."""
+    execute(trino, f"CREATE TABLE pg.{pg}.target (id bigint, name varchar)")
+    names = ["one", "a\0b", "three"]
+    bodies = [json.dumps({"id": at, "name": name}).encode() for at, name in enumerate(names)]
+    store.produce("t", 0, [*bodies, b'{"id": "c\\u0000d"}'])
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+    config = {"serverURL": trino.uri, "catalog": "pg", "schema": pg, "table": "target"}
+    checkpoints = {"checkpointTable": f"lake.{trino_schema}.dataflow_checkpoints"}
+    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config | checkpoints))
+    with path.open("a", encoding="utf-8") as file:
+        file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
+    assert run(chosen(load(path), None), engine) == 2
+    assert execute(trino, f"SELECT id FROM pg.{pg}.target ORDER BY id") == [[0], [2]]
+    rejected = execute(trino, f"SELECT reason FROM pg.{pg}.target_rejected ORDER BY id")
+    reasons = [reason for (reason,) in rejected]
+    assert len(reasons) == 2
+    assert "holds the character NUL, which text cannot store" in reasons[0]

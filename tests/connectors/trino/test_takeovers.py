@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client, Statement
 from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
+from dataflow_assets.connectors.trino.sink import publish
 from dataflow_assets.connectors.trino.sink import session as sessions
 from dataflow_assets.connectors.trino.sink.recovery import has_committed
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
@@ -27,10 +29,11 @@ from dataflow_assets.connectors.trino.table.checkpoint_table import (
     Stored,
 )
 from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
-from dataflow_assets.errors import TakenOver
+from dataflow_assets.errors import DataflowError, PermanentError, TakenOver
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.branch_state import BranchState, owned
 from dataflow_assets.testing import chosen
+from tests.connectors.trino import driver
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
 from tests.systems import manifest
@@ -220,6 +223,57 @@ def test_a_driver_that_began_at_once_with_another_and_died_stops_nobody(
     assert execute(trino, f"SELECT count(*) FROM {place} WHERE id = '{TARGET.id}'") == [[1]]
 
 
+@pytest.mark.full
+def test_drivers_that_began_at_once_and_all_died_stop_nobody(
+    declared: TrinoSink, trino: devservers.Trino, trino_schema: str
+) -> None:
+    """Nothing is known by their rows: one is kept, under which a session goes on, or forgets."""
+    opened(declared, "first").close()
+    place = f"lake.{trino_schema}.dataflow_checkpoints"
+    copied = f"SELECT id, flow, epoch, 'of another', state FROM {place}"
+    for _ in ("a run", "dataflow reset"):
+        execute(trino, f"INSERT INTO {place} {copied}")
+        session = opened(declared, "next")
+        assert execute(trino, f"SELECT count(*) FROM {place}") == [[1]]
+        session.forget()
+        session.close()
+
+
+@pytest.mark.full
+def test_a_driver_whose_row_went_with_those_that_began_at_once_stores_nothing(
+    declared: TrinoSink, trino: devservers.Trino, trino_schema: str
+) -> None:
+    """It lives, and the next one has kept the row of another driver."""
+    first = opened(declared, "first")
+    place = f"lake.{trino_schema}.dataflow_checkpoints"
+    document = json.loads(execute(trino, f"SELECT state FROM {place}")[0][0])
+    document["checkpoint"]["epoch"] += 1
+    later = json.dumps(document).replace("'", "''")
+    execute(trino, f"INSERT INTO {place} SELECT id, flow, 2, 'of another', '{later}' FROM {place}")
+    second = opened(declared, "second")
+    with pytest.raises(TakenOver):
+        first.restart({"0": 0}, "source")
+    second.restart({"0": 0}, "source")
+    driver.stored(second, 0, [1, "one"])
+    assert execute(trino, f"SELECT id FROM lake.{trino_schema}.target") == [[1]]
+    for session in (first, second):
+        session.close()
+
+
+def test_two_checkpoints_that_both_know_something_are_left_to_a_person(
+    declared: TrinoSink, trino: devservers.Trino, trino_schema: str
+) -> None:
+    first = opened(declared, "first")
+    first.restart({"0": 0}, "source")
+    first.close()
+    place = f"lake.{trino_schema}.dataflow_checkpoints"
+    copied = f"SELECT id, flow, epoch, 'of another', state FROM {place}"
+    execute(trino, f"INSERT INTO {place} {copied}")
+    with pytest.raises(PermanentError, match=r"has 2 checkpoints of flow ns/takeovers, which no"):
+        opened(declared, "second")
+    assert execute(trino, f"SELECT count(*) FROM {place}") == [[2]]
+
+
 def test_stages_of_a_later_driver_are_left_alone(
     declared: TrinoSink, trino: devservers.Trino
 ) -> None:
@@ -233,3 +287,97 @@ def test_stages_of_a_later_driver_are_left_alone(
     session.close()
     left = {name for (name,) in execute(trino, f"SHOW TABLES FROM lake.{place.schema}")}
     assert left & set(names) == {names[-1]}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("catalog", "more"),
+    [
+        ("pg", {}),
+        ("pg", {"upsertMode": True, "conflictKey": "id"}),
+        ("memory", {}),
+        ("lake", {}),
+        ("lake", {"upsertMode": True, "conflictKey": "id"}),
+    ],
+    ids=["pg", "pg-upsert", "memory", "lake", "lake-upsert"],
+)
+def test_a_statement_that_begins_after_a_takeover_fails_and_is_no_commit(
+    catalog: str,
+    more: dict[str, Any],
+    trino: devservers.Trino,
+    trino_schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It runs between the stamp of the second driver and its question how the query has ended."""
+    execute(trino, f"CREATE SCHEMA IF NOT EXISTS {catalog}.{trino_schema}")
+    _create(trino, catalog, trino_schema, keyed=bool(more))
+    checkpoints = f"lake.{trino_schema}.dataflow_checkpoints"
+    given = config(trino, trino_schema) | {"catalog": catalog, "checkpointTable": checkpoints}
+    first = opened(sink := TrinoSink.model_validate(given | more), "first")
+    first.restart({"0": 0}, "source")
+    recorded, wakes = threading.Event(), threading.Event()
+    raised = list[DataflowError]()
+
+    def paused(name: str) -> None:
+        if name == "trino.recorded":
+            recorded.set()
+            assert wakes.wait(300)
+
+    def write() -> None:
+        try:
+            driver.stored(first, 0, [1, "one"])
+        except DataflowError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=write)
+
+    def asked(*given: Any) -> bool:
+        wakes.set()
+        thread.join()
+        return has_committed(*given)
+
+    monkeypatch.setattr(publish, "reach", paused)
+    monkeypatch.setattr(sessions, "has_committed", asked)
+    thread.start()
+    assert recorded.wait(300)
+    second = opened(sink, "second")
+    assert second.checkpoint.positions == {"0": 0}
+    assert isinstance(raised[0], TakenOver)
+    monkeypatch.setattr(publish, "reach", lambda _: None)
+    driver.stored(second, 0, [1, "one"])
+    place = f"{catalog}.{trino_schema}.target"
+    assert execute(trino, f"SELECT id, name FROM {place}") == [[1, "one"]]
+    second.close()
+    first.close()
+    if catalog != "lake":
+        execute(trino, f"DROP TABLE {place}")
+        execute(trino, f"DROP SCHEMA {catalog}.{trino_schema}")
+
+
+def _create(server: devservers.Trino, catalog: str, schema: str, *, keyed: bool) -> None:
+    if catalog == "pg" and keyed:
+        sql = f"CREATE TABLE {schema}.target (id bigint primary key, name varchar)"
+        execute(server, f"CALL pg.system.execute(query => '{sql}')")
+        return
+    execute(server, f"CREATE TABLE {catalog}.{schema}.target (id bigint, name varchar)")
+
+
+@pytest.mark.full
+def test_a_driver_that_is_paused_before_its_statement_is_told_that_another_has_come(
+    declared: TrinoSink, trino: devservers.Trino, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a TransientError it would open again, and take the branch back."""
+    first, others = opened(declared, "first"), list[TrinoSinkSession]()
+    first.restart({"0": 0}, "source")
+
+    def paused(name: str) -> None:
+        if name == "trino.recorded":
+            others.append(opened(declared, "second"))
+
+    monkeypatch.setattr(publish, "reach", paused)
+    with pytest.raises(TakenOver):
+        driver.stored(first, 0, [1, "one"])
+    assert others[0].checkpoint.positions == {"0": 0}
+    assert execute(trino, f"SELECT * FROM lake.{declared.usual_schema()}.target") == []
+    for session in (first, *others):
+        session.close()

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
 from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
 from dataflow_assets.sdk.branch_state import BranchState
 from tests.connectors.iceberg.driver import SOURCE
-from tests.connectors.trino.driver import execute
+from tests.connectors.trino.driver import execute, opened, stored
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -162,3 +162,16 @@ def test_a_catalog_without_snapshots_is_left_alone(
         session.close()
     finally:
         execute(trino, f"DROP TABLE pg.public.c_{trino_schema}")
+
+
+@pytest.mark.full
+def test_files_of_a_run_stay_few_where_micro_batches_have_no_rows(
+    sink: TrinoSink, trino: devservers.Trino, trino_schema: str
+) -> None:
+    """All records are rejected, or a filter lets few through."""
+    session = opened(sink, ONE, "first")
+    session.restart({"0": 0}, "source")
+    for offset in range(24):
+        stored(session, offset)
+    session.close()
+    assert counted(trino, trino_schema, "files") <= 12 + 2 * 8

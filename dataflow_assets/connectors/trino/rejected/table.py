@@ -185,7 +185,8 @@ def _listed(rows: Sequence[str]) -> str:
 
 def _row(record: ErrorRecord, *, whole: bool) -> list[Any]:
     body = msgspec.json.decode(record.body, type=_Body)
-    reason = json.loads(bytes(body.error)).get("message", "")
+    # Text of PostgreSQL cannot hold U+0000, which a reason may quote.
+    reason = json.loads(bytes(body.error)).get("message", "").replace("\0", "\\u0000")
     texts = (
         [record.body.decode()]
         if whole

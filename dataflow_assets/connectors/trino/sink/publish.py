@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import Client, Statement
 from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.sink.recovery import head
@@ -20,7 +20,6 @@ from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.checkpoint_table import (
     CheckpointTable,
     Pending,
-    Stored,
 )
 from dataflow_assets.connectors.trino.table.table import Place, Table
 from dataflow_assets.errors import TransientError
@@ -31,6 +30,7 @@ from dataflow_assets.sdk.stored_session import StateChange
 log = logging.getLogger(__name__)
 
 WRITES = 5  # of one span, each on the table that another writer has left
+_QUERY = "20200101_000000_00000_aaaaa"  # as long as each id of a query
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,20 @@ class Publisher:
     def source(self, staged_at: Place, staged: Sequence[stage.Staged]) -> statement.Source:
         """The rows of a span, gathered in one place."""
         longest = self.sink.max_statement_length
-        inline, attempts = stage.gathered(self.client, staged_at, staged, longest)
+        left = longest - self._without_rows(staged_at)
+        inline, attempts = stage.gathered(self.client, staged_at, staged, longest, left)
         return statement.Source(self.table.columns, inline, staged_at, attempts)
+
+    def _without_rows(self, staged_at: Place) -> int:
+        """Characters of the statement but for the rows, which name each column several times.
+
+        Each try of the statement may ask for the commit of one more query.
+        """
+        found = self.checkpoints.latest()
+        doubts = [each.query for each in (found.undecided if found else ())]
+        empty = statement.Source(self.table.columns, "", staged_at)
+        sql = self._sql(empty, [*doubts, *[_QUERY] * WRITES], uuid.uuid4().hex)
+        return stage.length_of(sql)
 
     def publish(self, step: StateChange, source: statement.Source, rows: int) -> BranchState:
         """Writes the rows of a span, and stores what the step makes of the checkpoint.
@@ -74,20 +86,19 @@ class Publisher:
         found = self.checkpoints.latest()
         state, stamp = step(found.state if found else None), uuid.uuid4().hex
         assert found is not None  # noqa: S101 - else the step has raised
-        prepared = self.client.prepare(self._sql(source, found, stamp))
-        base = head(self.client, self.table) if self.able.snapshots else None
-        pending = Pending(prepared.id, state.checkpoint, base)
         # A conflict may be the lost answer of the catalog: that query may have committed.
         doubts = found.undecided
+        earlier = [each.query for each in doubts]
+        prepared = self.client.prepare(self._sql(source, earlier, stamp))
+        base = head(self.client, self.table) if self.able.snapshots else None
+        pending = Pending(prepared.id, state.checkpoint, base)
         document = msgspec.structs.replace(found.document, pending=pending, doubts=doubts)
         stored = self.checkpoints.swap(found, document, stamp)
         if stored is None:
             raise self._changed(step)
         reach("trino.recorded")
-        written = prepared.run()
+        self._run(prepared, step, rows)
         reach("trino.written")
-        if not self.sink.upsert_mode and written != rows:
-            raise TransientError(f"{self.table.place}: {written} of {rows} rows were written")
         done = msgspec.structs.replace(
             document,
             checkpoint=state.checkpoint,
@@ -100,16 +111,31 @@ class Publisher:
             return self.checkpoints.move(step, pending=None, doubts=()).state
         return state
 
+    def _run(self, prepared: Statement, step: StateChange, rows: int) -> None:
+        """Raises TakenOver where the statement has failed, or written less, because of that."""
+        try:
+            written = prepared.run()
+        except Failure as failure:
+            if failure.name:
+                self._check_owned(step)
+            raise
+        if not self.sink.upsert_mode and written != rows:
+            self._check_owned(step)
+            raise TransientError(f"{self.table.place}: {written} of {rows} rows were written")
+
     def _changed(self, step: StateChange) -> TransientError:
-        """Raises TakenOver, if that is why: else an older driver would take the branch back."""
-        found = self.checkpoints.load()
-        step(found.state if found else None)
+        self._check_owned(step)
         return TransientError(f"the checkpoint of {self.flow} was changed meanwhile")
 
-    def _sql(self, source: statement.Source, found: Stored, stamp: str) -> str:
-        condition = self.checkpoints.may_write(stamp)
+    def _check_owned(self, step: StateChange) -> None:
+        """Raises TakenOver: with any other error an older driver would take the branch back."""
+        found = self.checkpoints.load()
+        step(found.state if found else None)
+
+    def _sql(self, source: statement.Source, earlier: Sequence[str], stamp: str) -> str:
+        condition = self.checkpoints.must_write(stamp)
         if self.sink.upsert_mode:
             return statement.merge(self.table, source, condition, self.sink.key, self.sink.soft)
-        for earlier in found.undecided:
-            condition += f" AND {statement.unless_committed(self.table, earlier.query)}"
+        for query in earlier:
+            condition += f" AND {statement.unless_committed(self.table, query)}"
         return statement.insert(self.table, source, condition, guarded=self.able.exactly_once)

@@ -1,7 +1,9 @@
 """Whether a statement whose end nobody has seen has stored its rows.
 
-Called when a session opens, under its new stamp: what has not begun by then writes nothing. What
-has begun is in Trino's list of queries, and is waited for; then its commit is looked for.
+Called when a session opens, under its new stamp: what has not begun by then fails. What has begun
+is in Trino's list of queries, and is waited for; then its commit is looked for. A catalog without
+snapshots tells of it only by how the query has ended: FINISHED is a commit, as a statement without
+its stamp never ends so.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.sink.publish import Publisher
 from dataflow_assets.connectors.trino.sink.recovery import UnknownEnd, has_committed
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
-from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
+from dataflow_assets.connectors.trino.table import capabilities, create_table, stage
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.checkpoint_table import (
     CheckpointTable,
@@ -41,6 +41,10 @@ _AT_LEAST_ONCE = (
     "flow %s: catalog %s does not list its commits with the queries that made them: rows that are "
     "appended are stored at least once, and twice where the coordinator ends in the middle of a "
     "commit"
+)
+_NOT_ISOLATED = (
+    "flow %s: the property %s of %s is %s: rows that are appended are stored at least once, and "
+    "twice where the commit of a coordinator that has ended arrives late; %s"
 )
 
 
@@ -108,7 +112,7 @@ class TrinoSinkSession(StoredSession):
 
     @override
     def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
-        """A statement that has not begun by now writes nothing; those that have are waited for."""
+        """A statement that has not begun by now fails; those that have are waited for."""
         with translated(f"storing the checkpoint of {self._sink.address()}"):
             if empty:
                 others = self._checkpoints.others(self.identity)
@@ -148,7 +152,9 @@ class TrinoSinkSession(StoredSession):
         staged = [msgspec.json.decode(text, type=stage.Staged) for text in texts]
         reach("trino.before-commit")
         if not any(one.rows for one in staged):
-            return self.record(step)
+            state = self.record(step)
+            self._tidy(())
+            return state
         assert self._table is not None  # noqa: S101 - tasks have written for it
         publisher = Publisher(
             self._client, self._sink, self._target.flow, self._checkpoints, self._table, self._able
@@ -157,7 +163,7 @@ class TrinoSinkSession(StoredSession):
             source = publisher.source(self._staged_at, staged)
             state = publisher.publish(step, source, sum(one.rows for one in staged))
         reach("trino.committed")
-        self._tidy(source)
+        self._tidy(source.attempts)
         return state
 
     @override
@@ -244,15 +250,19 @@ class TrinoSinkSession(StoredSession):
             **changes,
         )
 
-    def _tidy(self, source: statement.Source) -> None:
-        """Drops the stage of the span, and now and then those that failed tasks have left."""
+    def _tidy(self, attempts: Sequence[str]) -> None:
+        """After each commit; now and then it looks after stages of failed tasks and checkpoints.
+
+        Args:
+            attempts: those in the stage of the span, which is dropped.
+        """
         self._commits += 1
         if self._commits % KEPT_EVERY == 0:
             self._drop_stages()
             keep_small(self._sink, self._checkpoints.place, self._target.id)
-        elif source.attempts:
+        elif attempts:
             with suppress(Failure):
-                stage.drop(self._client, source.stage)
+                stage.drop(self._client, self._staged_at)
 
     def _drop_stages(self) -> None:
         """Those of this branch; one that is left behind costs space until the next run."""
@@ -262,8 +272,15 @@ class TrinoSinkSession(StoredSession):
                 stage.drop(self._client, each)
 
     def _tell(self) -> None:
-        if self._table and not self._sink.upsert_mode and not self._able.exactly_once:
-            log.warning(_AT_LEAST_ONCE, self._target.flow, self._place.catalog)
+        able, flow = self._able, self._target.flow
+        if self._table is None or self._sink.upsert_mode or able.exactly_once:
+            return
+        if able.isolated:
+            log.warning(_AT_LEAST_ONCE, flow, self._place.catalog)
+            return
+        advice = capabilities.isolating(self._table)
+        name = capabilities.ISOLATION
+        log.warning(_NOT_ISOLATED, flow, name, self._place, able.isolation, advice)
 
 
 def _continues(pending: Checkpoint, known: Checkpoint) -> bool:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.trino.client import Client, quote
+from dataflow_assets.connectors.trino.client import Client, literal, quote
 from dataflow_assets.connectors.trino.errors import DENIED, Failure
 from dataflow_assets.connectors.trino.table.table import Table
 from dataflow_assets.errors import PermanentError
 
 _LISTED = "SELECT element_at(summary, 'trino_query_id') FROM {snapshots} LIMIT 1"
+ISOLATION = "write.delete.isolation-level"
+"""The property by which Iceberg's commits of a MERGE look for rows that were added meanwhile."""
+SERIALIZABLE = "serializable"
+_ISOLATION = "SELECT value FROM {properties} WHERE key = {name}"
 _MERGE = "MERGE INTO {target} t USING (SELECT * FROM {target} WHERE false) s ON {same} {clauses}"
 
 
@@ -20,20 +25,28 @@ class Capabilities:
 
     snapshots: bool
     """It lists its commits with the id of the query that has made each: a commit can be looked for.
-    Where it also has MERGE, a commit fails if others have added rows meanwhile."""
+    Where it also has MERGE, and is isolated, a commit fails if others have added rows meanwhile."""
     merge: bool
     """MERGE works."""
     why: str = ""
     """Why MERGE does not, in Trino's words."""
+    isolation: str = SERIALIZABLE
+    """What the table says of ISOLATION, Iceberg's own value unless set; of a table with snapshots.
+    With any other value a MERGE commits beside rows that others have added meanwhile."""
+
+    @property
+    def isolated(self) -> bool:
+        """Whether a MERGE sees the rows of others, or fails."""
+        return self.isolation.lower() == SERIALIZABLE
 
     @property
     def exactly_once(self) -> bool:
         """Whether rows that are appended are stored once whatever happens."""
-        return self.snapshots and self.merge
+        return self.snapshots and self.merge and self.isolated
 
 
 def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
-    """Tries both; nothing is changed. Called when a sink's session opens. Raises Failure.
+    """Tries them; nothing is changed. Called when a sink's session opens. Raises Failure.
 
     Args:
         client: of the sink.
@@ -48,7 +61,14 @@ def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
     snapshots = _works(client, listed, f"SELECT from {table.place}")
     rights = "SELECT, INSERT, UPDATE and DELETE" if key else "SELECT and INSERT"
     why = _works(client, _merge(table, key), f"{rights} on {table.place}")
-    return Capabilities(not snapshots, not why, why)
+    isolation = SERIALIZABLE if snapshots else _isolation(client, table)
+    return Capabilities(not snapshots, not why, why, isolation)
+
+
+def _isolation(client: Client, table: Table) -> str:
+    sql = _ISOLATION.format(properties=table.place.hidden("properties"), name=literal(ISOLATION))
+    with _allowed(f"SELECT from {table.place}"):
+        return str(client.value(sql) or SERIALIZABLE)
 
 
 def _merge(table: Table, key: Sequence[str]) -> str:
@@ -75,17 +95,34 @@ def _works(client: Client, sql: str, right: str) -> str:
         right: what the user must be allowed to do, for the error.
     """
     try:
-        client.run(sql)
+        with _allowed(right):
+            client.run(sql)
     except Failure as failure:
-        if failure.name == DENIED:
-            raise PermanentError(
-                f"the user of the flow needs the right to {right}: {failure.reason}; without it "
-                "nobody can know whether rows are stored once"
-            ) from None
         if failure.transient:  # an outage, also one of the catalog or of its store
             raise
         return failure.reason
     return ""
+
+
+@contextmanager
+def _allowed(right: str) -> Iterator[None]:
+    try:
+        yield
+    except Failure as failure:
+        if failure.name != DENIED:
+            raise
+        raise PermanentError(
+            f"the user of the flow needs the right to {right}: {failure.reason}; without it "
+            "nobody can know whether rows are stored once"
+        ) from None
+
+
+def isolating(table: Table) -> str:
+    """What a person does about a table that is not isolated."""
+    return (
+        f"remove the property with Spark or PyIceberg (ALTER TABLE {table.place} UNSET "
+        f"TBLPROPERTIES ('{ISOLATION}'))"
+    )
 
 
 def check_mark(table: Table, mark: str | None) -> None:
@@ -108,6 +145,12 @@ def check_upsert(table: Table, found: Capabilities, key: Sequence[str]) -> None:
             f"upsertMode needs MERGE, which catalog {table.place.catalog} does not support for "
             f"{table.place}: {found.why}; use a catalog that does, such as Iceberg's, or leave "
             "upsertMode out"
+        )
+    if not found.isolated:
+        raise PermanentError(
+            f"upsertMode needs the property {ISOLATION} of {table.place} to be {SERIALIZABLE}, "
+            f"which is Iceberg's own value; it is {found.isolation}, with which two MERGEs that "
+            f"run at once store a key twice: {isolating(table)}"
         )
     known = {column.name for column in table.columns}
     if missing := [name for name in key if name not in known]:

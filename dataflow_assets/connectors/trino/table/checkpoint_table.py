@@ -27,6 +27,7 @@ _TRIES = 8
 _CONFLICTS = frozenset({CONFLICT, "TRANSACTION_CONFLICT", "ICEBERG_CANNOT_OPEN_SPLIT"})
 _COLUMNS = "id varchar, flow varchar, epoch bigint, stamp varchar, state varchar"
 _BY_BRANCH = " WITH (partitioning = ARRAY['id'])"
+_GONE = "another run has taken over, rows of the checkpoint with the stamp of this one: "
 _NOT_ABLE = frozenset({"NOT_SUPPORTED", "PERMISSION_DENIED", "INVALID_TABLE_PROPERTY"})
 
 
@@ -127,25 +128,27 @@ class CheckpointTable:
         return self._seen or self.load()
 
     def _begun(self, rows: Sequence[Stored]) -> Stored:
-        """The row of the driver that went on, of several whose drivers began at once.
+        """The row of the driver that went on, of several whose drivers began at once; else any.
 
         The others go: nothing is known by them, and a driver that ended before it could take its
-        own back would stop the flow for good.
+        own back would stop the flow for good. A driver that lives, and whose row goes, finds that
+        at its next change, which asserts its stamp: before that nothing of it can be stored.
         """
         begun = [one for one in rows if one.document.tells]
-        if len(begun) != 1:
-            raise TransientError(
-                f"{len(rows)} drivers of flow {self._target.flow} have begun at once; if no other "
-                "run of it is active, run dataflow reset"
+        if len(begun) > 1:
+            raise PermanentError(
+                f"{self.place} has {len(begun)} checkpoints of flow {self._target.flow}, which no "
+                f"run leaves behind; look at its rows WHERE {self._where} and delete all but the "
+                "right one"
             )
+        kept = max(begun or rows, key=_order)
         for one in rows:
-            if one.stamp != begun[0].stamp:
+            if one.stamp != kept.stamp:
                 self._drop(one.stamp)
-        return begun[0]
+        return kept
 
     def _drop(self, stamp: str) -> None:
-        own = f"{self._where} AND stamp = {literal(stamp)}"
-        self._client.run(f"DELETE FROM {self.place.quoted} WHERE {own}")  # noqa: S608 - quoted
+        self._client.run(f"DELETE FROM {self._stamped(stamp)}")  # noqa: S608 - quoted
 
     def move(self, step: StateChange, **changes: object) -> Stored:
         """Stores what the step makes of what is stored.
@@ -195,8 +198,20 @@ class CheckpointTable:
 
     def may_write(self, stamp: str) -> str:
         """The condition that the row still has this stamp, as SQL inside another statement."""
-        named = f"{self._where} AND stamp = {literal(stamp)}"
-        return f"EXISTS (SELECT 1 FROM {self.place.quoted} WHERE {named})"  # noqa: S608 - quoted
+        return f"EXISTS (SELECT 1 FROM {self._stamped(stamp)})"  # noqa: S608 - quoted
+
+    def must_write(self, stamp: str) -> str:
+        """The same condition, without which the statement fails instead of doing nothing.
+
+        A statement that has written nothing ends as well as one that has committed, and a catalog
+        without snapshots tells the two apart by their ends only. What fails is a cast that cannot
+        succeed, of a number that is known only when the statement runs.
+        """
+        refused = f"CAST({literal(_GONE)} || CAST(count(*) AS varchar) AS bigint) = 0"
+        return f"(SELECT IF(count(*) > 0, true, {refused}) FROM {self._stamped(stamp)})"  # noqa: S608
+
+    def _stamped(self, stamp: str) -> str:
+        return f"{self.place.quoted} WHERE {self._where} AND stamp = {literal(stamp)}"
 
     def others(self, identity: str | None) -> dict[str, str]:
         """By the other flows into the table of this identity: what removes a checkpoint."""
@@ -240,6 +255,11 @@ class CheckpointTable:
             f"{failure.reason}; set checkpointTable to a table of a catalog that can, such as "
             "Iceberg's or PostgreSQL's (schema.table or catalog.schema.table)"
         )
+
+
+def _order(stored: Stored) -> tuple[int, str]:
+    """Whoever looks at the same rows keeps the same one."""
+    return stored.document.checkpoint.epoch, stored.stamp
 
 
 def place_of(sink: TrinoSinkOptions) -> Place:

@@ -22,7 +22,7 @@ PREFIX = "dataflow_stage_"
 MOST_INLINE = 100_000
 """Characters of rows that travel in one receipt."""
 SPARE = 60_000
-"""Characters of a statement that are left for all but the rows."""
+"""Characters of an INSERT into the stage that are left for all but the rows."""
 MOST_ROWS = 1 << 20
 """Rows of a chunk: by chunk and row the statement knows their order."""
 _COLUMNS = "attempt varchar, chunk bigint, body varchar"
@@ -140,16 +140,23 @@ def _schema(place: Place) -> str:
 
 
 def gathered(
-    client: Client, place: Place, staged: Sequence[Staged], most: int
+    client: Client, place: Place, staged: Sequence[Staged], most: int, left: int
 ) -> tuple[str, list[str]]:
     """Where the rows of a span are: a JSON array, or the attempts in the stage, in their order.
 
     Rows of receipts go to the stage too where they are too many for one statement, or where others
     are there. Raises Failure.
+
+    Args:
+        client: of the sink.
+        place: the stage of the span.
+        staged: what the writers have handed over.
+        most: characters of a statement.
+        left: characters of rows for which the statement that stores them has room.
     """
     inline = [one for one in staged if one.inline]
     length = sum(length_of(one.inline) for one in inline)
-    if all(one.inline or not one.rows for one in staged) and length <= room(most):
+    if all(one.inline or not one.rows for one in staged) and length <= left:
         return f"[{','.join(one.inline[1:-1] for one in inline)}]", []
     if inline:
         create(client, place)
@@ -163,7 +170,7 @@ def gathered(
 
 
 def room(most: int) -> int:
-    """Characters of rows in a statement of so many, half of them where the statement is short."""
+    """Characters of rows in an INSERT of so many, half of them where the INSERT is short."""
     return max(most - SPARE, most // 2)
 
 

@@ -1,7 +1,7 @@
 """The one statement that stores the rows of a span: an INSERT or a MERGE.
 
 Its own condition is that the checkpoint's row still has the stamp that was stored for it: whoever
-takes over stores another one, and what has not begun by then writes nothing.
+takes over stores another one, and what has not begun by then fails.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def insert(table: Table, source: Source, condition: str, *, guarded: bool) -> st
     Args:
         table: the target.
         source: the rows.
-        condition: without which none is written.
+        condition: without which none is written; its own error ends the statement.
         guarded: as a MERGE that matches nothing: it fails if others add rows meanwhile.
     """
     names = [column.name for column in source.columns]
@@ -88,7 +88,7 @@ def merge(
     Args:
         table: the target.
         source: the rows.
-        condition: without which none is written.
+        condition: without which none is written; its own error ends the statement.
         key: the columns that rows are matched by.
         mark: the column that says when a key was deleted; None: its row is removed.
     """

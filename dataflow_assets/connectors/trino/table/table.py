@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.client import Client, literal, quote
-from dataflow_assets.connectors.trino.errors import MISSING, Failure
+from dataflow_assets.connectors.trino.errors import DENIED, MISSING, Failure
 from dataflow_assets.connectors.trino.type_names import Type
-from dataflow_assets.contracts import KEY
+from dataflow_assets.contracts import KEY, NO_NUL
 
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable, comment FROM {catalog}.information_schema.columns
@@ -23,6 +23,8 @@ _PLAIN_COLUMNS = """
 SELECT column_name, data_type, is_nullable, NULL FROM {catalog}.information_schema.columns
 WHERE table_schema = {schema} AND table_name = {table} ORDER BY ordinal_position
 """
+_CONNECTOR = "SELECT connector_name FROM system.metadata.catalogs WHERE catalog_name = {catalog}"
+_POSTGRESQL = "postgresql"
 
 
 @dataclass(frozen=True)
@@ -77,18 +79,33 @@ class Table:
     place: Place
     columns: tuple[Column, ...]
     identity: str
+    connector: str = ""
+    """What Trino calls the kind of its catalog; empty where the user may not know."""
 
     def schema(self, key: Sequence[str] = ()) -> pa.Schema:
         """The columns that records can fill; those of a key must not be null."""
         fields = [c.field.with_nullable(c.nullable and c.name not in key) for c in self.columns]
-        found = pa.schema(fields)
-        return found.with_metadata({KEY: json.dumps(list(key)).encode()}) if key else found
+        metadata = {KEY: json.dumps(list(key)).encode()} if key else {}
+        if self.connector == _POSTGRESQL:
+            metadata[NO_NUL] = b"1"
+        return pa.schema(fields, metadata or None)
 
 
 def find(client: Client, place: Place) -> Table | None:
     """The table; None where there is none. Raises Failure."""
     columns = _columns(client, place)
-    return Table(place, columns, identity(client, place)) if columns else None
+    if not columns:
+        return None
+    return Table(place, columns, identity(client, place), _connector(client, place.catalog))
+
+
+def _connector(client: Client, catalog: str) -> str:
+    try:
+        return str(client.value(_CONNECTOR.format(catalog=literal(catalog))) or "")
+    except Failure as failure:
+        if failure.name != DENIED:
+            raise
+        return ""
 
 
 def _columns(client: Client, place: Place) -> tuple[Column, ...]:
