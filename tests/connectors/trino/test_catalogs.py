@@ -289,7 +289,7 @@ def test_a_chunk_has_no_more_rows_than_the_statement_can_tell_apart(
     """Else rows of the next chunk would come before its last ones, and the older row would win."""
     monkeypatch.setattr(stage, "MOST_ROWS", 4)
     run_sql: list[str] = []
-    client = cast("Client", SimpleNamespace(run=run_sql.append))
+    client = cast("Client", SimpleNamespace(run=run_sql.append, create=run_sql.append))
     chunks = stage.Chunks(client, Place("c", "s", "t"), "a", 1_000_000)
     for number in range(7):
         chunks.add(f"[{number}]", 3)
