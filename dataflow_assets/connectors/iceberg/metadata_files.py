@@ -179,7 +179,14 @@ def in_folder(io: FileIO, url: str) -> list[fs.FileInfo]:
         raise TypeError("the files of a bucket are reached through Arrow")
     scheme, host, path = io.parse_location(url, io.properties)
     selector = fs.FileSelector(path, allow_not_found=True)
-    found: list[fs.FileInfo] = io.fs_by_scheme(scheme, host).get_file_info(selector)
+    system = io.fs_by_scheme(scheme, host)
+    found: list[fs.FileInfo]
+    try:
+        found = system.get_file_info(selector)
+    except FileNotFoundError:
+        # Somebody has made the folder after Arrow had not found it, and before it looked again
+        # whether there is none.
+        found = system.get_file_info(selector)
     return found
 
 

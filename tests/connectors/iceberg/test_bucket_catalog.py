@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 from pyiceberg import exceptions as ice
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.update import (
@@ -92,6 +95,25 @@ def _property(count: int) -> SetPropertiesUpdate:
 def _set(catalog: BucketCatalog, table: Table, count: int) -> None:
     same = AssertTableUUID(uuid=table.metadata.table_uuid)
     catalog.commit_table(table, (same,), (_property(count),))
+
+
+def test_a_folder_that_is_made_while_it_is_listed_is_listed(tmp_path: Path) -> None:
+    """Arrow looks twice where it finds none, and contradicts itself when it is there by then."""
+    folder = tmp_path / "metadata"
+    disk = fs.LocalFileSystem()
+
+    def listed(selector: fs.FileSelector) -> list[fs.FileInfo]:
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "v1.metadata.json").touch()
+            raise FileNotFoundError(selector.base_dir)
+        found: list[fs.FileInfo] = disk.get_file_info(selector)
+        return found
+
+    io = PyArrowFileIO()
+    io.fs_by_scheme = lambda *_: SimpleNamespace(get_file_info=listed)
+    found = metadata_files.in_folder(io, str(folder))
+    assert [one.base_name for one in found] == ["v1.metadata.json"]
 
 
 def test_of_many_who_make_a_table_one_does(place: dict[str, Any]) -> None:

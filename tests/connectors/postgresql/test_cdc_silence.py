@@ -147,24 +147,38 @@ def test_a_process_that_gets_further_is_not_silent(
 def test_who_waits_for_others_is_silent_though_it_answers(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A walsender that waits for a standby that is down answers, and waits on."""
+    """A walsender that waits for a standby that is down answers, and waits on.
+
+    It is asked no more once that is known: its server would log a warning for each question.
+    """
     waits: Iterator[str] = iter(["", "IO WALRead"])
     last = "Client WaitForStandbyConfirmation"
-    monkeypatch.setattr(reader.Reader, "_progress", lambda _: Progress("0/1", 0, next(waits, last)))
-    answered = list[Silence]()
-    wait = reader.Reader._wait
+    seen, answered = list[str](), list[Silence]()
+    wait, ask = reader.Reader._wait, Walsender._ask
+
+    def progress(_: reader.Reader) -> Progress:
+        seen.append(next(waits, last))
+        return Progress("0/1", 0, seen[-1])
+
+    def asked(self: Walsender) -> None:
+        seen.append("asked")
+        ask(self)
 
     def waited(self: reader.Reader, silence: Silence) -> None:
         wait(self, silence)
         answered.append(silence)
 
+    monkeypatch.setattr(reader.Reader, "_progress", progress)
+    monkeypatch.setattr(Walsender, "_ask", asked)
     monkeypatch.setattr(reader.Reader, "_wait", waited)
     after = _after(table)
     with closing(Walsender(table.dsn)) as sender:
         begin(table.source, sender, after)
         with pytest.raises(TransientError, match="WaitForStandbyConfirmation"):
             list(sender.messages(Lsn(after.value + 2**40)))
-    assert len(answered) > 3
+    assert "asked" in seen[: seen.index(last)]
+    assert "asked" not in seen[seen.index(last) :]
+    assert len(answered) > 1
     assert len({id(one) for one in answered}) == 1
 
 
