@@ -84,8 +84,8 @@ class SinkSession(ABC):
 
         Called by the driver when a branch without a checkpoint opens, only where the source will
         hold log (its slot is not created for a target that takes nothing) and no step may drop all
-        of its records; and by `create`. By default nothing is asked: some
-        targets are always there, and others are looked for when the session is opened.
+        of its records; and by `create`. By default nothing is asked: some targets are always there,
+        and others are looked for when the session is opened.
 
         Raises:
             PermanentError where the target is missing and may not be created, or the role may not

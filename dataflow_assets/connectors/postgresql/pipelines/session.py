@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from typing_extensions import override
 
@@ -12,10 +11,7 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pipelines.monitoring import Monitor
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.contracts import Checkpoint, Receipt, Run, SourceSession, Span, Target
-from dataflow_assets.errors import DataflowError, PermanentError
-from dataflow_assets.sdk.server_failure import translated
-
-log = logging.getLogger(__name__)
+from dataflow_assets.sdk.pipeline_views import noting, told
 
 
 class PipelineSession(PostgresqlSinkSession):
@@ -52,18 +48,8 @@ class PipelineSession(PostgresqlSinkSession):
 
     @override
     def ended(self, error: BaseException | None) -> None:
-        told = None
-        if isinstance(error, DataflowError):
-            kind = "permanent" if isinstance(error, PermanentError) else "transient"
-            told = kind, str(error)
         with self._noting(), self._transaction("noting the state of") as link:
-            self._monitor.ended(link, self._epoch, told)
+            self._monitor.ended(link, self._epoch, told(error))
 
-    @contextmanager
-    def _noting(self) -> Iterator[None]:
-        """What is told to people must not stop what is stored for them."""
-        try:
-            with translated(f"writing the views of {self._sink.address()}"):
-                yield
-        except DataflowError as error:
-            log.warning("flow %s: %s", self._target.flow, error)
+    def _noting(self) -> AbstractContextManager[None]:
+        return noting(self._sink.address(), self._target.flow)
