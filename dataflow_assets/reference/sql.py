@@ -9,7 +9,7 @@ from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
 from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
-from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, WINDOWS
+from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, UNNEST, WINDOWS
 from dataflow_assets.reference.tables import escaped, section, statements
 from dataflow_assets.sql.aggregates import AGGREGATES
 from dataflow_assets.sql.functions import FUNCTIONS
@@ -25,10 +25,10 @@ exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 
 **What runs:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, windows
 (`TUMBLE`, `HOP`, `CUMULATE`), deduplication and Top-N by `ROW_NUMBER()`, views and subqueries in
-`FROM`, over one table of `kafka` or `upsert-kafka`, or several of them with `UNION ALL`, into a
-table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or
-`iceberg`. **What is refused**, with line and column: joins, `SESSION`, `ORDER BY` and `LIMIT` of a
-query, `OVER` with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
+`FROM`, `UNNEST` of arrays and maps, over one table of `kafka` or `upsert-kafka`, or several of them
+with `UNION ALL`, into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or
+`iceberg`. **What is refused**, with line and column: other joins, `SESSION`, `ORDER BY` and `LIMIT`
+of a query, `OVER` with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
 
 ## Statements
 
@@ -79,6 +79,26 @@ Two INSERTs with groups into one topic, or one table of a database, are found by
 wherever they are: in several files, or under several names of the table. The finding of each names
 the file and the line of the other one. A constant that told one INSERT apart must not be given to
 another one later.
+
+## UNNEST
+
+%(unnest)s
+
+A row becomes a row for each item of an array, or of a map, that it has itself, in the order of the
+items; the array may be computed. An array that is null or empty leaves no row, with `LEFT JOIN` one
+row with nulls. `WITH ORDINALITY` adds the number of the item, an INT that begins at 1. `LATERAL` in
+front of `UNNEST` changes nothing.
+
+An item that is a ROW becomes the columns of its fields, an item of a map becomes `KEY` and `VALUE`;
+names in parentheses replace these names. Where both sides have a column, write the name of the
+table in front of its name.
+
+Over a table of `kafka` that needs no state: all rows of a record are stored in one commit, or the
+record is rejected with none of them. Of rows with the same PRIMARY KEY the last item counts.
+
+Over a table of `upsert-kafka` the query needs `GROUP BY`, `DISTINCT` or `ROW_NUMBER()`: what it
+keeps tells which items a row has lost. Without them it is refused. `UNNEST` may be over windows;
+it cannot be over groups, over numbered rows, or below a window.
 
 ## Groups
 
@@ -231,6 +251,7 @@ def render() -> str:
     tables = {
         "statements": statements(STATEMENTS),
         "columns": _table(("Column", "Meaning"), columns),
+        "unnest": _table(("Join", "Rows"), UNNEST),
         "windows": _table(("Window", "Meaning"), WINDOWS),
     }
     parts = [

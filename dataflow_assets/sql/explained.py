@@ -19,6 +19,7 @@ from dataflow_assets.sql.plan import Cell, Output, Plan
 from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import MILLIS, MONTHS
+from dataflow_assets.sql.unnest import Unnest, item_names
 from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.sql.windows import Windows
 
@@ -38,16 +39,20 @@ def _lines(made: Plan | ViewPlan) -> Iterator[str]:
     if isinstance(made, Plan):
         if made.changelog:
             yield "         each record replaces the row of its key, or deletes it; no state"
+        for unnest in made.unnests:
+            yield from _unnested(unnest, names)
         yield from _written(made.outputs, made.shared, names, made.where, "where")
         return
     if made.windows is not None:
         yield _window(made.windows, names)
-        names += ("window_start", "window_end", "window_time")
+        names += ["window_start", "window_end", "window_time"]
     if made.expires:
         yield f"forget   after {_seconds(made.expires)} without a change, but for windows"
     if made.changelog:
         key = ", ".join(names[at] for at, _ in made.primary)
         yield f"latest   of each {key}, before and after: state `rows`"
+    for unnest in made.unnests:
+        yield from _unnested(unnest, names)
     for number, stage in enumerate(made.stages):
         yield from _stage(number, stage, names)
         names = [_short(one, f"${number}.{at}") for at, one in enumerate(_names(stage, names))]
@@ -64,6 +69,18 @@ def _window(windows: Windows, names: Sequence[str]) -> str:
         f"window   {windows.kind} of {text(windows.time, names)}: {_seconds(windows.size)}{steps}; "
         f"watermark {text(windows.watermark, names)}"
     )
+
+
+def _unnested(unnest: Unnest, names: list[str]) -> Iterator[str]:
+    """Adds the names of its columns."""
+    yield from _parts(unnest.shared, names)
+    if unnest.where is not None:
+        yield f"where    {text(unnest.where, names)}"
+    said = _short(text(unnest.given, names), "items")
+    join = "LEFT JOIN UNNEST" if unnest.outer else "UNNEST"
+    yield f"unnest   {join}({text(unnest.given, names)})"
+    more = (*item_names(unnest.given.type), "number")
+    names[unnest.at : unnest.at] = [f"{said}.{one}" for one in more]
 
 
 def _seconds(millis: int) -> str:

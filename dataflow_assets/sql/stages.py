@@ -13,7 +13,7 @@ from dataflow_assets.sql.aggregates import Aggregate
 from dataflow_assets.sql.columns import Columns, spread_out
 from dataflow_assets.sql.expressions import Expression, program
 from dataflow_assets.sql.function import Environment, Evaluate, Row
-from dataflow_assets.sql.query_rows import NO_VALUE
+from dataflow_assets.sql.no_value import NO_VALUE
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack_rows
 from dataflow_assets.sql.windows import FRONT, Closing

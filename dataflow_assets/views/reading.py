@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,6 @@ from dataflow_assets.sql.changes import NONE, changes
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.input import Messages
 from dataflow_assets.sql.plan import KEY
-from dataflow_assets.sql.values import pack
 from dataflow_assets.sql.view import Arrivals, ViewPlan
 from dataflow_assets.sql.window_rows import WindowArrivals
 from dataflow_assets.views.output import REFUSED, Row
@@ -84,8 +83,8 @@ class Reader:
 
     def _taking(self) -> _Taking:
         if self.view.windows is None:
-            return _Rows(Arrivals(self.view, self.environment))
-        return _Windows(WindowArrivals(self.view, self.environment, self.reached))
+            return _Rows(self.view, self.environment)
+        return _Windows(self.view, self.environment, self.reached)
 
 
 def _one_by_one(
@@ -107,7 +106,8 @@ def _one_by_one(
 class _Taking(ABC):
     """Collects the rows of a slice."""
 
-    def __init__(self) -> None:
+    def __init__(self, view: ViewPlan) -> None:
+        self._view = view
         self._read = Read()
         self._counted: Counter[bytes] = Counter()
         self._latest: dict[bytes, bytes | None] = {}
@@ -161,13 +161,9 @@ class _Taking(ABC):
         self._read.changes = changes([b""] * len(counted) + [*latest], rows, numbers)
         return self._read
 
-    def _replace(self, key: bytes, row: bytes | None, time: int) -> None:
-        """The latest row of a key; None: it is gone."""
-        self._latest[key], self._times[key] = row, time
-
-    def _count(self, row: bytes) -> None:
-        """A row more."""
-        self._counted[row] += 1
+    def _replace(self, key: bytes, seen: Sequence[bytes], time: int) -> None:
+        """What is seen of the latest row of a key; nothing: it is gone."""
+        self._latest[key], self._times[key] = self._view.kept(seen), time
 
 
 def _messages(batch: pa.RecordBatch, rows: Rows) -> Messages:
@@ -189,9 +185,9 @@ def _times(batch: pa.RecordBatch) -> list[int]:
 class _Rows(_Taking):
     """Of each key the last row, else how often each comes."""
 
-    def __init__(self, arrivals: Arrivals) -> None:
-        super().__init__()
-        self._arrivals = arrivals
+    def __init__(self, view: ViewPlan, environment: Environment) -> None:
+        super().__init__(view)
+        self._arrivals = Arrivals(view, environment)
 
     @override
     def take_all(self, messages: pa.RecordBatch, rows: Rows) -> bool:
@@ -212,19 +208,18 @@ class _Rows(_Taking):
         arrived = self._arrivals(record)
         if arrived is None:
             return
-        key, row = arrived
-        if key is not None:
-            self._replace(key, row, time)
-        elif row is not None:
-            self._count(row)
+        if arrived.key is not None:
+            self._replace(arrived.key, arrived.rows, time)
+        else:
+            self._counted.update(arrived.rows)
 
 
 class _Windows(_Taking):
     """How often each row comes in each window, and how far their time has come."""
 
-    def __init__(self, arrivals: WindowArrivals) -> None:
-        super().__init__()
-        self._arrivals = arrivals
+    def __init__(self, view: ViewPlan, environment: Environment, reached: int | None) -> None:
+        super().__init__(view)
+        self._arrivals = WindowArrivals(view, environment, reached)
 
     @override
     def _take(self, record: Record, time: int) -> None:
@@ -232,10 +227,9 @@ class _Windows(_Taking):
         if seen is None:
             return
         if seen.key is not None:
-            self._replace(seen.key, pack(seen.rows) if seen.rows else None, time)
+            self._replace(seen.key, seen.rows, time)
         else:
-            for row in seen.rows:
-                self._count(row)
+            self._counted.update(seen.rows)
         self._read.late += seen.late
         known = [one for one in (self._read.moment, seen.watermark) if one is not None]
         self._read.moment = max(known, default=None)

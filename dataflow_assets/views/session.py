@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 MOST = 250_000
 """Messages of one slice: what they come to is held by one task."""
-
-
+ITEMS = 10
+"""About as many rows UNNEST is expected to make of a message."""
 LOOK = 60.0
 """Seconds between two looks for files that nobody needs."""
 PAST = 100
@@ -189,9 +189,10 @@ class ViewSession(SourceSession):
 
     @property
     def _most(self) -> int:
-        """Messages of one slice, of which each is kept once for each window."""
-        windows = self._source.view.windows
-        return MOST if windows is None else max(1, MOST // windows.most)
+        """Messages of one slice, of which each is kept once for each window, and each item."""
+        view = self._source.view
+        rows = (1 if view.windows is None else view.windows.most) * ITEMS ** len(view.unnests)
+        return max(1, MOST // rows)
 
     def _closed(self, offsets: Positions) -> frozenset[str]:
         """The partitions of which nothing more is ever read: no window waits for them."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dataflow_assets.manifests.dialects.sql.like import merged
-from dataflow_assets.manifests.dialects.sql.relations import Catalog, Refusals, Relation, related
+from dataflow_assets.manifests.dialects.sql.relation import Catalog, Refusals, Relation
+from dataflow_assets.manifests.dialects.sql.relations import related
 from dataflow_assets.manifests.dialects.sql.several_inserts import Made
 from dataflow_assets.manifests.dialects.sql.statements import (
     StatementNotes,

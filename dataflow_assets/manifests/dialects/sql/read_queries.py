@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
 from dataflow_assets.manifests.dialects.sql.read_expressions import read_expression
-from dataflow_assets.manifests.dialects.sql.read_tables import qualified, read_options
+from dataflow_assets.manifests.dialects.sql.read_joins import read_joins
+from dataflow_assets.manifests.dialects.sql.read_tables import qualified, read_alias, read_options
 from dataflow_assets.manifests.dialects.sql.read_windows import read_window, sees_window
 from dataflow_assets.manifests.dialects.sql.refusals import UNITED, refused, refused_aggregate
 from dataflow_assets.manifests.dialects.sql.syntax import (
@@ -29,7 +30,6 @@ NO_AGGREGATES = frozenset(_NO_AGGREGATES.split())
 """Aggregates of Flink's that are not computed here."""
 _CLAUSES = ("ORDER", "LIMIT", "FETCH", "OFFSET", "WINDOW", "QUALIFY")
 _SETS = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
-_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _OF_ARRAYS = ("UNNEST", "LATERAL")
 
 
@@ -83,6 +83,7 @@ def _select(cursor: Cursor) -> Select:
     if not cursor.takes("FROM"):
         cursor.fail(f"expected , or FROM, found {cursor.next}")
     source, alias = _source(cursor)
+    unnested = tuple(read_joins(cursor))
     where = read_expression(cursor) if cursor.takes("WHERE") else None
     groups = _groups(cursor) if cursor.takes("GROUP", "BY") else None
     having = read_expression(cursor) if cursor.takes("HAVING") else None
@@ -90,7 +91,16 @@ def _select(cursor: Cursor) -> Select:
     nodes = [one.node for one in items] + [one for one in (where, having) if one is not None]
     refused += [one for node in nodes for one in _aggregates(node)]
     return Select(
-        place, tuple(items), source, alias, where, groups, having, distinct, tuple(refused)
+        place=place,
+        items=tuple(items),
+        source=source,
+        alias=alias,
+        where=where,
+        groups=groups,
+        having=having,
+        distinct=distinct,
+        refused=tuple(refused),
+        unnested=unnested,
     )
 
 
@@ -137,29 +147,10 @@ def _source(cursor: Cursor) -> tuple[Reference | Select | Windowed, str | None]:
     options = _hint(cursor) if cursor.next.kind == "hint" else ()
     if cursor.sees("MATCH_RECOGNIZE", "("):
         cursor.fail(refused("MATCH_RECOGNIZE"))
-    alias = _alias(cursor)
-    _refuse_joins(cursor)
+    alias = read_alias(cursor)
     if isinstance(source, Reference):
         source = Reference(source.place, source.table, alias, options)
     return source, alias
-
-
-def _refuse_joins(cursor: Cursor) -> None:
-    if not cursor.next.says(",", *_JOINS):
-        return
-    other = cursor.copy()
-    while other.next.says(",", "OUTER", *_JOINS):
-        other.take()
-    of_arrays = other.next.says(*_OF_ARRAYS)
-    cursor.fail(refused(other.next.text.upper() if of_arrays else "a join"))
-
-
-def _alias(cursor: Cursor) -> str | None:
-    if cursor.takes("AS"):
-        return cursor.name("a name for the table")
-    token = cursor.next
-    plain = token.kind == "word" and token.text.upper() not in RESERVED | {"QUALIFY", "MINUS"}
-    return cursor.take().text if token.kind == "quoted" or plain else None
 
 
 def _hint(cursor: Cursor) -> tuple[Option, ...]:

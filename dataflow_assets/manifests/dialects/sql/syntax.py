@@ -177,6 +177,23 @@ class Windowed:
 
 
 @dataclass(frozen=True)
+class Unnested:
+    """A join of a row with the items of an array, or of a map, of its own."""
+
+    place: Place
+    given: Node
+    alias: str | None = None
+    columns: tuple[str, ...] = ()
+    """Their names; empty: those that the items have."""
+    outer: bool = False
+    """LEFT JOIN: a row without items stays."""
+    numbered: bool = False
+    """WITH ORDINALITY."""
+    condition: Node | None = None
+    """Of ON; None: there is none."""
+
+
+@dataclass(frozen=True)
 class Select:
     """A query."""
 
@@ -193,6 +210,8 @@ class Select:
     """Where DISTINCT is."""
     refused: tuple[tuple[Place, str], ...] = ()
     """What is part of Flink's grammar, and cannot run yet: where it is, and the sentence."""
+    unnested: tuple[Unnested, ...] = ()
+    """The joins of FROM, in their order."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dataflow_assets.manifests.dialects.sql.inserts import (
     outputs_of,
     readable,
     sharing,
+    sharing_parts,
     times_of,
 )
 from dataflow_assets.manifests.dialects.sql.key_columns import column_at
@@ -22,7 +23,7 @@ from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.pruning import pruned
 from dataflow_assets.manifests.dialects.sql.ranked_keys import by_key
 from dataflow_assets.manifests.dialects.sql.ranking import arrival_cells
-from dataflow_assets.manifests.dialects.sql.relations import Relation
+from dataflow_assets.manifests.dialects.sql.relation import Relation
 from dataflow_assets.manifests.dialects.sql.settings import IDLE, TTL, milliseconds
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
@@ -31,7 +32,6 @@ from dataflow_assets.manifests.dialects.sql.windows import check_grouped, implie
 from dataflow_assets.sdk.local_folders import ROOT
 from dataflow_assets.sql.plan import Cell, Output
 from dataflow_assets.sql.ranking import Ranking
-from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import STRING, Type
 from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.views.options import StateLocation
@@ -61,7 +61,7 @@ def view(
     cells = (*cells_of(relation.table), *arrival_cells(relation.stages[0]))
     given = [] if relation.where is None else [relation.where]
     kept, over = pruned(relation.stages, [*given, *(one.expression for one in outputs)])
-    stages = tuple(_sharing(insert, one) for one in kept)
+    stages = tuple(sharing_parts(insert, one) for one in kept)
     parts, found = sharing(insert, over)
     computed = iter(found)
     return ViewPlan(
@@ -79,6 +79,7 @@ def view(
         windows=relation.windows,
         idle=milliseconds(settings.get(IDLE, "0")) or 0,
         expires=milliseconds(settings.get(TTL, "0")) or 0,
+        unnests=tuple(sharing_parts(insert, one) for one in relation.unnests),
     )
 
 
@@ -89,12 +90,6 @@ def _primary(table: Declared, cells: tuple[Cell, ...]) -> Iterator[tuple[int, Ty
     types = {one.name: one.type for one in table.stored}
     for name in table.table.key:
         yield places[name], types[name] or STRING
-
-
-def _sharing(insert: Insert, stage: Stage) -> Stage:
-    """The same, with what its expressions have in common computed once."""
-    parts, found = sharing(insert, stage.expressions)
-    return replace(stage.over(found), shared=parts)
 
 
 def _check_key(
