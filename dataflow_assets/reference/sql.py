@@ -70,10 +70,13 @@ A record of CSV with several lines is rejected (Flink reads the first line and d
 table of `avro-confluent` is read by the schema that each message names, field by field by their
 names, and written with the schema of its columns, which is registered when a run begins.
 
-Two INSERTs into one table do not know each other, and `UNION ALL` is as many INSERTs: where one of
-them has deletes, give each a table of its own. Queries with groups may write into one table where a
-column of its PRIMARY KEY is a constant, another one in each of them. Each flow reads a table of its
-own name: `CREATE TABLE another LIKE t` declares the same topic again.
+Two INSERTs into one table do not know each other: where one of them has deletes, give each a table
+of its own. Queries with groups may write into one table where a column of its PRIMARY KEY is a
+constant, another one in each of them. Each flow reads a table of its own name: `CREATE TABLE
+another LIKE t` declares the same topic again.
+
+`UNION ALL` is as many INSERTs, also in a view or a subquery, unless [groups](#groups) are above it.
+There each column has one type in all queries, and its name in the first one.
 
 Two INSERTs with groups into one topic, or one table of a database, are found by `dataflow check`
 wherever they are: in several files, or under several names of the table. The finding of each names
@@ -93,8 +96,9 @@ An item that is a ROW becomes the columns of its fields, an item of a map become
 names in parentheses replace these names. Where both sides have a column, write the name of the
 table in front of its name.
 
-Over a table of `kafka` that needs no state: all rows of a record are stored in one commit, or the
-record is rejected with none of them. Of rows with the same PRIMARY KEY the last item counts.
+Over a table of `kafka` that needs no state. The rows of a record are stored in one commit; a record
+of which one row cannot be computed is rejected with all of them. Of rows with the same PRIMARY KEY
+the last item counts.
 
 Over a table of `upsert-kafka` the query needs `GROUP BY`, `DISTINCT` or `ROW_NUMBER()`: what it
 keeps tells which items a row has lost. Without them it is refused. `UNNEST` may be over windows;
@@ -106,6 +110,11 @@ A query with `GROUP BY`, an aggregate or `DISTINCT` keeps state. Its target need
 is made of the columns of `GROUP BY` (or of `DISTINCT`) as they are, or of a larger type that keeps
 all of their digits, such as INT into BIGINT; constants may be beside them.
 Groups may be grouped again, by subqueries and views.
+
+Over a view or subquery with `UNION ALL` the query is one flow, `<target>.<a>_<b>`, which reads all
+tables, each with a position of its own. They must be tables of `kafka`; expressions, `WHERE` and
+`UNNEST` may be between them and `UNION ALL`, groups, windows and upserts may not. `ROW_NUMBER()`
+needs groups in between.
 
 Of each micro-batch the last row of a group is written, and only where it differs from the one
 before. A group whose last row goes, or for which `HAVING` does not hold any more, is deleted in the
@@ -149,9 +158,10 @@ computed of aggregates have changed, the error names a `SET` that keeps the stat
 changes with the next record that changes its group. A query with `ROW_NUMBER()` is always built
 again.
 
-The sum of floating numbers is rounded once, whatever their order. `GROUP BY` tells -0.0 from 0.0,
-and all NaN are one group. Where a source gets new partitions, keys of an upsert table may change
-theirs: the log warns, and of one key in two partitions the record that is read later counts.
+The sum of floating numbers is rounded once, whatever their order. In keys of
+groups -0.0 is 0.0 (Flink tells them apart, databases do not), and all NaN are one. Where a source
+gets new partitions, keys of an upsert table may change theirs: the log warns, and of one key in two
+partitions the record that is read later counts.
 
 ## Windows
 
@@ -225,10 +235,12 @@ Columns that nobody uses are not kept.
 
 
 _EQUAL = """\
-Values that the query tells apart must be different keys in the database too. Where they are equal
-there, several groups are one row, which has the values of one of them: text in a column of the type
-`citext` or with a collation that ignores case, a decimal in a column with fewer digits, a time in a
-column that keeps whole seconds, or 0.0 and -0.0 in `double precision`."""
+Where groups, or first rows, go into a table of a database, its PRIMARY KEY must tell values apart
+that the query tells apart: several groups would else be one row, with the values of one of them. A
+flow does not begin where a column of the key may store different values as equal ones: text in a
+column of the type `citext`, `char(n)` or `uuid`, or with a collation that ignores case; a
+decimal in a column with fewer digits; a time in a column that keeps fewer digits of a second. The
+error names the column."""
 
 
 def render() -> str:

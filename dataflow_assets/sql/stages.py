@@ -81,7 +81,7 @@ class Intake:
         self._where = compiled(stage.where) if stage.where is not None else None
         self._keys = [compiled(one) for one in stage.keys]
         self._arguments = [_argument(one, compiled) for one in stage.calls]
-        self._group = Codec([one.type for one in stage.keys])
+        self._group = Codec([one.type for one in stage.keys], keys=True)
         self._window, self._zone = stage.window, environment.local
         self._given = Codec([one.given for one in stage.calls])
 

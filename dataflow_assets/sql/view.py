@@ -20,13 +20,14 @@ from dataflow_assets.sql.expressions import Expression, columns, program
 from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.input import Input, Messages, Source
 from dataflow_assets.sql.merging import Finish, Groups, Merging, WindowGroups
-from dataflow_assets.sql.plan import Cell, Output, metadata_of
 from dataflow_assets.sql.no_value import holds
+from dataflow_assets.sql.plan import Cell, Output
 from dataflow_assets.sql.query_rows import Outputs
 from dataflow_assets.sql.ranking import Ranking, Ranks
 from dataflow_assets.sql.stages import Intake, Stage
 from dataflow_assets.sql.types import Type
-from dataflow_assets.sql.unnest import Unnest, Unnested, made_of, read_for
+from dataflow_assets.sql.united import Rows, TableRows
+from dataflow_assets.sql.unnest import Unnest
 from dataflow_assets.sql.values import Codec, pack, unpack
 from dataflow_assets.sql.windows import Windows
 
@@ -57,6 +58,13 @@ class ViewPlan:
     """Milliseconds after which what was not touched is forgotten, but for windows; 0: never."""
     unnests: tuple[Unnest, ...] = ()
     """What makes several rows of one, behind the columns of windows and in front of the stages."""
+    united: tuple[TableRows, ...] = ()
+    """With UNION ALL all tables; `value`, `key` and `cells` are then those of the first one."""
+
+    @cached_property
+    def tables(self) -> tuple[TableRows, ...]:
+        """The tables that it reads, by their numbers."""
+        return self.united or (TableRows(self.value, self.key, self.cells, self.unnests),)
 
     @property
     def changelog(self) -> bool:
@@ -95,7 +103,7 @@ class ViewPlan:
     def shape(self) -> str:
         """A digest of all that decides what is kept of rows; names and spelling do not count."""
         read = (self.value, self.key, self.cells, self.primary, self.zone)
-        found = (read, self.stages, *self.unnests)
+        found = (read, self.stages, *self.unnests, *self.united)
         return _digest(found if self.windows is None else (*found, self.windows))
 
     @cached_property
@@ -109,13 +117,9 @@ class ViewPlan:
         """The columns of the target that rows are matched by."""
         return frozenset(one.name for one in self.outputs if one.key)
 
-    def reads(self) -> frozenset[str]:
-        """The metadata of messages that it needs."""
-        return self.columns() | {"timestamp"} if self.changelog else self.columns()
-
-    def columns(self) -> frozenset[str]:
-        """The metadata of messages that its rows are made of."""
-        return metadata_of(self.cells, key=self.key is not None)
+    def reads(self, table: TableRows) -> frozenset[str]:
+        """The metadata of the messages of a table that it needs."""
+        return table.metadata() | {"timestamp"} if self.changelog else table.metadata()
 
     def origins(self, name: str) -> frozenset[str] | None:
         """The columns of the table that a column of the target is made of."""
@@ -126,7 +130,9 @@ class ViewPlan:
         for stage in reversed(self.stages):
             inner = list(_looked_at(stage))
             places = frozenset[int]().union(*(inner[at] for at in places))
-        places = made_of(self.unnests, places)
+        if self.united:
+            return None  # its name alone would not say of which table it is
+        places = self.tables[0].made_of(places)
         if self.windows is not None and any(at >= len(self.cells) for at in places):
             places |= columns(self.windows.time)
         cells = (self.cells[at] for at in places if at < len(self.cells))
@@ -184,13 +190,14 @@ class PrimaryKey:
 class Arrivals:
     """Messages as what the first stage sees of them; compiled once for each task."""
 
-    def __init__(self, view: ViewPlan, environment: Environment) -> None:
-        source = Source(view.value, view.key, view.cells, view.changelog)
+    def __init__(self, view: ViewPlan, table: TableRows, environment: Environment) -> None:
+        """`table`: whose messages are read."""
+        source = Source(table.value, table.key, table.cells, view.changelog)
         first, primary = view.stages[0], frozenset(at for at, _ in view.primary)
         used = frozenset[int]().union(*(columns(one, first.shared) for one in first.expressions))
-        used = primary | read_for(view.unnests, used)
+        used = primary | table.cells_for(used)
         self._input = Input(source, environment.local, used)
-        self._unnested = Unnested(view.unnests, environment)
+        self._rows = Rows(table, environment)
         self._intake = Intake(first, environment)
         self._key = PrimaryKey(view) if view.changelog else None
         self._kept = view.kept
@@ -202,7 +209,7 @@ class Arrivals:
             return None
         row, gone = taken
         key = None if self._key is None else self._key(row)
-        rows = () if gone else self._unnested(row)
+        rows = () if gone else self._rows(row)
         seen = (self._intake(one) for one in rows)
         return Arrived(key, [pack(one) for one in seen if one is not None])
 
@@ -212,7 +219,7 @@ class Arrivals:
         Raises an error of any kind where one of the messages is to be looked at by itself.
         """
         found = self._input.together(given)
-        rows, owners = self._unnested.together(found.rows)
+        rows, owners = self._rows.together(found.rows)
         seen = self._intake.together(rows)
         if self._key is None:
             return None, seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +20,11 @@ from dataflow_assets.sql.changes import NONE, changes
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.input import Messages
 from dataflow_assets.sql.plan import KEY
+from dataflow_assets.sql.united import TableRows
 from dataflow_assets.sql.view import Arrivals, ViewPlan
 from dataflow_assets.sql.window_rows import WindowArrivals
 from dataflow_assets.views.output import REFUSED, Row
+from dataflow_assets.views.united import identities, of_table
 
 _TIME = "timestamp"
 TOGETHER = 4_096
@@ -44,7 +46,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads slices of one source for a view; sent to the tasks."""
+    """Reads slices of messages for a view; sent to the tasks."""
 
     source: Source
     identity: str
@@ -52,26 +54,39 @@ class Reader:
     environment: Environment
     reached: int | None = None
     """The watermark in front of the micro-batch."""
+    others: tuple[Source, ...] = ()
+    """Of the other tables of a UNION ALL."""
 
     def asked(self, piece: OffsetSlice) -> Asked:
         """The slice by itself."""
-        columns = wanted(self.source, self.view.reads())
-        return Asked(self.source, self.identity, piece, columns, 0, 1)
+        number, partition = of_table(piece.partition)
+        source, table = self._sources[number], self.view.tables[number]
+        columns = wanted(source, self.view.reads(table))
+        own = replace(piece, partition=partition)
+        return Asked(source, identities(self.identity)[number], own, columns, 0, 1)
+
+    @property
+    def _sources(self) -> tuple[Source, ...]:
+        return (self.source, *self.others)
 
     def together(self, pieces: Iterable[OffsetSlice]) -> Iterator[tuple[OffsetSlice, Read]]:
         """Each of the slices, in any order. Raises what is wrong with one of them."""
-        asked = [self.asked(piece) for piece in pieces if not piece.empty]
-        if asked:
+        by_table: dict[int, list[OffsetSlice]] = {}
+        for piece in pieces:
+            if not piece.empty:
+                by_table.setdefault(of_table(piece.partition)[0], []).append(piece)
+        for some in by_table.values():
+            asked = [self.asked(piece) for piece in some]
             for at, batches in type(self.source).messages_together(asked):
-                piece = asked[at].piece
-                assert isinstance(piece, OffsetSlice)  # noqa: S101 - so it was asked
-                yield piece, self.read(piece, batches)
+                yield some[at], self.read(some[at], batches)
 
     def read(self, piece: OffsetSlice, batches: Iterable[pa.RecordBatch]) -> Read:
         """What the messages of a slice come to, those that are equal counted together."""
-        rows = Rows(self.source, piece, 1, self.view.columns())
-        taking = self._taking()
-        form, keys = self.source.message_format(), KEY in self.view.reads()
+        number, partition = of_table(piece.partition)
+        source, table = self._sources[number], self.view.tables[number]
+        rows = Rows(source, replace(piece, partition=partition), 1, table.metadata())
+        taking = self._taking(table)
+        form, keys = source.message_format(), KEY in self.view.reads(table)
         for batch in batches:
             as_json, unreadable = in_json(batch, form, keys=keys)
             for first in range(0, batch.num_rows, TOGETHER):
@@ -81,9 +96,9 @@ class Reader:
                     _one_by_one(taking, some, rows, bad, batch["body"].slice(first, TOGETHER))
         return taking.found()
 
-    def _taking(self) -> _Taking:
+    def _taking(self, table: TableRows) -> _Taking:
         if self.view.windows is None:
-            return _Rows(self.view, self.environment)
+            return _Rows(self.view, table, self.environment)
         return _Windows(self.view, self.environment, self.reached)
 
 
@@ -185,9 +200,9 @@ def _times(batch: pa.RecordBatch) -> list[int]:
 class _Rows(_Taking):
     """Of each key the last row, else how often each comes."""
 
-    def __init__(self, view: ViewPlan, environment: Environment) -> None:
+    def __init__(self, view: ViewPlan, table: TableRows, environment: Environment) -> None:
         super().__init__(view)
-        self._arrivals = Arrivals(view, environment)
+        self._arrivals = Arrivals(view, table, environment)
 
     @override
     def take_all(self, messages: pa.RecordBatch, rows: Rows) -> bool:

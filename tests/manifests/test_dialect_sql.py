@@ -606,7 +606,11 @@ _ASSET = "in an asset of PySpark over the target table"
         ("SELECT a, b FROM s WINDOW w AS (PARTITION BY a)", 34, "behind OVER"),
         ("SELECT a, b FROM s QUALIFY ROW_NUMBER() OVER (ORDER BY a) = 1", 34, "around this one"),
         ("SELECT a, b FROM s MINUS SELECT a, b FROM w", 34, "a table of its own, and compare"),
-        ("SELECT * FROM (SELECT a, b FROM s UNION ALL SELECT a, b FROM w)", 49, "one topic"),
+        (
+            "SELECT a, MAX(b) FROM (SELECT a, b FROM s UNION ALL SELECT id, b FROM u) GROUP BY a",
+            15,
+            "one topic",
+        ),
         ("SELECT a, MAX(b) FROM s GROUP BY ROLLUP (a)", 48, "an INSERT INTO with a GROUP BY for"),
         (
             "SELECT a, RANK() OVER (ORDER BY a) FROM s",

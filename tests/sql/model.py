@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
@@ -21,6 +21,9 @@ from tests.sql.model_items import ITEMS, Items
 
 Row = dict[str, Any]
 Of = Callable[[Row], Any]
+TABLE = "_table"
+"""The number of the table that a row is of."""
+UNITED = "(SELECT * FROM s UNION ALL SELECT * FROM w WHERE f) AS s"
 COLUMNS = (
     "k BIGINT, g STRING, h INT, a INT, b BIGINT, d DOUBLE, n DECIMAL(10, 2), s STRING, "
     f"t TIMESTAMP(3), f BOOLEAN, {model_items.COLUMNS}"
@@ -70,6 +73,8 @@ class Query:
     having: Condition | None = None
     inner: Query | None = None
     items: Items | None = None
+    united: bool = False
+    """Over the rows of two tables."""
 
     @property
     def columns(self) -> list[tuple[str, str]]:
@@ -77,12 +82,18 @@ class Query:
         keys = [(f"x{n}", one.type) for n, one in enumerate(self.keys)]
         return keys + [(f"y{n}", one.type) for n, one in enumerate(self.folds)]
 
+    def of_one_table(self) -> Query:
+        """The same over one table: rows that are replaced are not united."""
+        inner = None if self.inner is None else self.inner.of_one_table()
+        return replace(self, inner=inner, united=False)
+
     def text(self) -> str:
         """As SQL."""
         names = [name for name, _ in self.columns]
         items = [*(one.sql for one in self.keys), *(one.sql for one in self.folds)]
         listed = ", ".join(f"{sql} AS {name}" for sql, name in zip(items, names, strict=True))
-        source = "s" if self.inner is None else f"({self.inner.text()})"
+        source = UNITED if self.united else "s"
+        source = source if self.inner is None else f"({self.inner.text()})"
         source += self.items.sql if self.items else ""
         where = f" WHERE {self.where.sql}" if self.where else ""
         groups = ", ".join(one.sql for one in self.keys) or "()"
@@ -92,6 +103,8 @@ class Query:
     def rows(self, given: Sequence[Row]) -> list[Row]:
         """Its result."""
         found = list(given) if self.inner is None else self.inner.rows(given)
+        if self.united:
+            found = [row for row in found if not row[TABLE] or row["f"] is True]
         if self.items is not None:
             found = [{**row, **item} for row in found for item in self.items.of(row)]
         groups: dict[tuple[Any, ...], list[Row]] = {}
@@ -300,11 +313,12 @@ def queries(draw: st.DrawFn) -> Query:
         draw(st.none() | st.sampled_from(WHERE)),
         draw(st.none() | st.sampled_from(HAVING)),
         items=items,
+        united=draw(st.integers(0, 2)) == 0,
     )
     if draw(st.integers(0, 3)):
         return made
     # What is not used is not computed.
-    inner = Query(made.keys, (ROWS,), made.where, made.having, items=items)
+    inner = replace(made, folds=(ROWS,))
     return _over(inner, draw(st.booleans()))
 
 

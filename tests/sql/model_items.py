@@ -72,10 +72,13 @@ def row(random: Random) -> Row:
     """Any arrays and maps: every fifth one is null, and some are empty."""
 
     def number() -> int | None:
-        return random.choice([None, *range(-2, 3)])
+        found: int | None = random.choice([None, *range(-2, 3)])
+        return found
 
     def pair() -> Row | None:
-        return {"p": random.choice(["p", "q", None]), "x": number()} if random.random() < 0.9 else None
+        return (
+            {"p": random.choice(["p", "q", None]), "x": number()} if random.random() < 0.9 else None
+        )
 
     made: Row = {
         "xs": [number() for _ in range(random.randint(0, 3))],

@@ -159,10 +159,7 @@ def _named(node: Name, scope: Scope) -> Expression:
     parts = list(node.parts)
     found = _of_table(scope, parts)
     if found is None:
-        owners = scope.owners(parts[0])
-        if len(owners) > 1:
-            said = " or ".join(f"{one}.{parts[0]}" for one in owners if one)
-            _fail(node, f"several tables of FROM have a column {parts[0]}: write {said}")
+        _check_owner(node, scope.owners(parts[0]), parts[0])
         found = scope.find(parts[0])
     if found is None:
         other = next((one for one in scope.names() if one.lower() == parts[-1].lower()), None)
@@ -171,6 +168,13 @@ def _named(node: Name, scope: Scope) -> Expression:
     for name in parts[1:]:
         found = _member(node, found, name)
     return found
+
+
+def _check_owner(node: Name, owners: Sequence[str], name: str) -> None:
+    if len(owners) > 1:
+        named = " or ".join(f"{one or 'name'}.{name}" for one in owners)
+        said = "" if all(owners) else ", and give each table a name by AS"
+        _fail(node, f"several tables of FROM have a column {name}: write {named}{said}")
 
 
 def _of_table(scope: Scope, parts: list[str]) -> Expression | None:

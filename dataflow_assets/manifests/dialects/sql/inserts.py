@@ -31,7 +31,6 @@ from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import NULL, STRING, assignable
 from dataflow_assets.sql.unnest import Unnest
 
-
 Parts = TypeVar("Parts", Stage, Unnest)
 
 

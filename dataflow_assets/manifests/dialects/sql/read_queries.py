@@ -9,14 +9,16 @@ from dataflow_assets.manifests.dialects.sql.read_expressions import read_express
 from dataflow_assets.manifests.dialects.sql.read_joins import read_joins
 from dataflow_assets.manifests.dialects.sql.read_tables import qualified, read_alias, read_options
 from dataflow_assets.manifests.dialects.sql.read_windows import read_window, sees_window
-from dataflow_assets.manifests.dialects.sql.refusals import UNITED, refused, refused_aggregate
+from dataflow_assets.manifests.dialects.sql.refusals import refused, refused_aggregate
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Invoked,
     Node,
     Option,
+    Query,
     Reference,
     Select,
     Selected,
+    United,
     Windowed,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable, tokens
@@ -33,43 +35,33 @@ _SETS = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
 _OF_ARRAYS = ("UNNEST", "LATERAL")
 
 
-def read_query(cursor: Cursor) -> Select:
+def read_query(cursor: Cursor) -> Query:
     """A query. Raises Unreadable where nothing behind a place can be understood."""
-    found = _bracketed(cursor)
-    _refuse_united(cursor)
-    return found
+    found = read_united(cursor)
+    return found[0] if len(found) == 1 else United(found[0].place, found)
 
 
 def read_united(cursor: Cursor) -> tuple[Select, ...]:
-    """The queries of an INSERT, between which UNION ALL is. Raises Unreadable."""
-    found = [_bracketed(cursor)]
+    """Queries, between which UNION ALL is. Raises Unreadable."""
+    found = _bracketed(cursor)
     while cursor.takes("UNION", "ALL"):
-        found.append(_bracketed(cursor))
-    _refuse_sets(cursor)
-    return tuple(found)
+        found += _bracketed(cursor)
+    if cursor.next.says(*_SETS):
+        cursor.fail(refused(cursor.next.text.upper()))
+    return found
 
 
-def _bracketed(cursor: Cursor) -> Select:
+def _bracketed(cursor: Cursor) -> tuple[Select, ...]:
+    """A query, or several in parentheses."""
     if cursor.sees("WITH"):
         cursor.fail(refused("WITH"))
     if cursor.sees("VALUES"):
         cursor.fail(refused("VALUES"))
-    bracket = cursor.takes("(")
-    found = _select(cursor)
-    if bracket:
-        cursor.expect(")")
+    if not cursor.takes("("):
+        return (_select(cursor),)
+    found = read_united(cursor)
+    cursor.expect(")")
     return found
-
-
-def _refuse_united(cursor: Cursor) -> None:
-    if cursor.sees("UNION", "ALL"):
-        cursor.fail(UNITED)
-    _refuse_sets(cursor)
-
-
-def _refuse_sets(cursor: Cursor) -> None:
-    if cursor.next.says(*_SETS):
-        cursor.fail(refused(cursor.next.text.upper()))
 
 
 def _select(cursor: Cursor) -> Select:
@@ -126,13 +118,12 @@ def _selected(cursor: Cursor) -> Selected:
     return Selected(node)
 
 
-def _source(cursor: Cursor) -> tuple[Reference | Select | Windowed, str | None]:
+def _source(cursor: Cursor) -> tuple[Reference | Query | Windowed, str | None]:
     token = cursor.next
-    source: Reference | Select | Windowed
-    if token.says("(") and cursor.ahead(1).says("SELECT"):
+    source: Reference | Query | Windowed
+    if token.says("(") and cursor.ahead(1).says("SELECT", "("):
         cursor.take()
-        source = _select(cursor)
-        _refuse_united(cursor)
+        source = read_query(cursor)
         cursor.expect(")")
     elif token.says("(") and cursor.ahead(1).says("VALUES"):
         cursor.fail(refused("VALUES"))

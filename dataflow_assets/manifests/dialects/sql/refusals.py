@@ -10,11 +10,12 @@ _JOINED = (
     "of PySpark over the target tables"
 )
 _UNNESTED = (
-    "an array, or a map, is unnested beside the row that has it: FROM t CROSS JOIN UNNEST(items) AS x "
-    "(item)"
+    "an array, or a map, is unnested beside the row that has it: FROM t CROSS JOIN UNNEST(items) "
+    "AS x (item)"
 )
 _OF_FUNCTIONS = (
-    f"functions of tables are not run: unnest an array by CROSS JOIN UNNEST(items), or compute the rows {_PYSPARK}"
+    "functions of tables are not run: unnest an array by CROSS JOIN UNNEST(items), or compute the "
+    f"rows {_PYSPARK}"
 )
 _NUMBERED = "number the rows in a subquery, ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) AS rn"
 _FIRST = f"{_NUMBERED}, and write WHERE rn <= 10, or another number, around it"
@@ -51,8 +52,9 @@ OVER = (
     f"counts write GROUP BY, or compute them {_PYSPARK}"
 )
 UNITED = (
-    "UNION ALL is supported in an INSERT INTO alone: write it there; for groups of several tables "
-    "write all of them into one topic, and read that one"
+    "UNION ALL below GROUP BY, DISTINCT or an aggregate is supported over tables of kafka, with "
+    "expressions, WHERE and UNNEST: {} is something else. Write all rows into one topic, and read "
+    "that one"
 )
 
 

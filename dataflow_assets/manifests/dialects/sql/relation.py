@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql.bind import Scope
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.ranking import limited
 from dataflow_assets.manifests.dialects.sql.syntax import View
@@ -49,8 +50,16 @@ class Relation:
     """Where the first of them is."""
     bounds: tuple[Expression, ...] = ()
     """Of a row in a window `window_start`, `window_end` and, where it is there, `window_time`."""
+    united: tuple[Relation, ...] = ()
+    """With UNION ALL below a stage the rows that it takes, table by table: they have these columns;
+    `table` is then the first one."""
     unlimited: Place | None = None
     """Where a ROW_NUMBER() is, as long as the condition may still say how many rows it is about."""
+
+    @property
+    def tables(self) -> tuple[Declared, ...]:
+        """All that it reads."""
+        return tuple(one.table for one in self.united) or (self.table,)
 
     @property
     def changes(self) -> bool:
@@ -73,12 +82,16 @@ class Relation:
         return replace(self, stages=stages, unlimited=None)
 
 
+Rows = tuple[Relation, Scope]
+"""Rows, and what names mean over them."""
+
+
 @dataclass(frozen=True)
 class Catalog:
     """What can be read, by name."""
 
     tables: Mapping[str, Declared]
-    views: Mapping[str, tuple[View, Relation]]
+    views: Mapping[str, tuple[View, tuple[Relation, ...]]]
     """Each with its rows, which are found out once, where the view is declared."""
     broken: frozenset[str] = frozenset()
     """Names of tables and views that have findings of their own."""

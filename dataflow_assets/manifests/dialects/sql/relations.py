@@ -16,21 +16,24 @@ from dataflow_assets.manifests.dialects.sql.ranking import (
     numbering,
     ranking,
 )
-from dataflow_assets.manifests.dialects.sql.relation import Catalog, Refusals, Relation
+from dataflow_assets.manifests.dialects.sql.relation import Catalog, Refusals, Relation, Rows
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Name,
     Node,
     Numbered,
+    Query,
     Reference,
     Select,
     Selected,
     Star,
+    United,
     Unnested,
     View,
     Windowed,
 )
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.manifests.dialects.sql.unions import alike, as_one
 from dataflow_assets.manifests.dialects.sql.unnesting import columns as unnested_columns
 from dataflow_assets.manifests.dialects.sql.unnesting import unnest
 from dataflow_assets.manifests.dialects.sql.windows import closing, windows
@@ -39,15 +42,37 @@ from dataflow_assets.sql.expressions import Column, Expression, conjunction, con
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.stages import Stage
 
-def related(select: Select, catalog: Catalog, environment: Environment) -> Relation:
-    """The rows of a query. Raises Unreadable, or Refusals."""
-    if select.refused:
-        raise Refusals(select.refused)
-    select = over_windows(select)
-    source, scope = _source(select, catalog, environment)
+
+def related(query: Query, catalog: Catalog, environment: Environment) -> tuple[Relation, ...]:
+    """The rows of a query: of several tables where UNION ALL is between them.
+
+    Raises Unreadable, or Refusals.
+    """
+    if isinstance(query, United):
+        return alike([(one, related(one, catalog, environment)) for one in query.queries])
+    if query.refused:
+        raise Refusals(query.refused)
+    select = over_windows(query)
+    sources = [_narrowed(select, *one) for one in _sources(select, catalog, environment)]
+    if len(sources) > 1 and _keeps(select):
+        sources = [as_one(select.place, sources)]
+    return tuple(_made(select, *one) for one in sources)
+
+
+def _narrowed(select: Select, source: Relation, scope: Scope) -> Rows:
+    """Rows with their items, of which WHERE holds."""
     for one in select.unnested:
         source, scope = _unnested(one, source, scope)
-    source = _filtered(source, select.where, scope, "WHERE")
+    return _filtered(source, select.where, scope, "WHERE"), scope
+
+
+def _keeps(select: Select) -> bool:
+    """Whether it looks at several rows at once."""
+    numbered_by = any(isinstance(one.node, Numbered) for one in select.items)
+    return is_grouped(select) or select.distinct is not None or numbered_by
+
+
+def _made(select: Select, source: Relation, scope: Scope) -> Relation:
     made = (_grouped if is_grouped(select) else _plain)(select, source, scope)
     return made if select.distinct is None else _distinct(select.distinct, made)
 
@@ -91,6 +116,12 @@ def _ranked(source: Relation, found: Numbering) -> Relation:
     if source.windows is not None and not source.stages:
         message = "ROW_NUMBER() over rows of windows is not supported: number groups of them"
         raise Unreadable(found.place, message)
+    if source.united and not source.stages:
+        message = (
+            "ROW_NUMBER() over UNION ALL is not supported, as nothing says which of two tables is "
+            "first: number groups of these rows, or write them into one topic and number its rows"
+        )
+        raise Unreadable(found.place, message)
     changes, columns = source.changes, [one for _, one in source.columns]
     arrived = None if source.stages or changes else Arrival(source.width, source.unnests)
     made = ranking(found, columns, source.where, arrived, retracts=changes)
@@ -126,22 +157,22 @@ def _condition(node: Node, scope: Scope, clause: str) -> Expression:
     return found
 
 
-def _source(select: Select, catalog: Catalog, environment: Environment) -> tuple[Relation, Scope]:
+def _sources(select: Select, catalog: Catalog, environment: Environment) -> list[Rows]:
     source = select.source
     if isinstance(source, Windowed):
-        return _windowed(source, select.alias, catalog, environment)
-    if isinstance(source, Select):
-        relation = related(source, catalog, environment)
-        return relation, _scope(relation, select.alias, environment)
-    return _referred(source, catalog, environment)
+        return [_windowed(source, select.alias, catalog, environment)]
+    if isinstance(source, Reference):
+        return _referred(source, catalog, environment)
+    found = related(source, catalog, environment)
+    return [(one, _scope(one, select.alias, environment)) for one in found]
 
 
 def _windowed(
     node: Windowed, alias: str | None, catalog: Catalog, environment: Environment
-) -> tuple[Relation, Scope]:
+) -> Rows:
     """Rows once for each window that they are in."""
-    relation, scope = _referred(node.table, catalog, environment)
-    if relation.stages or relation.windows is not None or relation.unnests:
+    (relation, scope), *others = _referred(node.table, catalog, environment)
+    if others or relation.stages or relation.windows is not None or relation.unnests:
         message = f"a window over {node.table.table} is not supported: windows are over a table"
         message += "; UNNEST is behind them" if relation.unnests else ""
         raise Unreadable(node.table.place, message)
@@ -153,7 +184,7 @@ def _windowed(
     return relation, _scope(relation, alias or node.table.table, environment)
 
 
-def _unnested(node: Unnested, relation: Relation, scope: Scope) -> tuple[Relation, Scope]:
+def _unnested(node: Unnested, relation: Relation, scope: Scope) -> Rows:
     """Rows once for each of their items."""
     if relation.stages:
         message = (
@@ -175,16 +206,14 @@ def _unnested(node: Unnested, relation: Relation, scope: Scope) -> tuple[Relatio
     return _filtered(found, node.condition, scope, "ON"), scope
 
 
-def _referred(
-    source: Reference, catalog: Catalog, environment: Environment
-) -> tuple[Relation, Scope]:
+def _referred(source: Reference, catalog: Catalog, environment: Environment) -> list[Rows]:
     if source.table in catalog.views:
         view, rows = catalog.views[source.table]
-        relation = _renamed(rows, view)
-        return relation, _scope(relation, source.alias or source.table, environment)
+        found = [_renamed(one, view) for one in rows]
+        return [(one, _scope(one, source.alias or source.table, environment)) for one in found]
     table = _table(source, catalog)
     scope = table.scope(environment, source.alias)
-    return Relation(table, tuple(scope.columns)), scope
+    return [(Relation(table, tuple(scope.columns)), scope)]
 
 
 def _scope(relation: Relation, name: str | None, environment: Environment) -> Scope:

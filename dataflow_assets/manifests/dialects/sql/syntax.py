@@ -199,7 +199,7 @@ class Select:
 
     place: Place
     items: tuple[Selected, ...]
-    source: Reference | Select | Windowed
+    source: Reference | Select | United | Windowed
     alias: str | None = None
     """Of a subquery in FROM."""
     where: Node | None = None
@@ -215,13 +215,24 @@ class Select:
 
 
 @dataclass(frozen=True)
+class United:
+    """Queries with UNION ALL between them."""
+
+    place: Place
+    queries: tuple[Select, ...]
+
+
+Query = Select | United
+
+
+@dataclass(frozen=True)
 class View:
     """CREATE VIEW."""
 
     place: Place
     name: str
     columns: tuple[str, ...]
-    query: Select
+    query: Query
     text: str
     if_not_exists: bool = False
 
