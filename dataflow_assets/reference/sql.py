@@ -9,7 +9,7 @@ from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
 from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
-from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, WINDOWS
+from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, UNNEST, WINDOWS
 from dataflow_assets.reference.tables import escaped, section, statements
 from dataflow_assets.sql.aggregates import AGGREGATES
 from dataflow_assets.sql.functions import FUNCTIONS
@@ -25,10 +25,10 @@ exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 
 **What runs:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, windows
 (`TUMBLE`, `HOP`, `CUMULATE`), deduplication and Top-N by `ROW_NUMBER()`, views and subqueries in
-`FROM`, over one table of `kafka` or `upsert-kafka`, or several of them with `UNION ALL`, into a
-table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or
-`iceberg`. **What is refused**, with line and column: joins, `SESSION`, `ORDER BY` and `LIMIT` of a
-query, `OVER` with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
+`FROM`, `UNNEST` of arrays and maps, over one table of `kafka` or `upsert-kafka`, or several of them
+with `UNION ALL`, into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or
+`iceberg`. **What is refused**, with line and column: other joins, `SESSION`, `ORDER BY` and `LIMIT`
+of a query, `OVER` with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
 
 ## Statements
 
@@ -70,15 +70,39 @@ A record of CSV with several lines is rejected (Flink reads the first line and d
 table of `avro-confluent` is read by the schema that each message names, field by field by their
 names, and written with the schema of its columns, which is registered when a run begins.
 
-Two INSERTs into one table do not know each other, and `UNION ALL` is as many INSERTs: where one of
-them has deletes, give each a table of its own. Queries with groups may write into one table where a
-column of its PRIMARY KEY is a constant, another one in each of them. Each flow reads a table of its
-own name: `CREATE TABLE another LIKE t` declares the same topic again.
+Two INSERTs into one table do not know each other: where one of them has deletes, give each a table
+of its own. Queries with groups may write into one table where a column of its PRIMARY KEY is a
+constant, another one in each of them. Each flow reads a table of its own name: `CREATE TABLE
+another LIKE t` declares the same topic again.
+
+`UNION ALL` is as many INSERTs, also in a view or a subquery, unless [groups](#groups) are above it.
+There each column has one type in all queries, and its name in the first one.
 
 Two INSERTs with groups into one topic, or one table of a database, are found by `dataflow check`
 wherever they are: in several files, or under several names of the table. The finding of each names
 the file and the line of the other one. A constant that told one INSERT apart must not be given to
 another one later.
+
+## UNNEST
+
+%(unnest)s
+
+A row becomes a row for each item of an array, or of a map, that it has itself, in the order of the
+items; the array may be computed. An array that is null or empty leaves no row, with `LEFT JOIN` one
+row with nulls. `WITH ORDINALITY` adds the number of the item, an INT that begins at 1. `LATERAL` in
+front of `UNNEST` changes nothing.
+
+An item that is a ROW becomes the columns of its fields, an item of a map becomes `KEY` and `VALUE`;
+names in parentheses replace these names. Where both sides have a column, write the name of the
+table in front of its name.
+
+Over a table of `kafka` that needs no state. The rows of a record are stored in one commit; a record
+of which one row cannot be computed is rejected with all of them. Of rows with the same PRIMARY KEY
+the last item counts.
+
+Over a table of `upsert-kafka` the query needs `GROUP BY`, `DISTINCT` or `ROW_NUMBER()`: what it
+keeps tells which items a row has lost. Without them it is refused. `UNNEST` may be over windows;
+it cannot be over groups, over numbered rows, or below a window.
 
 ## Groups
 
@@ -86,6 +110,11 @@ A query with `GROUP BY`, an aggregate or `DISTINCT` keeps state. Its target need
 is made of the columns of `GROUP BY` (or of `DISTINCT`) as they are, or of a larger type that keeps
 all of their digits, such as INT into BIGINT; constants may be beside them.
 Groups may be grouped again, by subqueries and views.
+
+Over a view or subquery with `UNION ALL` the query is one flow, `<target>.<a>_<b>`, which reads all
+tables, each with a position of its own. They must be tables of `kafka`; expressions, `WHERE` and
+`UNNEST` may be between them and `UNION ALL`, groups, windows and upserts may not. `ROW_NUMBER()`
+needs groups in between.
 
 Of each micro-batch the last row of a group is written, and only where it differs from the one
 before. A group whose last row goes, or for which `HAVING` does not hold any more, is deleted in the
@@ -129,9 +158,10 @@ computed of aggregates have changed, the error names a `SET` that keeps the stat
 changes with the next record that changes its group. A query with `ROW_NUMBER()` is always built
 again.
 
-The sum of floating numbers is rounded once, whatever their order. `GROUP BY` tells -0.0 from 0.0,
-and all NaN are one group. Where a source gets new partitions, keys of an upsert table may change
-theirs: the log warns, and of one key in two partitions the record that is read later counts.
+The sum of floating numbers is rounded once, whatever their order. In keys of
+groups -0.0 is 0.0 (Flink tells them apart, databases do not), and all NaN are one. Where a source
+gets new partitions, keys of an upsert table may change theirs: the log warns, and of one key in two
+partitions the record that is read later counts.
 
 ## Windows
 
@@ -205,10 +235,12 @@ Columns that nobody uses are not kept.
 
 
 _EQUAL = """\
-Values that the query tells apart must be different keys in the database too. Where they are equal
-there, several groups are one row, which has the values of one of them: text in a column of the type
-`citext` or with a collation that ignores case, a decimal in a column with fewer digits, a time in a
-column that keeps whole seconds, or 0.0 and -0.0 in `double precision`."""
+Where groups, or first rows, go into a table of a database, its PRIMARY KEY must tell values apart
+that the query tells apart: several groups would else be one row, with the values of one of them. A
+flow does not begin where a column of the key may store different values as equal ones: text in a
+column of the type `citext`, `char(n)` or `uuid`, or with a collation that ignores case; a
+decimal in a column with fewer digits; a time in a column that keeps fewer digits of a second. The
+error names the column."""
 
 
 def render() -> str:
@@ -231,6 +263,7 @@ def render() -> str:
     tables = {
         "statements": statements(STATEMENTS),
         "columns": _table(("Column", "Meaning"), columns),
+        "unnest": _table(("Join", "Rows"), UNNEST),
         "windows": _table(("Window", "Meaning"), WINDOWS),
     }
     parts = [
