@@ -1,0 +1,258 @@
+"""Stretches of one span: read by one reader, ahead of what is stored, each stored by itself."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dataflow_assets.connectors.postgresql.cdc import peeked, read_ahead
+from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump_part, parse
+from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
+from dataflow_assets.connectors.postgresql.cdc.reader import Reader
+from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begun
+from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.contracts import Limit, PartSlice, Span
+from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.test_cdc_stream import CHANGES
+
+COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
+PARTS = 4
+
+
+@pytest.fixture
+def table(followed: Followed) -> Followed:
+    followed.make(COLUMNS)
+    followed.run("INSERT INTO source SELECT i, 'row ' || i, i FROM generate_series(1, 100) i")
+    return followed
+
+
+def _end(table: Followed) -> Lsn:
+    return Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+
+
+def _after(table: Followed) -> Lsn:
+    found = parse(table.start()["wal"])
+    assert found is not None
+    table.run("SELECT pg_replication_slot_advance(%s, %s)", table.schema, str(found.lsn))
+    return found.lsn
+
+
+def _confirmed(table: Followed) -> Lsn:
+    query = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+    return Lsn.parse(table.run(query, table.schema)[0][0])
+
+
+def _many(table: Followed, first: int, last: int) -> None:
+    """Transactions of about a thousand bytes."""
+    for key in range(first, last):
+        table.run("INSERT INTO source SELECT %s, repeat('x', 1000), i FROM (VALUES (1)) v(i)", key)
+
+
+def _planned(table: Followed, after: Any, limit: Limit) -> Span:
+    with closing(table.source.open("followed/parts")) as session:
+        found = session.plan(after, limit)
+        while len(found.slices) < PARTS:  # the first spans find out how dense the changes are
+            assert not found.empty
+            found = session.plan(found.upto, limit)
+        return found
+
+
+def _in_order(table: Followed, bounds: list[Lsn]) -> list[list[dict[str, Any]]]:
+    """The rows of stretches between these places, read by one reader."""
+    parts = [StreamPart(str(low), str(high)) for low, high in pairwise(bounds)]
+    pieces = [PartSlice(f"part-{n}", None, "", dump_part(part)) for n, part in enumerate(parts)]
+    found = []
+    for batches in table.source.batches_in_order(pieces, frozenset({"lsn", "operation"})):
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        found.append([{k: v for k, v in row.items() if v is not None} for row in rows])
+    return found
+
+
+@pytest.mark.parametrize("way", [Peeked, Walsender])
+def test_one_reader_gives_each_transaction_to_its_stretch(
+    table: Followed, monkeypatch: pytest.MonkeyPatch, way: type[Reader]
+) -> None:
+    """Wherever the bounds are, and where columns are added between two of them."""
+    monkeypatch.setattr(peeked, "MOST_BYTES", 1 << 40 if way is Peeked else -1)
+    monkeypatch.setattr(read_ahead, "_TOGETHER", 500)
+    after = _after(table)
+    table.run(CHANGES)
+    table.run("ALTER TABLE source ADD COLUMN more int DEFAULT 7")
+    table.run("INSERT INTO source SELECT i, 'later', i, i FROM generate_series(500, 700) i")
+    _many(table, 1000, 1010)
+    end = _end(table)
+    with closing(begun(table.source, after, end)) as reader:
+        assert type(reader) is way
+    table.wait_until_free()
+    ((*whole,),) = _in_order(table, [after, end])
+    table.wait_until_free()
+    assert len(whole) == 40 + 46 + 20 + 4 + 201 + 10
+    for pieces in (2, 5, 41):
+        step = (end.value - after.value) // pieces + 1
+        bounds = [after, *(Lsn(n) for n in range(after.value + step, end.value, step)), end]
+        found = _in_order(table, bounds)
+        table.wait_until_free()
+        assert [row for part in found for row in part] == whole
+        for part, (low, high) in zip(found, pairwise(bounds), strict=True):
+            commits = {Lsn.parse(row["#lsn"]).value for row in part if "#lsn" in row}
+            assert all(low.value <= commit < high.value for commit in commits)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("failpoint", "nth", "stored"),
+    [
+        ("postgresql.before-commit", 1, 0),
+        ("postgresql.after-commit", 1, 1),
+        ("postgresql.before-commit", 3, 2),
+        ("postgresql.after-commit", PARTS, PARTS),
+    ],
+)
+def test_a_kill_between_stretches(
+    table: Followed, monkeypatch: pytest.MonkeyPatch, failpoint: str, nth: int, stored: int
+) -> None:
+    """Each change once and in order, in a target that every change is appended to.
+
+    While the reader is ahead of the sink, nothing is confirmed to the slot.
+    """
+    monkeypatch.setattr(peeked, "MOST_BYTES", -1)
+    table.options = {"snapshotMode": "never", "envelopeFormat": "debezium"}
+    table.sink_options = {}
+    table.run("CREATE TABLE target_log (n bigserial, payload jsonb)")
+    table.run("DROP TABLE target; ALTER TABLE target_log RENAME TO target")
+    begin, limit = table.start(), Limit(bytes=12_000)
+    _many(table, 1000, 1120)
+    expected = [json.loads(body)["payload"] for body in table.bodies(begin)]
+    assert len(expected) == 120
+    table.limit = limit
+    before = _until_parts(table, begin)
+    slot_was = _confirmed(table)
+    rows_were = len(table.rows())
+    assert table.killed_at(failpoint, nth)
+    done = [row[1] for row in table.rows()]
+    assert done == expected[: len(done)]
+    assert (len(done) > rows_were) == (stored > 0)
+    assert len(done) < len(expected)
+    assert slot_was.value <= _confirmed(table).value <= before.value
+    table.drain()
+    assert [row[1] for row in table.rows()] == expected
+    assert table.drain() == 0
+
+
+def _until_parts(table: Followed, begin: Any) -> Lsn:
+    """Where the first span is that has several stretches."""
+    span = _planned(table, begin, table.limit)
+    found = StreamPart(**json.loads(span.slices[0].part))  # type: ignore[union-attr]
+    return Lsn.parse(found.after)
+
+
+def test_stretches_of_the_log_are_read_in_order_and_parts_of_a_load_are_not(
+    table: Followed,
+) -> None:
+    """A slot has one reader, and appended rows have the order of commits."""
+    source = table.source
+    loaded = table.plan()
+    table.drain()
+    _many(table, 1000, 1100)
+    span = _planned(table, table.position(), Limit(bytes=8_000))
+    assert source.reads_in_order(span, upserts=False)
+    assert not source.reads_in_order(loaded, upserts=True)
+
+
+def test_messages_are_read_before_they_are_asked_for(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more than the bound, and then the rest."""
+    monkeypatch.setattr(read_ahead, "_TOGETHER", 2_000)
+    after = _after(table)
+    _many(table, 1000, 1100)
+    with closing(_ahead(table, after)) as ahead:
+        _wait(lambda: not _threads())
+        assert sum(kind == ord("I") for kind, _ in ahead.messages()) == 100
+    table.wait_until_free()
+    monkeypatch.setattr(read_ahead, "MOST_BYTES", 10_000)
+    with closing(_ahead(table, after)) as ahead:
+        _wait(lambda: ahead._bytes >= 10_000)
+        time.sleep(0.2)
+        assert ahead._bytes < 10_000 + 2 * 2_000
+        assert _threads()
+        assert sum(kind == ord("I") for kind, _ in ahead.messages()) == 100
+
+
+def test_a_reader_that_is_ended_lets_go_of_the_slot(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it waits for room, or for a server that has nothing to send."""
+    monkeypatch.setattr(read_ahead, "_TOGETHER", 1_000)
+    after = _after(table)
+    _many(table, 1000, 1100)
+    for most, upto in ((2_000, _end(table)), (1 << 30, Lsn(_end(table).value + (1 << 30)))):
+        monkeypatch.setattr(read_ahead, "MOST_BYTES", most)
+        ahead = _ahead(table, after, upto)
+        assert next(ahead.messages())[0] == ord("B")
+        began = time.monotonic()
+        ahead.close()
+        ahead.close()
+        table.wait_until_free()
+        assert time.monotonic() - began < 2
+        assert not _threads()
+
+
+def test_an_error_comes_behind_what_was_read_before(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_ahead, "_TOGETHER", 1_000)
+    after = _after(table)
+    _many(table, 1000, 1020)
+    far = Lsn(_end(table).value + (1 << 30))
+    with closing(_ahead(table, after, far)) as ahead:
+        found = ahead.messages()
+        assert next(found)[0] == ord("B")
+        table.run(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+            "WHERE slot_name = %s",
+            table.schema,
+        )
+        with pytest.raises(Failure):
+            for _ in found:
+                pass
+
+
+def test_the_reader_ends_where_a_sink_fails(table: Followed) -> None:
+    """What is read ahead is dropped with it: the slot is free for the next attempt."""
+    table.drain()
+    _many(table, 1000, 1100)
+    pieces = _planned(table, table.position(), Limit(bytes=8_000)).slices
+    each = table.source.batches_in_order(pieces, frozenset())
+    first = next(each)
+    assert isinstance(next(first), pa.RecordBatch)
+    each.close()  # type: ignore[attr-defined]
+    table.wait_until_free()
+    assert not _threads()
+
+
+def _ahead(table: Followed, after: Lsn, upto: Lsn | None = None) -> ReadAhead:
+    reader = Walsender(table.dsn)
+    begin(table.source, reader, after)
+    return ReadAhead(reader, upto or _end(table))
+
+
+def _threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "dataflow-read-ahead"]
+
+
+def _wait(until: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.01)
