@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,15 +14,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.connectors.postgresql.cdc import peeked, read_ahead
+from dataflow_assets.connectors.postgresql.cdc import peeked, read, read_ahead
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump_part, parse
+from dataflow_assets.connectors.postgresql.cdc.read import Stream
 from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
 from dataflow_assets.connectors.postgresql.cdc.reader import Reader
 from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begun
+from dataflow_assets.connectors.postgresql.cdc.transactions import Transactions
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Limit, PartSlice, Span
+from dataflow_assets.errors import TransientError
 from tests.connectors.postgresql.followed import Followed
 from tests.connectors.postgresql.test_cdc_stream import CHANGES
 
@@ -241,10 +245,87 @@ def test_the_reader_ends_where_a_sink_fails(table: Followed) -> None:
     assert not _threads()
 
 
+def test_what_waits_is_counted_with_what_python_needs(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small messages take more memory than they have bytes."""
+    after = _after(table)
+    table.run("INSERT INTO source SELECT i, NULL, NULL FROM generate_series(1000, 3000) i")
+    with closing(_ahead(table, after)) as ahead:
+        _wait(lambda: not _threads())
+        waiting = [message for found, _ in ahead._waiting for message in found]
+        kept = sum(sys.getsizeof(one) + sys.getsizeof(one[1]) + 8 for one in waiting)
+        assert len(waiting) > 2_000
+        assert kept <= ahead._bytes <= 1.5 * kept
+        assert sum(1 for _ in ahead.messages()) == len(waiting)
+        assert ahead._bytes == 0
+
+
+def test_the_server_stops_as_soon_as_the_thread_has_everything(table: Followed) -> None:
+    """It would decode the log of others, and hold the slot, for as long as a sink stores."""
+    after = _after(table)
+    _many(table, 1000, 1020)
+    end = _end(table)
+    table.run("CREATE TABLE others (id int, t text)")
+    table.run("INSERT INTO others SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i")
+    with closing(_ahead(table, after, end)) as ahead:
+        _wait(lambda: not _is_read(table))
+        assert sum(kind == ord("I") for kind, _ in ahead.messages()) == 20
+
+
+def test_a_reader_that_was_closed_does_not_look_complete(table: Followed) -> None:
+    after = _after(table)
+    _many(table, 1000, 1020)
+    ahead = _ahead(table, after)
+    _wait(lambda: not _threads())
+    ahead.close()
+    with pytest.raises(TransientError, match="was closed before"):
+        list(ahead.messages())
+
+
+def test_without_a_thread_nothing_holds_the_slot(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peeked, "MOST_BYTES", -1)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    after = _after(table)
+    _many(table, 1000, 1020)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread") as raised:
+        Transactions(table.source, after, _end(table), ahead=True)
+    _wait(lambda: not _is_read(table))
+    assert raised.traceback  # whose frames would keep the reader
+
+
+def test_a_stretch_that_was_not_read_to_its_end_is_not_followed_by_another(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rest would be rows of the next stretch."""
+    monkeypatch.setattr(read, "BATCH_ROWS", 5)
+    after = _after(table)
+    _many(table, 1000, 1020)
+    middle = _end(table)
+    _many(table, 1020, 1040)
+    parts = [StreamPart(str(after), str(middle)), StreamPart(str(middle), str(_end(table)))]
+    with closing(Stream(table.source, frozenset(), parts)) as stream:
+        first = stream.batches(parts[0])
+        assert next(first).num_rows == 5
+        with pytest.raises(TransientError, match="was not read to its end"):
+            next(stream.batches(parts[1]))
+
+
 def _ahead(table: Followed, after: Lsn, upto: Lsn | None = None) -> ReadAhead:
     reader = Walsender(table.dsn)
     begin(table.source, reader, after)
     return ReadAhead(reader, upto or _end(table))
+
+
+def _is_read(table: Followed) -> bool:
+    query = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
+    return bool(table.run(query, table.schema)[0][0])
 
 
 def _threads() -> list[threading.Thread]:
