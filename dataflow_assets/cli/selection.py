@@ -49,7 +49,7 @@ def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:
         return flows
     say_findings(loaded)
     if not loaded.flows:
-        raise PermanentError("no flow to run in these paths")
+        raise PermanentError("no flow to run in these paths: dataflow check says why")
     for flow in loaded.flows:
         if flow.suspended:
             err(f"{flow.id}: left out: suspended by the manifest")
