@@ -242,7 +242,7 @@ class MessageSource(Source):
     """A declared source of messages."""
 
     tombstones: Annotated[NullMessages, Addition()] = "reject"
-    """What a null message means: an error, nothing, or the deletion of its key."""
+    """What a null message means: a rejected record, nothing, or the deletion of its key."""
 
     @property
     def null_messages(self) -> NullMessages:
