@@ -94,6 +94,29 @@ def test_credentials_win_and_are_not_told_of(tmp_path: Path) -> None:
     assert not any("CREDENTIALS" in line for line in noted(load(tmp_path)))
 
 
+def test_everything_in_credentials_is_hidden_whatever_its_name(tmp_path: Path) -> None:
+    """Only the connector knows which of its keys are passwords."""
+    config = {"connector.class": "a.B", "plugin.path": str(tmp_path), "shop": "north"}
+    config["dataflow.spool"] = str(tmp_path / "spool")
+    credentials = {"open.sesame": "planted-s3cret", "shop.user": "${env:SHOP_USER}"}
+    found = loaded(tmp_path, pipeline(config, f"CREDENTIALS '{json.dumps(credentials)}'"))
+    (flow,) = found.flows
+    shown = "\n".join((*as_lines(found), json.dumps(as_json(found)), repr(found), str(flow)))
+    assert "planted-s3cret" not in shown
+    assert isinstance(flow.source, KafkaConnectSource)
+    assert flow.source.properties["open.sesame"] == "planted-s3cret"
+    assert flow.source.hidden == {"planted-s3cret"}
+    assert flow.source.config["shop.user"] == "${env:SHOP_USER}"
+
+
+def test_batch_interval_is_for_any_class(tmp_path: Path) -> None:
+    config = {"connector.class": "a.B", "plugin.path": str(tmp_path)}
+    config["dataflow.spool"] = str(tmp_path / "spool")
+    assert one(tmp_path, pipeline(config)).source.poll_seconds == 1
+    flow = one(tmp_path, pipeline(config, "BATCH_INTERVAL 2500"))
+    assert flow.source.poll_seconds == 3
+
+
 def test_secrets_may_be_references(tmp_path: Path) -> None:
     keys = {"aws.access.key.id": "${env:MY_KEY}", "aws.secret.key.id": "${secrets:aws:key}"}
     flow = one(tmp_path, pipeline(None, f"CREDENTIALS '{json.dumps(keys)}'"))
