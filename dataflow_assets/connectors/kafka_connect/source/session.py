@@ -51,6 +51,9 @@ class KafkaConnectSession(SourceSession):
     def __init__(self, source: KafkaConnectSourceOptions) -> None:
         self._source, self._spool = source, Spool(source.spool)
         self._host: HostProcess | None = None
+        self._begun = time.monotonic()
+        self._shown = time.time() - self._begun
+        """What the clock that people see has shown then: it may be set while the run goes on."""
         self._furthest = 0
         """Number of the last part that any open branch has."""
 
@@ -79,7 +82,7 @@ class KafkaConnectSession(SourceSession):
 
     @override
     def ends(self) -> Positions:
-        return _positions(ConnectPosition(visible=round(time.time() * 1_000)))
+        return _positions(ConnectPosition(visible=int((time.monotonic() + self._shown) * 1_000)))
 
     @override
     def behind(self, partition: str, position: Position | None, end: Position) -> bool:
@@ -97,8 +100,10 @@ class KafkaConnectSession(SourceSession):
     def _is_quiet(self, visible: int) -> bool:
         if self._host is None:
             return False
-        ago = max(0.0, time.time() - visible / 1_000)
-        return self._host.quiet_since(time.monotonic() - ago) >= QUIET
+        asked = visible / 1_000 - self._shown
+        if asked > time.monotonic():
+            asked = self._begun  # an older session has asked, and the clock was set back since
+        return self._host.quiet_since(asked) >= QUIET
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
