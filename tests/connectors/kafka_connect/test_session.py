@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -18,7 +20,7 @@ from dataflow_assets.connectors.kafka_connect.source.session import CONNECT, Kaf
 from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectSource
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Spool
 from dataflow_assets.contracts import PART, Limit, PartSlice, Position, Positions, Span
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import jars
 
 
@@ -54,6 +56,9 @@ class Driver:
 
     def behind(self, end: Position) -> bool:
         return self._session.behind(CONNECT, self.at(0)[CONNECT], end)
+
+    def release(self, part: int) -> None:
+        self._session.release(self.at(part))
 
     def seal(self, *numbers: int) -> None:
         for number in numbers:
@@ -169,6 +174,26 @@ def test_the_name_of_a_part_is_durable_before_a_flow_has_read_the_part(
     driver.seal(1)
     assert numbers(driver.plan()) == [1]
     assert synced == [driver.spool.folder]
+
+
+def test_a_disk_without_space_is_named_where_parts_are_forgotten(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No part is deleted before that is noted."""
+    driver.seal(1, 2)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(
+            TransientError, match=r"the spool \S+ cannot be read or written \(No sp"
+        ):
+            driver.release(1)
+    assert numbers(driver.plan()) == [1, 2]
+    driver.release(1)
+    assert [part.number for part in driver.spool.parts()] == [2]
 
 
 class Clock:

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kafka_connect import states
 from dataflow_assets.connectors.kafka_connect.client import HostProcess, order_of
-from dataflow_assets.connectors.kafka_connect.errors import another_part, other_spool
+from dataflow_assets.connectors.kafka_connect.errors import another_part, disk, other_spool
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.connectors.kafka_connect.parts import Part, published, without_gap
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
@@ -113,8 +113,13 @@ class KafkaConnectSession(SourceSession):
             spool = self._started(start, limit).spool()
             if start.spool not in ("", spool):
                 raise PermanentError(other_spool(self._source.spool))
-            parts = self._next(start, stop)
-        pieces, taken, full = _pieces(parts, limit)
+            with disk(self._source.spool):
+                return self._span(start, stop, spool, limit)
+
+    def _span(
+        self, start: ConnectPosition, stop: ConnectPosition | None, spool: str, limit: Limit
+    ) -> Span:
+        pieces, taken, full = _pieces(self._next(start, stop), limit)
         if taken:
             sync(self._spool.folder)  # the process may not have come to it yet
         offsets = self._spool.offsets(taken, {})
@@ -200,9 +205,10 @@ class KafkaConnectSession(SourceSession):
     def release(self, upto: Positions) -> None:
         """Every branch has these parts."""
         position = ConnectPosition.parse(upto.get(CONNECT))
-        state = self._spool.state()
-        if state is not None and state.id == position.spool:
-            self._spool.forget(position.part)
+        with disk(self._source.spool):
+            state = self._spool.state()
+            if state is not None and state.id == position.spool:
+                self._spool.forget(position.part)
 
     @override
     def lag(self, after: Positions) -> Lag:
