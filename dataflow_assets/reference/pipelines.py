@@ -70,7 +70,9 @@ the columns that they lack, and nothing is dropped.
 
 A value that is none of its column's type stops the pipeline at its record, as it does with
 SingleStore; with `STOP_ON_ERROR OFF` or `SKIP ALL ERRORS` it is a rejected record, kept beside the
-target, and can be replayed.
+target, and can be replayed. So it is with a record without a value, such as the tombstone that
+Debezium sends behind a deletion (`tombstones.on.delete` turns those off): an inferred table takes
+none, a table of the file whose column `record` may be null does.
 
 A pipeline that is not started in its file is suspended; Dagster's switch is above it.
 
