@@ -193,7 +193,12 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
         "used",
         "whether the flow is suspended",
     ),
-    ("`DROP PIPELINE [IF EXISTS] p`", "used", "one that is created above makes no flow"),
+    (
+        "`DROP PIPELINE [IF EXISTS] p`",
+        "used",
+        "one that is created above makes no flow; one that is created again below, or later, "
+        "continues behind what it has read, until `dataflow reset`",
+    ),
     (
         "`SET GLOBAL pipelines_extractor_batch_size = n`",
         "used",

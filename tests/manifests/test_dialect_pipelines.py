@@ -157,6 +157,10 @@ def test_a_pipeline_is_altered_replaced_and_dropped(tmp_path: Path) -> None:
     assert told(found) == []
     by_name = {flow.name: flow for flow in found.flows}
     assert sorted(by_name) == ["big", "p"]
+    dropped = "behind what it has read, until `dataflow reset`"
+    assert [
+        line for line in noted(found) if "pipeline gone: is dropped" in line and dropped in line
+    ]
     assert by_name["p"].source.poll_seconds == 9
     assert by_name["p"].policies.rejects == Rejects("table")
     assert by_name["p"].policies.limit.records == 70
