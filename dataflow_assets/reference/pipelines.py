@@ -196,8 +196,10 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
     (
         "`DROP PIPELINE [IF EXISTS] p`",
         "used",
-        "one that is created above makes no flow; one that is created again below, or later, "
-        "continues behind what it has read, until `dataflow reset`",
+        (
+            "one that is created above makes no flow; one that is created again below, or later, "
+            "continues behind what it has read, until `dataflow reset`"
+        ),
     ),
     (
         "`SET GLOBAL pipelines_extractor_batch_size = n`",
