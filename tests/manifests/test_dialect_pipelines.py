@@ -81,6 +81,9 @@ def test_settings_are_shown_without_secrets() -> None:
     given = {"a.password": "p", "b": "x", "c": "https://me:topsecret@h/d", "API_KEY": "k"}
     shown = json.loads(masked(given))
     assert shown == {"a.password": "***", "b": "x", "c": "https://***@h/d", "API_KEY": "***"}
+    given = {"kinesis.stream": "s", "open.sesame": "p", "shop": "x"}
+    shown = json.loads(masked(given, ("kinesis.stream", "open.sesame")))
+    assert shown == {"kinesis.stream": "s", "open.sesame": "***", "shop": "x"}
 
 
 def test_credentials_win_and_are_not_told_of(tmp_path: Path) -> None:

@@ -19,7 +19,13 @@ from dataflow_assets.manifests.dialects.key_tables import entry
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.pipelines.connect_source import connect_source
-from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, KEYS, MASK
+from dataflow_assets.manifests.dialects.pipelines.options import (
+    CLASSES,
+    KEYS,
+    MASK,
+    PLUGINS,
+    SPOOL,
+)
 from dataflow_assets.manifests.dialects.pipelines.syntax import Json, Options
 from dataflow_assets.manifests.dialects.references import mentions
 from dataflow_assets.manifests.dialects.sql.statements import lines
@@ -35,6 +41,8 @@ _FIELDS = {
     "aws.access.key.id": "access_key",
     "aws.secret.key.id": "secret_access_key",
 }
+_SHOWN = frozenset((*_FIELDS, "kafka.topic", "connector.class", "tasks.max", PLUGINS, SPOOL))
+"""Keys of which it is known whether they are secrets: by their names."""
 _POSITIONS = ("TRIM_HORIZON", "LATEST")
 _ID = ("shardId", "sequenceNumber")
 _LEAST_SECONDS = 1
@@ -81,7 +89,7 @@ def connected(file: str, begin: Place, options: Options, notes: Notes) -> Connec
 
 def masked(values: Mapping[str, str], credentials: Collection[str] = ()) -> str:
     """As JSON, without secrets. `credentials`: keys of CREDENTIALS, whatever their names are."""
-    secret = set(credentials) - {"connector.class"}
+    secret = {*credentials} - _SHOWN
     shown = {
         key: MASK if key in secret or is_secret(key) else _LOGIN.sub(f"://{MASK}@", value)
         for key, value in values.items()
