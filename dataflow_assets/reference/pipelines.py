@@ -122,9 +122,10 @@ other `connector.class` is run by the source [kafkaConnect](../connectors/kafkaC
 process with a JVM; its rows have the topic, the key (else partition and offset) and the value.
 
 Keys of CREDENTIALS count before those of CONFIG.
-Secrets in CONFIG and a connector's own settings in CREDENTIALS are never shown; `dataflow check`
-notes those in CONFIG, with the advice to move them to CREDENTIALS. A secret of Kinesis may be
-`${env:VARIABLE}` or `${secrets:NAME:KEY}`; any value of another class may refer to
+Settings in CONFIG whose names look like secrets, and a connector's own settings in CREDENTIALS, are
+never shown; `dataflow check` notes those in CONFIG, with the advice to move them to CREDENTIALS. A
+password of a connector whose name does not look like one belongs there, too. A secret of Kinesis
+may be `${env:VARIABLE}` or `${secrets:NAME:KEY}`; any value of another class may refer to
 [config providers](../guarantees/kafka-connect.md), such as `${env:VARIABLE}`, `${file:/PATH:KEY}`
 and `${directory:/PATH:FILE}`.
 """
