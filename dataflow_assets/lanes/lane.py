@@ -12,7 +12,7 @@ from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.joint_jobs import JointJobs
-from dataflow_assets.lanes.member import Member
+from dataflow_assets.lanes.member import Beside, Member
 from dataflow_assets.lanes.single_jobs import SingleJobs
 from dataflow_assets.runs.request import Report, Request
 
@@ -42,7 +42,7 @@ class Lane:
             request: that of each flow, but for its time and its end, which are the lane's.
         """
         self._spark, self._request = spark, request
-        self._board, self._beside = threading.Condition(), threading.Lock()
+        self._board, self._beside = threading.Condition(), Beside()
         self._members: dict[str, Member] = {}
         self._left: dict[str, str] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -107,11 +107,11 @@ class Lane:
     def idle_seconds(self) -> float:
         """Seconds since a flow could have committed last; 0 while one has something to do.
 
-        Asked twice a second by whoever decides when the lane ends. What is new is not looked at
+        0 as well while a flow is driven whose source is only known while it runs. Asked twice a second by whoever decides when the lane ends. What is new is not looked at
         before a flow's interval is over.
         """
         members = self._members.values()
-        if any(member.busy or member.waiting for member in members):
+        if any(_is_needed(member) for member in members):
             return 0.0
         longest = max(map(self._longest_silence, members), default=0.0)
         return max(0.0, time.monotonic() - self._committed - longest)
@@ -188,6 +188,10 @@ class Lane:
     def _end_all(self, reason: str) -> None:
         for member in self._members.values():
             member.end(reason)
+
+
+def _is_needed(member: Member) -> bool:
+    return member.busy or member.waiting is not None or member.flow.source.keeps_running
 
 
 def _flow(event: Began | Report | Failing | Recovered | Left | Ended) -> str:

@@ -50,6 +50,11 @@ class ViewSource(ViewSourceOptions):
     def poll_seconds(self) -> float:
         return self.source.poll_seconds
 
+    @property
+    @override
+    def keeps_running(self) -> bool:
+        return self.source.keeps_running
+
     @override
     def open(self, flow: str) -> SourceSession:
         from dataflow_assets.views.session import ViewSession
