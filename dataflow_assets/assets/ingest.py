@@ -19,6 +19,7 @@ from dataflow_assets.assets.graph import Key, Node, upstream
 from dataflow_assets.assets.lane_book import FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
+from dataflow_assets.assets.metadata import log_link
 from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.stopping import Interrupts
@@ -111,7 +112,8 @@ class Ingest:
         match event:
             case Began(flow):
                 self._flows[flow.id] = flow
-                self._events[flow.id] = FlowEvents(self._nodes(flow))
+                link = log_link(self._context.run.run_id, flow)
+                self._events[flow.id] = FlowEvents(self._nodes(flow), link)
                 self._lane_flows.began(flow)
             case Report():
                 self._events[event.flow].take(event)
