@@ -12,6 +12,7 @@ import pytest
 
 from dataflow_assets.assets import claims, graph
 from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
 from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import LaneRuns
@@ -108,6 +109,35 @@ def test_a_lane_gets_a_successor_after_an_hour(shop: Shop, monkeypatch: pytest.M
     assert shop.tick() == ["shared"]
     shop.run("shared")  # it is coming
     assert shop.tick() == []
+
+
+def test_a_lane_that_has_not_begun_gets_no_successor(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("a")
+    job = location(shop.flows).resolve_job_def("ingest")
+    tags = {claims.DRIVES: "true", "dataflow/lane": "shared"}
+    waits = shop.instance.create_run_for_job(job, tags=tags)
+    assert waits.status == dg.DagsterRunStatus.NOT_STARTED
+    later(monkeypatch, LONG_SECONDS + 1)
+    Heartbeat(shop.instance, "lane:shared").beat(waits.run_id)  # or it would count as dead
+    assert shop.tick() == []
+
+
+def test_a_lane_whose_process_is_paused_says_so_and_gets_a_successor(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = shop.add("a")
+    run = shop.run("shared")
+    Book(shop.instance, "shared").write(run.run_id, {flow.id: FlowState("2 s behind")})
+    later(monkeypatch, 120)
+    assert shop.tick() == []
+    assert shop.said(flow).startswith(
+        f"in lane shared, whose run {run.run_id[:8]} has said nothing for 120 s"
+    )
+    monkeypatch.undo()
+    later(monkeypatch, SILENT_SECONDS + 1)
+    assert shop.tick() == ["shared"]
 
 
 def test_a_successor_that_fails_is_not_asked_for_again_at_once(
