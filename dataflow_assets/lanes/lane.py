@@ -13,6 +13,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.member import Beside, Member
+from dataflow_assets.lanes.pace import TURN_SECONDS
 from dataflow_assets.lanes.single_jobs import SingleJobs
 from dataflow_assets.runs.request import Report, Request
 
@@ -107,8 +108,9 @@ class Lane:
     def idle_seconds(self) -> float:
         """Seconds since a flow could have committed last; 0 while one has something to do.
 
-        0 as well while a flow is driven whose source is only known while it runs. Asked twice a second by whoever decides when the lane ends. What is new is not looked at
-        before a flow's interval is over.
+        0 as well while a flow is driven whose source is known only while it runs. Asked twice a
+        second by whoever decides when the lane ends. What is new is not looked at before a flow's
+        interval is over.
         """
         members = self._members.values()
         if any(_is_needed(member) for member in members):
@@ -130,11 +132,13 @@ class Lane:
         if member is None:
             return "not in this lane"
         limit = member.limit(flow.policies.limit)
-        piece = "partition" if flow.source.delivers == "messages" else "part"
+        rarely = " while a backlog is worked off" if self._single.lately else ""
+        size = "a part at a time, which others wait for"
+        if flow.source.delivers == "messages":
+            size = f"a partition at a time, which takes about {TURN_SECONDS:g} s"
         return (
             f"commits at most every {self._joint.interval(member):.1f} s for a freshness of "
-            f"{member.freshness:g} s; a backlog is read {limit.records:,} records of a {piece} "
-            f"at a time"
+            f"{member.freshness:g} s{rarely}; a backlog is read {limit.records:,} records of {size}"
         )
 
     def _now(self) -> Sequence[Member]:

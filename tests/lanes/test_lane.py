@@ -585,4 +585,6 @@ def test_a_flow_s_own_interval_follows_its_freshness(memory: Any, drive: Any) ->
     hasty.produce(3)
     calm.produce(3)
     driven.until(lambda: hasty.complete and calm.complete, SOON)
-    assert "for a freshness of 120 s" in driven.lane.state(calm.flow)
+    assert "for a freshness of 120 s;" in driven.lane.state(calm.flow)
+    driven.lane._single._last = time.monotonic()
+    assert "for a freshness of 120 s while a backlog is worked off;" in driven.lane.state(calm.flow)
