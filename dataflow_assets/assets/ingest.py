@@ -27,6 +27,7 @@ from dataflow_assets.errors import TakenOver, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.lane import Lane
+from dataflow_assets.micro_batch.tasks import JobDied
 from dataflow_assets.redaction import mask
 from dataflow_assets.runs.request import Report
 
@@ -153,7 +154,7 @@ class Ingest:
         if self._hands_over(flow, error):
             self._log(logging.WARNING, flow, f"had met an error when the lane was to end: {text}")
             return
-        self._departures.leave(flow, text)
+        self._departures.leave(flow, text, passing=_may_pass(error))
         again = "a run of its own tries again"
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
 
@@ -226,6 +227,12 @@ class Ingest:
                 self._last_told[node.key] = node
                 yield events.final_event(node)
         yield from events.evaluations(ended=not self._lane_flows.successor)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether a server may have been the cause; where a job died, the flow itself may be."""
+    died = any(isinstance(one, JobDied) for one in (error, error.__cause__))
+    return isinstance(error, TransientError) and not died
 
 
 def _told(events: FlowEvents, node: Node) -> Iterator[Told]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 import dagster as dg
@@ -185,6 +187,43 @@ def test_flows_that_have_left_their_lane_run_by_themselves_eight_at_a_time(
     later(monkeypatch, 6)
     assert shop.tick() == [f"f{number}_job" for number in range(AT_ONCE)]
     assert "waits for one of 8 places" in shop.said(shop.flows[-1])
+
+
+@pytest.fixture
+def elsewhere(shop: Shop) -> Iterator[Flow]:
+    """A flow of the shop into another database."""
+    store = Store(f"{uuid.uuid4().hex[:8]}-elsewhere")
+    store.create()
+    flow = shop.add("elsewhere")
+    sink = MemorySliceSink(store=store.path.stem.removeprefix("dataflow-memory-"), table="t")
+    shop.flows[-1] = replace(flow, branches=(Branch(sink),))
+    yield shop.flows[-1]
+    store.remove()
+
+
+def test_flows_go_back_when_another_one_has_shown_that_their_servers_work(
+    shop: Shop, elsewhere: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run for each of two hundred flows, eight at a time, would take a quarter of an hour."""
+    departures = Departures(shop.instance)
+    first, second, wrong = (shop.add(name) for name in "abc")
+    later(monkeypatch, 0)
+    for flow in (first, second, elsewhere):
+        departures.leave(flow, "no answer", passing=True)
+    departures.leave(wrong, "no such column")
+    later(monkeypatch, 1)
+    departures.come_back(first)
+    assert shop.tick() == ["shared"]
+    assert shop.said(second) == "lane shared is being started"
+    for flow, error in ((wrong, "no such column"), (elsewhere, "no answer")):
+        assert shop.said(flow) == f"failed once; next try in 4 s. Last error: {error}"
+    later(monkeypatch, 200)
+    for flow in (first, second):
+        departures.leave(flow, "no answer", passing=True)
+    later(monkeypatch, 1)
+    departures.come_back(first)
+    shop.tick()
+    assert shop.said(second).startswith("failed 2 times in a row"), "it was not the server"
 
 
 class Query(MemoryPartSource):

@@ -32,6 +32,7 @@ from dataflow_assets.location.sensors.backoff import Waits
 from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
 from dataflow_assets.location.sensors.flows import Board, board, suspended
 from dataflow_assets.location.sensors.instances import instance_of
+from dataflow_assets.location.sensors.returns import freed
 from dataflow_assets.location.sensors.sources import News, sources
 from dataflow_assets.redaction import mask
 
@@ -90,7 +91,7 @@ class Location:
         """The runs that are due."""
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
-        look = _Look(instance, going(instance), Departures(instance).of(flows))
+        look = _Look(instance, going(instance), _departures(instance, flows))
         look.said |= {flow.id: suspended(flow) for flow in flows if flow.suspended}
         idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
         alone = [flow for flow in idle if not drivable(flow) or flow.id in look.departures]
@@ -218,6 +219,16 @@ class Location:
                 del self._waiting[flow.id]
                 look.said[flow.id] = "a run of its own is being started"
                 yield dg.RunRequest(job_name=job_name(flow))
+
+
+def _departures(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[str, Departure]:
+    """Of the flows that stay out of their lanes."""
+    departures = Departures(instance)
+    known = departures.known(flows)
+    back = {flow.id: flow for flow in freed(flows, known)}
+    departures.let_back(back.values())
+    left = [flow for flow in flows if flow.id in known and known[flow.id].out(flow)]
+    return {flow.id: known[flow.id] for flow in left if flow.id not in back}
 
 
 def _is_old(record: dg.RunRecord) -> bool:
