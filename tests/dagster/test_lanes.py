@@ -248,6 +248,25 @@ def test_a_flow_that_fails_leaves_its_lane_until_a_run_of_its_own_has_succeeded(
     assert shop.rows("b") == [1, 2]
 
 
+def test_one_green_run_ends_the_outage_for_all_flows_of_a_server(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("a", "b")
+    for name in "ab":
+        shop.produce(name, 1)
+    with monkeypatch.context() as patch:
+        for name in "ab":
+            _refuse_table(patch, name, TransientError)
+        assert shop.lane().success
+    departures = Departures(shop.instance)
+    assert departures.of(shop.flows).keys() == {"default/a", "default/b"}
+    assert shop.own("a").success
+    Location(graph.build(shop.flows), Board()).look(shop.instance)
+    assert not departures.of(shop.flows)
+    assert shop.lane().success
+    assert (shop.rows("a"), shop.rows("b")) == ([1], [1])
+
+
 def test_a_flow_of_which_one_branch_fails_for_good_leaves_its_lane(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
