@@ -32,8 +32,11 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.location.jobs.ingest import ingest_job
 from dataflow_assets.location.sensors.flows import Board
 from dataflow_assets.location.sensors.ingest import Location
+from dataflow_assets.location.sensors.returns import SETTLED_SECONDS
+from dataflow_assets.location.sensors.sources import sources
 from tests.connectors.kafka.test_session import eventually
 from tests.dagster.flows import SharedSpark, location, memory_flow
+from tests.dagster.switch import later
 from tests.stand_in import until
 
 
@@ -261,7 +264,10 @@ def test_one_green_run_ends_the_outage_for_all_flows_of_a_server(
     departures = Departures(shop.instance)
     assert departures.of(shop.flows).keys() == {"default/a", "default/b"}
     assert shop.own("a").success
-    Location(graph.build(shop.flows), Board()).look(shop.instance)
+    with monkeypatch.context() as patch:
+        later(patch, SETTLED_SECONDS)
+        Location(graph.build(shop.flows), Board()).look(shop.instance)
+    sources.close()  # this process has more tests
     assert not departures.of(shop.flows)
     assert shop.lane().success
     assert (shop.rows("a"), shop.rows("b")) == ([1], [1])

@@ -4,10 +4,13 @@ Without this, two hundred flows whose database was down would need two hundred r
 eight at a time, before the last of them is driven again.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 
 from dataflow_assets.assets.lane_departures import Departure
 from dataflow_assets.flow import Flow
+
+SETTLED_SECONDS = 30.0  # after which its lane has surely looked, and has left the flow out
 
 Server = tuple[str, str]
 """The system, and the connection as asset keys name it."""
@@ -25,7 +28,7 @@ def freed(flows: Sequence[Flow], known: Mapping[str, Departure]) -> list[Flow]:
 
     Returns:
         Flows that have left with an error that may pass, once, and of whose servers each has been
-        used since by a run of another flow that has succeeded.
+        used since by a run of another flow that has succeeded. Not within half a minute.
     """
     back = [
         (known[flow.id].back_at, _servers(flow))
@@ -37,6 +40,8 @@ def freed(flows: Sequence[Flow], known: Mapping[str, Departure]) -> list[Flow]:
 
 def _is_freed(flow: Flow, left: Departure, back: Sequence[tuple[float, frozenset[Server]]]) -> bool:
     if not left.passing or left.times > 1 or not left.out(flow):
+        return False
+    if time.time() - left.at < SETTLED_SECONDS:
         return False
     works = frozenset[Server]().union(*(servers for at, servers in back if at > left.at))
     return _servers(flow) <= works
