@@ -1,4 +1,8 @@
-"""What a view is made of."""
+"""What a view is made of.
+
+Apart from `source`, as in a connector: `session` and `states` take these options, and `source`
+imports `session`.
+"""
 
 from __future__ import annotations
 

@@ -499,7 +499,7 @@ TOP = "INSERT INTO o SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER ("
     ("query", "column", "says"),
     [
         ("INSERT INTO o SELECT a FROM s", 15, "the query has 1 columns, and o takes 2: k, v"),
-        ("INSERT INTO o SELECT a, B FROM s", 25, "no column B; did you mean b? Names are case-"),
+        ("INSERT INTO o SELECT a, B FROM s", 25, "no column B; did you mean b?"),
         ("INSERT INTO o SELECT 1.5, b FROM s", 22, "is DECIMAL(2, 1), and o.k is BIGINT"),
         ("INSERT INTO o SELECT b, b FROM s", 22, "is STRING, and o.k is BIGINT: write CAST(... AS"),
         (

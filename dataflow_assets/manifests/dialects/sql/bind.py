@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import did_you_mean_or
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.refusals import is_refused, refused
 from dataflow_assets.manifests.dialects.sql.syntax import (
@@ -162,9 +162,7 @@ def _named(node: Name, scope: Scope) -> Expression:
         _check_owner(node, scope.owners(parts[0]), parts[0])
         found = scope.find(parts[0])
     if found is None:
-        other = next((one for one in scope.names() if one.lower() == parts[-1].lower()), None)
-        said = f"did you mean {other}? Names are case-sensitive" if other else None
-        _fail(node, f"no column {parts[0]}; {said or meant(parts[-1], scope.names())}")
+        _fail(node, f"no column {parts[0]}; {meant(parts[-1], scope.names())}")
     for name in parts[1:]:
         found = _member(node, found, name)
     return found
@@ -261,8 +259,7 @@ def _unknown(node: Invoked) -> NoReturn:
     if is_refused(node.name):
         _fail(node, refused(node.name))
     known = [one for one in (*FUNCTIONS, *ALIASES, *PARTS) if one.replace("_", "").isalnum()]
-    nearest = likely(node.name, known)
-    advice = f"did you mean {nearest}?" if nearest else "docs/reference/sql.md lists all functions"
+    advice = did_you_mean_or(node.name, known, "docs/reference/sql.md lists all functions")
     if node.name in _ELSEWHERE and node.name not in known:
         advice = f"write {_ELSEWHERE[node.name]}"
     _fail(node, f"the function {node.name} is not supported; {advice}")
