@@ -24,13 +24,13 @@ from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begu
 from dataflow_assets.connectors.postgresql.cdc.transactions import Transactions
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.contracts import Limit, PartSlice, Span
+from dataflow_assets.contracts import PARTS, Limit, PartSlice, Span
 from dataflow_assets.errors import TransientError
 from tests.connectors.postgresql.followed import Followed
 from tests.connectors.postgresql.test_cdc_stream import CHANGES
 
+_LOWER = Limit(bytes=50_000)
 COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
-PARTS = 4
 
 
 @pytest.fixture
@@ -60,6 +60,11 @@ def _many(table: Followed, first: int, last: int) -> None:
     """Transactions of about a thousand bytes."""
     for key in range(first, last):
         table.run("INSERT INTO source SELECT %s, repeat('x', 1000), i FROM (VALUES (1)) v(i)", key)
+
+
+def _small(size: int) -> Limit:
+    """Stretches of so many bytes, in a flow that allows as much as others."""
+    return Limit(bytes=size, declared=Limit())
 
 
 def _planned(table: Followed, after: Any, limit: Limit) -> Span:
@@ -134,7 +139,7 @@ def test_a_kill_between_stretches(
     table.sink_options = {}
     table.run("CREATE TABLE target_log (n bigserial, payload jsonb)")
     table.run("DROP TABLE target; ALTER TABLE target_log RENAME TO target")
-    begin, limit = table.start(), Limit(bytes=12_000)
+    begin, limit = table.start(), _small(12_000)
     _many(table, 1000, 1120)
     expected = [json.loads(body)["payload"] for body in table.bodies(begin)]
     assert len(expected) == 120
@@ -168,9 +173,33 @@ def test_stretches_of_the_log_are_read_in_order_and_parts_of_a_load_are_not(
     loaded = table.plan()
     table.drain()
     _many(table, 1000, 1100)
-    span = _planned(table, table.position(), Limit(bytes=8_000))
+    span = _planned(table, table.position(), _small(8_000))
     assert source.reads_in_order(span, upserts=False)
     assert not source.reads_in_order(loaded, upserts=True)
+
+
+def test_a_lower_limit_holds_for_all_stretches_together(table: Followed) -> None:
+    """As many of them as it has room for: a MERGE into Trino takes all that a micro-batch has."""
+    table.drain()
+    _many(table, 1000, 1150)
+    for limit, most in ((_LOWER, 1), (Limit(200, 25_000, declared=_LOWER), 2)):
+        with closing(table.source.open("followed/lower")) as session:
+            found, counts = session.plan(table.position(), limit), set[int]()
+            while not found.empty:
+                counts.add(len(found.slices))
+                found = session.plan(found.upto, limit)
+        assert max(counts) == most, counts
+
+
+def test_how_many_stretches_a_limit_has_room_for() -> None:
+    default = Limit()
+    assert default.stretches == PARTS
+    assert Limit(2 * default.records, 2 * default.bytes).stretches == PARTS
+    assert Limit(100, 1_000, declared=default).stretches == PARTS
+    assert Limit(bytes=default.bytes - 1).stretches == 1
+    assert Limit(records=default.records - 1).stretches == 1
+    assert Limit(100, 1_000, declared=Limit(250, default.bytes)).stretches == 2
+    assert Limit(100, 1_000, declared=Limit(bytes=99_000)).stretches == PARTS
 
 
 def test_messages_are_read_before_they_are_asked_for(
@@ -236,7 +265,7 @@ def test_the_reader_ends_where_a_sink_fails(table: Followed) -> None:
     """What is read ahead is dropped with it: the slot is free for the next attempt."""
     table.drain()
     _many(table, 1000, 1100)
-    pieces = _planned(table, table.position(), Limit(bytes=8_000)).slices
+    pieces = _planned(table, table.position(), _small(8_000)).slices
     each = table.source.batches_in_order(pieces, frozenset())
     first = next(each)
     assert isinstance(next(first), pa.RecordBatch)
