@@ -533,8 +533,9 @@ def test_a_table_with_a_backlog_is_read_in_jobs_of_its_own(memory: Any, drive: A
 def test_what_a_table_s_turn_may_hold_is_small(memory: Any) -> None:
     one = memory()
     member = Member(one.flow, Request(), _no_spark, threading.Condition(), Beside())
-    assert member.limit(Limit()) == PART
-    assert member.limit(Limit(records=10, bytes=2**40)) == Limit(10, PART.bytes)
+    default, few = Limit(), Limit(records=10, bytes=2**40)
+    assert member.limit(default) == replace(PART, declared=default)
+    assert member.limit(few) == Limit(10, PART.bytes, declared=few)
 
 
 def test_a_lane_waits_for_the_interval_of_a_polled_table(memory: Any, drive: Any) -> None:
