@@ -147,7 +147,8 @@ class SourceReader(Connector):
         """Reads parts that one task stores one after the other.
 
         Called inside a task, once for all parts of a span that the task reads; a part is asked for
-        when the one before it is stored. By default each is read by itself, by `batches`.
+        when all batches of the one before it were taken and its writers are closed: whether its
+        rows are visible by then depends on the sink. By default each is read by itself.
 
         Args:
             pieces: the parts, in the order in which they are planned; some of the span may be

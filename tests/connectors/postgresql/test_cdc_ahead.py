@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,20 +14,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.connectors.postgresql.cdc import peeked, read_ahead
+from dataflow_assets.connectors.postgresql.cdc import peeked, read, read_ahead
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump_part, parse
+from dataflow_assets.connectors.postgresql.cdc.read import Stream
 from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
 from dataflow_assets.connectors.postgresql.cdc.reader import Reader
 from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begun
+from dataflow_assets.connectors.postgresql.cdc.transactions import Transactions
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.contracts import Limit, PartSlice, Span
+from dataflow_assets.contracts import PARTS, Limit, PartSlice, Span
+from dataflow_assets.errors import TransientError
 from tests.connectors.postgresql.followed import Followed
 from tests.connectors.postgresql.test_cdc_stream import CHANGES
 
+_LOWER = Limit(bytes=50_000)
 COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
-PARTS = 4
 
 
 @pytest.fixture
@@ -56,6 +60,11 @@ def _many(table: Followed, first: int, last: int) -> None:
     """Transactions of about a thousand bytes."""
     for key in range(first, last):
         table.run("INSERT INTO source SELECT %s, repeat('x', 1000), i FROM (VALUES (1)) v(i)", key)
+
+
+def _small(size: int) -> Limit:
+    """Stretches of so many bytes, in a flow that allows as much as others."""
+    return Limit(bytes=size, declared=Limit())
 
 
 def _planned(table: Followed, after: Any, limit: Limit) -> Span:
@@ -130,7 +139,7 @@ def test_a_kill_between_stretches(
     table.sink_options = {}
     table.run("CREATE TABLE target_log (n bigserial, payload jsonb)")
     table.run("DROP TABLE target; ALTER TABLE target_log RENAME TO target")
-    begin, limit = table.start(), Limit(bytes=12_000)
+    begin, limit = table.start(), _small(12_000)
     _many(table, 1000, 1120)
     expected = [json.loads(body)["payload"] for body in table.bodies(begin)]
     assert len(expected) == 120
@@ -164,9 +173,33 @@ def test_stretches_of_the_log_are_read_in_order_and_parts_of_a_load_are_not(
     loaded = table.plan()
     table.drain()
     _many(table, 1000, 1100)
-    span = _planned(table, table.position(), Limit(bytes=8_000))
+    span = _planned(table, table.position(), _small(8_000))
     assert source.reads_in_order(span, upserts=False)
     assert not source.reads_in_order(loaded, upserts=True)
+
+
+def test_a_lower_limit_holds_for_all_stretches_together(table: Followed) -> None:
+    """As many of them as it has room for: a MERGE into Trino takes all that a micro-batch has."""
+    table.drain()
+    _many(table, 1000, 1150)
+    for limit, most in ((_LOWER, 1), (Limit(200, 25_000, declared=_LOWER), 2)):
+        with closing(table.source.open("followed/lower")) as session:
+            found, counts = session.plan(table.position(), limit), set[int]()
+            while not found.empty:
+                counts.add(len(found.slices))
+                found = session.plan(found.upto, limit)
+        assert max(counts) == most, counts
+
+
+def test_how_many_stretches_a_limit_has_room_for() -> None:
+    default = Limit()
+    assert default.stretches == PARTS
+    assert Limit(2 * default.records, 2 * default.bytes).stretches == PARTS
+    assert Limit(100, 1_000, declared=default).stretches == PARTS
+    assert Limit(bytes=default.bytes - 1).stretches == 1
+    assert Limit(records=default.records - 1).stretches == 1
+    assert Limit(100, 1_000, declared=Limit(250, default.bytes)).stretches == 2
+    assert Limit(100, 1_000, declared=Limit(bytes=99_000)).stretches == PARTS
 
 
 def test_messages_are_read_before_they_are_asked_for(
@@ -232,7 +265,7 @@ def test_the_reader_ends_where_a_sink_fails(table: Followed) -> None:
     """What is read ahead is dropped with it: the slot is free for the next attempt."""
     table.drain()
     _many(table, 1000, 1100)
-    pieces = _planned(table, table.position(), Limit(bytes=8_000)).slices
+    pieces = _planned(table, table.position(), _small(8_000)).slices
     each = table.source.batches_in_order(pieces, frozenset())
     first = next(each)
     assert isinstance(next(first), pa.RecordBatch)
@@ -241,10 +274,87 @@ def test_the_reader_ends_where_a_sink_fails(table: Followed) -> None:
     assert not _threads()
 
 
+def test_what_waits_is_counted_with_what_python_needs(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small messages take more memory than they have bytes."""
+    after = _after(table)
+    table.run("INSERT INTO source SELECT i, NULL, NULL FROM generate_series(1000, 3000) i")
+    with closing(_ahead(table, after)) as ahead:
+        _wait(lambda: not _threads())
+        waiting = [message for found, _ in ahead._waiting for message in found]
+        kept = sum(sys.getsizeof(one) + sys.getsizeof(one[1]) + 8 for one in waiting)
+        assert len(waiting) > 2_000
+        assert kept <= ahead._bytes <= 1.5 * kept
+        assert sum(1 for _ in ahead.messages()) == len(waiting)
+        assert ahead._bytes == 0
+
+
+def test_the_server_stops_as_soon_as_the_thread_has_everything(table: Followed) -> None:
+    """It would decode the log of others, and hold the slot, for as long as a sink stores."""
+    after = _after(table)
+    _many(table, 1000, 1020)
+    end = _end(table)
+    table.run("CREATE TABLE others (id int, t text)")
+    table.run("INSERT INTO others SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i")
+    with closing(_ahead(table, after, end)) as ahead:
+        _wait(lambda: not _is_read(table))
+        assert sum(kind == ord("I") for kind, _ in ahead.messages()) == 20
+
+
+def test_a_reader_that_was_closed_does_not_look_complete(table: Followed) -> None:
+    after = _after(table)
+    _many(table, 1000, 1020)
+    ahead = _ahead(table, after)
+    _wait(lambda: not _threads())
+    ahead.close()
+    with pytest.raises(TransientError, match="was closed before"):
+        list(ahead.messages())
+
+
+def test_without_a_thread_nothing_holds_the_slot(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peeked, "MOST_BYTES", -1)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    after = _after(table)
+    _many(table, 1000, 1020)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread") as raised:
+        Transactions(table.source, after, _end(table), ahead=True)
+    _wait(lambda: not _is_read(table))
+    assert raised.traceback  # whose frames would keep the reader
+
+
+def test_a_stretch_that_was_not_read_to_its_end_is_not_followed_by_another(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rest would be rows of the next stretch."""
+    monkeypatch.setattr(read, "BATCH_ROWS", 5)
+    after = _after(table)
+    _many(table, 1000, 1020)
+    middle = _end(table)
+    _many(table, 1020, 1040)
+    parts = [StreamPart(str(after), str(middle)), StreamPart(str(middle), str(_end(table)))]
+    with closing(Stream(table.source, frozenset(), parts)) as stream:
+        first = stream.batches(parts[0])
+        assert next(first).num_rows == 5
+        with pytest.raises(TransientError, match="was not read to its end"):
+            next(stream.batches(parts[1]))
+
+
 def _ahead(table: Followed, after: Lsn, upto: Lsn | None = None) -> ReadAhead:
     reader = Walsender(table.dsn)
     begin(table.source, reader, after)
     return ReadAhead(reader, upto or _end(table))
+
+
+def _is_read(table: Followed) -> bool:
+    query = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
+    return bool(table.run(query, table.schema)[0][0])
 
 
 def _threads() -> list[threading.Thread]:

@@ -17,7 +17,6 @@ LOOK_BYTES = 1024 * 1024 * 1024  # of the log without changes that one look goes
 SLOW_SECONDS = 1.0  # that a look may take without a rest behind it
 REST = 10.0  # times as long as the look took
 IDLE_BYTES = 1024 * 1024  # of the log without changes for which the position moves on
-AT_ONCE = 4  # stretches of one span; as many parts as a lane reads in one turn
 _NEAR = 8  # a change is near that comes in the first eighth of a stretch
 _MOST_PROVEN = 7  # stretches that are planned without a look, behind one with a look
 
@@ -63,7 +62,7 @@ class IdleLog:
         """A span was planned from there: who asks for news asks for what lies behind."""
         self._after = after
 
-    def bounds(self, begin: Lsn, first: Lsn, size: int, end: Lsn) -> list[Lsn]:
+    def bounds(self, begin: Lsn, first: Lsn, size: int, most: int, end: Lsn) -> list[Lsn]:
         """Where the stretches end that are planned next: one, and some without a look behind it.
 
         Each look makes the server decode as much as the read that follows. So where looks find a
@@ -74,13 +73,14 @@ class IdleLog:
             begin: of the first stretch.
             first: where the first change in there commits.
             size: bytes of the log behind that, in each of them.
+            most: stretches.
             end: of the log.
         """
         found = [Lsn(min(end.value, first.value + size))]
         if found[0].value == end.value:
             return found
         left, proven = self._allowed(begin, first, found[0])
-        while left and found[-1].value < end.value and len(found) < AT_ONCE:
+        while left and found[-1].value < end.value and len(found) < most:
             found.append(Lsn(min(end.value, found[-1].value + size)))
             left -= 1
         self._dense = _Dense(found[-1], left if found[-1].value < end.value else 0, proven)

@@ -155,7 +155,8 @@ class Planning:
                 return Span(())
             self._idle.moved()
             return self._stretch(replace(at, lsn=looked), looked, end)
-        bounds = self._idle.bounds(begin, found.first, max(1, _bytes(limit)), end)
+        size = max(1, _bytes(limit))
+        bounds = self._idle.bounds(begin, found.first, size, limit.stretches, end)
         return self._stretches(at, bounds, end)
 
     def _stretch(self, at: Reached, upto: Lsn, end: Lsn) -> Span:
@@ -191,5 +192,5 @@ class Planning:
 
 
 def _bytes(limit: Limit) -> int:
-    """Of the log, for a micro-batch."""
+    """Of the log, for a stretch."""
     return min(limit.bytes, limit.records * RECORD_BYTES)

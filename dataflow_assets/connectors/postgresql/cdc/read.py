@@ -33,7 +33,7 @@ from dataflow_assets.connectors.postgresql.cdc.snapshot import rows_of
 from dataflow_assets.connectors.postgresql.cdc.transactions import Transactions
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import PartSlice, Slice
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
 
 BATCH_ROWS = 20_000
@@ -136,9 +136,20 @@ class Stream:
     _tables: tuple[str, ...] | None = None
     """Whose changes are read; None: those of all tables of the manifest."""
     _log: Transactions | None = None
+    _reading: str = ""
+    """The part whose end has not come yet."""
 
     def batches(self, part: StreamPart) -> Generator[pa.RecordBatch, None, None]:
         """The records of the transactions that commit inside the part, in their order."""
+        if self._reading:  # its rest would be rows of this part
+            raise TransientError(
+                f"the log was not read to its end in {self._reading}, so nothing behind is read"
+            )
+        self._reading = f"the stretch from {part.after} to {part.upto}"
+        yield from self._records(part)
+        self._reading = ""
+
+    def _records(self, part: StreamPart) -> Iterator[pa.RecordBatch]:
         after, upto = Lsn.parse(part.after), Lsn.parse(part.upto)
         if after.value >= upto.value:
             return

@@ -12,10 +12,14 @@ from collections.abc import Iterator
 
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 from dataflow_assets.connectors.postgresql.cdc.reader import Message, Reader
+from dataflow_assets.errors import TransientError
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of messages that wait, to which the last ones are added whole."""
 _TOGETHER = 256 * 1024  # bytes of messages that are handed over at once
+_EACH = (
+    128  # bytes that a message takes beside its own: small ones are more of these than of theirs
+)
 
 
 class ReadAhead:
@@ -30,22 +34,33 @@ class ReadAhead:
         """
         self._reader, self._upto = reader, upto
         self._changed = threading.Condition()
-        self._waiting = deque[list[Message]]()
+        self._waiting = deque[tuple[list[Message], int]]()
+        """Messages that are handed over together, and their bytes."""
         self._bytes = 0
         self._ended = self._closed = False
         self._error: BaseException | None = None
+        self._ending = threading.Lock()
+        """Held where the connection is ended: two threads may do that."""
         self._thread = threading.Thread(target=self._read, name="dataflow-read-ahead", daemon=True)
         self._thread.start()
 
     def messages(self) -> Iterator[Message]:
-        """As `Reader.messages`; an error comes behind everything that was read before it."""
+        """As `Reader.messages`; an error comes behind everything that was read before it.
+
+        Raises:
+            TransientError: `close` was called before all messages were taken.
+        """
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._ended)
+                self._changed.wait_for(lambda: self._waiting or self._ended or self._closed)
+                if self._closed:
+                    raise TransientError(
+                        f"the reader of the log was closed before it came to {self._upto}"
+                    )
                 if not self._waiting:
                     break
-                found = self._waiting.popleft()
-                self._bytes -= sum(len(data) for _, data in found)
+                found, size = self._waiting.popleft()
+                self._bytes -= size
                 self._changed.notify_all()
             yield from found
         if self._error is not None:
@@ -56,34 +71,43 @@ class ReadAhead:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._thread.is_alive():
+        with self._ending:
             self._reader.interrupt()
         self._thread.join()
-        self._reader.close()
 
     def _read(self) -> None:
         try:
-            found, size = list[Message](), 0
-            for message in self._reader.messages(self._upto):
-                found.append(message)
-                size += len(message[1])
-                if size >= _TOGETHER:
-                    if not self._put(found, size):
-                        return
-                    found, size = [], 0
-            self._put(found, size)
+            self._take()
         except BaseException as error:  # noqa: BLE001 - who asks for messages raises it
             self._error = error
         finally:
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
+            with self._ending:  # a server that is not told goes on through the log of others
+                self._reader.close()
 
-    def _put(self, found: list[Message], size: int) -> bool:
+    def _take(self) -> None:
+        found, size = list[Message](), 0
+        for kind, data in self._reader.messages(self._upto):
+            # A copy: libpq's own buffer of a small message takes three times as much.
+            found.append((kind, bytes(data)))
+            size += len(data) + _EACH
+            if size >= _TOGETHER:
+                self._add(found, size)
+                if not self._has_room():
+                    return
+                found, size = [], 0
+        self._add(found, size)
+
+    def _add(self, found: list[Message], size: int) -> None:
+        with self._changed:
+            self._waiting.append((found, size))
+            self._bytes += size
+            self._changed.notify_all()
+
+    def _has_room(self) -> bool:
         """Waits for room; False where nobody will ask for messages any more."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._bytes < MOST_BYTES)
-            self._waiting.append(found)
-            self._bytes += size
-            self._changed.notify_all()
             return not self._closed

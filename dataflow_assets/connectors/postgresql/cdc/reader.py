@@ -136,7 +136,11 @@ class Reader(ABC):
         self._connection.close()
 
     def interrupt(self) -> None:
-        """Ends the stream under a thread that waits for it; all other methods are that thread's."""
+        """Ends the stream under a thread that waits for it; all other methods are that thread's.
+
+        Does nothing behind `close`, and must not be called beside it: the number of a socket that
+        is closed may be another one's.
+        """
         if self._sending:
             with suppress(psycopg.Error):
                 self._connection.cancel_safe(timeout=CANCEL_SECONDS)

@@ -32,7 +32,7 @@ class Transactions:
         reader = begun(source, after, upto)
         self._reader: Reader | ReadAhead = reader
         if ahead and isinstance(reader, Walsender):
-            self._reader = read = ReadAhead(reader, upto)
+            self._reader = read = _ahead(reader, upto)
             self._messages = read.messages()
         else:
             self._messages = reader.messages(upto)
@@ -54,6 +54,14 @@ class Transactions:
     def close(self) -> None:
         """Ends the connection; safe twice."""
         self._reader.close()
+
+
+def _ahead(reader: Reader, upto: Lsn) -> ReadAhead:
+    try:
+        return ReadAhead(reader, upto)
+    except BaseException:  # as where no thread can be started
+        reader.close()
+        raise
 
 
 def _commits(begin: Message) -> int:
