@@ -111,10 +111,10 @@ is made of the columns of `GROUP BY` (or of `DISTINCT`) as they are, or of a lar
 all of their digits, such as INT into BIGINT; constants may be beside them.
 Groups may be grouped again, by subqueries and views.
 
-Over a view or subquery with `UNION ALL` the query is one flow, `<target>.<a>_<b>`, which reads all
-tables, each with a position of its own. They must be tables of `kafka`; expressions, `WHERE` and
-`UNNEST` may be between them and `UNION ALL`, groups, windows and upserts may not. `ROW_NUMBER()`
-needs groups in between.
+Over a view or subquery with `UNION ALL` the query is one flow, `<target>.<first table>`, which
+reads all tables, each with a position of its own. They must be tables of `kafka`; expressions,
+`WHERE` and `UNNEST` may be between them and `UNION ALL`, groups, windows and upserts may not.
+`ROW_NUMBER()` needs groups in between.
 
 Of each micro-batch the last row of a group is written, and only where it differs from the one
 before. A group whose last row goes, or for which `HAVING` does not hold any more, is deleted in the
