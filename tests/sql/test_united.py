@@ -161,7 +161,7 @@ def test_a_table_more_or_less_is_another_query(sql: Sql, run: Drain, topic: Topi
     for text, total in ((united, 11), (alone, 1)):
         sql.path.write_text(text)
         flow = chosen(load(sql.path), None)
-        with pytest.raises(PermanentError, match="read .* in another way"):
+        with pytest.raises(PermanentError, match=r"read .* in another way"):
             run(flow)
         drained(flow, Start("earliest", confirmed=True))
         assert [json.loads(row)["n"] for row in latest(sql.stored()).values()] == [total]
