@@ -12,6 +12,7 @@ import io
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,6 +131,7 @@ def printed_by(command: str, folder: Path, *, terminal: bool = False) -> str:
 def main() -> None:
     """Starts the demo, waits until it rests, and writes the pictures."""
     folder = ROOT / ".data" / "pictures"
+    shutil.rmtree(folder, ignore_errors=True)  # counts in the pictures are of one demo
     demo = PicturedDemo(folder, OFFSET, printed)
     demo.check()
     signal.signal(signal.SIGTERM, _ended)
@@ -190,9 +192,10 @@ def _graph(page: Page) -> Image.Image:
     for name in dict.fromkeys(names):
         page.locator("svg").get_by_text(name, exact=True).last.click()
         page.wait_for_timeout(4000)
+        # Remembers the open groups, and shows the whole graph: a group outside of it has no text.
+        page.reload(wait_until="load")
+        page.wait_for_timeout(8000)
     page.mouse.move(5, 5)
-    page.reload(wait_until="load")  # remembers the open groups, and shows the whole graph
-    page.wait_for_timeout(12_000)
     picture = _shot(page)
     return picture.crop((GRAPH_LEFT, GRAPH_TOP, picture.width - GRAPH_RIGHT, picture.height))
 

@@ -254,13 +254,32 @@ def test_the_lag_of_a_long_stretch_is_estimated_from_its_beginning(
     with closing(table.source.open("followed/lag")) as session:
         table.run("INSERT INTO source SELECT i, 'x', 1 FROM generate_series(301, 305) i")
         table.run("CREATE TABLE noise AS SELECT generate_series(1, 10000) i")
-        monkeypatch.setattr(idle_log, "LOOK_BYTES", 400_000)  # the server may log its own
-        monkeypatch.setattr(lag_module, "look", noted)
+        monkeypatch.setattr(lag_module, "LOOK_BYTES", 400_000)  # the server may log its own
+        monkeypatch.setattr(idle_log, "look", noted)
         lag = session.lag(table.position())
     assert asked == [400_000]
     assert lag.records >= 5
     assert lag.bytes is not None
     assert lag.bytes > 100_000
+
+
+@pytest.mark.parametrize("rest", [0.0, 1e6])
+def test_the_lag_is_not_looked_for_again_in_log_without_changes(
+    table: Followed, monkeypatch: pytest.MonkeyPatch, rest: float
+) -> None:
+    """The report of the last micro-batch is followed by that of the run."""
+    table.drain()
+    looks, position = _looks(monkeypatch), table.position()
+    monkeypatch.setattr(idle_log, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(idle_log, "REST", rest)
+    with closing(table.source.open("followed/lag")) as session:
+        table.run("CREATE TABLE noise AS SELECT generate_series(1, 10000) i")
+        assert session.lag(position).records == 0
+        table.run("INSERT INTO noise VALUES (1)")
+        assert session.lag(position).records == 0
+        table.run("INSERT INTO source VALUES (300, 'x', 1)")
+        assert session.lag(position).records == (0 if rest else 1)
+    assert len({look.value for look in looks}) == (1 if rest else 3)
 
 
 def test_looks_that_take_long_are_far_apart(
@@ -270,10 +289,10 @@ def test_looks_that_take_long_are_far_apart(
     table.drain()
     looks: list[float] = []
 
-    def slow(source: PostgresqlCdcSource, after: Lsn, upto: Lsn) -> Seen:
+    def slow(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> Seen:
         looks.append(time.monotonic())
         time.sleep(0.05)
-        return look(source, after, upto)
+        return look(source, after, upto, most)
 
     monkeypatch.setattr(idle_log, "look", slow)
     monkeypatch.setattr(idle_log, "SLOW_SECONDS", 0.05)
@@ -296,9 +315,9 @@ def test_what_a_look_has_found_is_not_looked_for_again(
     table.drain()
     asked = list[tuple[Lsn, Lsn]]()
 
-    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn) -> Seen:
+    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> Seen:
         asked.append((after, upto))
-        return look(source, after, upto)
+        return look(source, after, upto, most)
 
     monkeypatch.setattr(idle_log, "look", counted)
     with closing(table.source.open("followed/asked")) as session:
@@ -348,9 +367,9 @@ def _looks(monkeypatch: pytest.MonkeyPatch) -> list[Lsn]:
     """From where the server was asked for changes."""
     looks = list[Lsn]()
 
-    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn) -> Seen:
+    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> Seen:
         looks.append(after)
-        return look(source, after, upto)
+        return look(source, after, upto, most)
 
     monkeypatch.setattr(idle_log, "look", counted)
     return looks

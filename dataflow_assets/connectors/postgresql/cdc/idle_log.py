@@ -115,12 +115,30 @@ class IdleLog:
             return Seen(1, begin)
         if (known := self._known(begin, end)) is not None:
             return known
+        return self._looked(low if begin is high else after, begin, end, most=1)
+
+    def counted(self, after: Lsn, end: Lsn, most: int) -> Seen:
+        """Changes between two places, up to so many; what was looked through is not counted again.
+
+        While a look rests, what was logged since is taken for log without changes: the next look
+        tells. Who reports the lag of a micro-batch is followed by who reports that of the run, and
+        each look at the log costs the server as much as reading it.
+        """
+        low, high = self._idle or (after, after)
+        known = low.value <= after.value <= high.value
+        if known and (high.value >= end.value or self.rests):
+            return Seen(0)
+        begin = high if known else after
+        return self._looked(low if known else after, begin, end, most)
+
+    def _looked(self, low: Lsn, begin: Lsn, end: Lsn, most: int) -> Seen:
+        """Looks, and keeps what was found; from `low` to `begin` there are no changes."""
         began = time.monotonic()
-        found = look(self._source, begin, end)
+        found = look(self._source, begin, end, most)
         took = time.monotonic() - began
         if found.first is None:
             self._dense = _Dense()
-            self._idle = (low if begin is high else after), end
+            self._idle = low, end
             self._rested = time.monotonic() + (REST * took if took >= SLOW_SECONDS else 0.0)
         else:
             self._found = begin, found

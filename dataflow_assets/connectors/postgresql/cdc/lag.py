@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dataflow_assets.connectors.postgresql.cdc import idle_log, slot
+from dataflow_assets.connectors.postgresql.cdc import slot
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
-from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
+from dataflow_assets.connectors.postgresql.cdc.idle_log import LOOK_BYTES, IdleLog
+from dataflow_assets.connectors.postgresql.cdc.look import Seen
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.planning import RECORD_BYTES
 from dataflow_assets.connectors.postgresql.cdc.position import PARTITION, Lsn, Reached, dump_end
@@ -18,17 +19,19 @@ _COUNTED = 1_000  # changes up to which they are counted; beyond that they are e
 _UNIX = 946_684_800  # 2000, in seconds since 1970
 
 
-def lag(source: PostgresqlCdcOptions, reached: Reached | None, rows: int) -> Lag:
+def lag(source: PostgresqlCdcOptions, idle: IdleLog, reached: Reached | None, rows: int) -> Lag:
     """Changes are counted up to a thousand, beyond that estimated by the bytes of the log.
 
     Args:
         source: with its secrets in place.
+        idle: what the session knows of log without changes.
         reached: where the branch is; None: it has not begun.
         rows: of the tables that it has still to load.
     """
     with explained(source, "looking for changes"):
         with lent_to_source(source.dsn()) as link:
             end, known = slot.end_of_log(link), slot.find(link, source)
+            idle.of(slot.server(link))
         ends = {PARTITION: dump_end(end)}
         if reached is None:
             if known is None or source.loads:
@@ -40,15 +43,15 @@ def lag(source: PostgresqlCdcOptions, reached: Reached | None, rows: int) -> Lag
         size = max(0, end.value - at.value)
         if known.pid is not None:
             return Lag(rows + size // RECORD_BYTES, 0.0, ends, size, known.retained)
-        found = _seen(source, at, end)
+        found = _seen(idle, at, end)
     return Lag(rows + _estimated(found, at, size), _age(found), ends, size, known.retained)
 
 
-def _seen(source: PostgresqlCdcOptions, at: Lsn, end: Lsn) -> Seen:
+def _seen(idle: IdleLog, at: Lsn, end: Lsn) -> Seen:
     if end.value <= at.value:
         return Seen(0)
-    looked = Lsn(min(end.value, at.value + idle_log.LOOK_BYTES))
-    found = look(source, at, looked, _COUNTED)
+    looked = Lsn(min(end.value, at.value + LOOK_BYTES))
+    found = idle.counted(at, looked, _COUNTED)
     return found if looked.value == end.value else replace(found, upto=found.upto or looked)
 
 

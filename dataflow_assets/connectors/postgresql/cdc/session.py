@@ -175,7 +175,7 @@ class PostgresqlCdcSession(SourceSession):
         reached = stored(after)
         waiting = self._loading.tables_of(self._loading.waiting(reached))
         rows = sum(leaf.rows for table in waiting for leaf in table.leaves)
-        return lag(self._source, reached, rows)
+        return lag(self._source, self._idle, reached, rows)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
