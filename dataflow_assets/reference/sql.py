@@ -240,7 +240,8 @@ that the query tells apart: several groups would else be one row, with the value
 flow does not begin where a column of the key may store different values as equal ones: text in a
 column of the type `citext`, `char(n)` or `uuid`, or with a collation that ignores case; a
 decimal in a column with fewer digits; a time in a column that keeps fewer digits of a second. The
-error names the column."""
+error names the column. Without groups rows come in their order, and of keys that the table finds
+equal the last change counts."""
 
 
 def render() -> str:
