@@ -44,7 +44,7 @@ MARKS = ("heavy", "alone")
 """Each is a run of `make test` with few of its tests."""
 
 
-class ByServer(LoadScopeScheduling):
+class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """No two processes start the same server, or wait until it is warm.
 
     xdist has groups of its own (`xdist_group`), which pytest 9.2 does not let it name.
