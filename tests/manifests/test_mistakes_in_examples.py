@@ -17,6 +17,18 @@ SELECTED = "SELECT id, UPPER(name), age FROM users WHERE age >= 18"
 CONFIG = '"kinesis.region": "eu-central-1"\n'
 
 MISTAKES = {
+    "no comma behind a column": (
+        SQL,
+        "  id BIGINT,\n  name STRING,\n  age INT,\n  changed",
+        "  id BIGINT\n  name STRING,\n  age INT,\n  changed",
+        "expected , or ) behind a column, found name",
+    ),
+    "a port of its own": (
+        JUSTONE,
+        "db.host=127.0.0.1:15432",
+        "db.host=127.0.0.1\ndb.port=15432",
+        "write the port into db.host, as in host:5432",
+    ),
     "a key that Flink does not enforce": (
         SQL,
         "PRIMARY KEY (id) NOT ENFORCED",
