@@ -11,6 +11,8 @@ DEMO := $(if $(wildcard $(READY)),$(READY),$(READY)-demo)
 SERVERS ?= .data/servers
 # Processes that run tests, each with servers of its own (3 GB): most of a test is waiting.
 TESTERS ?= 3
+# Each process of the tests would compile and rewrite all modules again: half of a minute of CPU each.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16

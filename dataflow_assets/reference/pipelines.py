@@ -82,7 +82,9 @@ columns that it lacks; no column is dropped.
 
 A value that does not fit the type of its column stops the pipeline at that record, as in
 SingleStore. With `STOP_ON_ERROR OFF` or `SKIP ALL ERRORS` the record is a rejected record instead,
-which is kept next to the target and can be replayed.
+which is kept next to the target and can be replayed. The same holds for a record without a value,
+such as the tombstone that Debezium sends after a deletion (`tombstones.on.delete` turns tombstones
+off): an inferred table takes none, a table of the file takes it if its column `record` may be null.
 
 A pipeline without a `START` in its file is suspended: it does not run, even if its switch in
 Dagster is on.
@@ -138,9 +140,11 @@ other `connector.class` is run by the source [kafkaConnect](../connectors/kafkaC
 process with a JVM. Its rows have the topic, the value, and the key (partition and offset where a
 record has no key).
 
-A key in CREDENTIALS wins over the same key in CONFIG. Secrets in either are never shown;
-`dataflow check` notes a secret in CONFIG, with the advice to move it to CREDENTIALS. A secret of
-Kinesis may be `${env:VARIABLE}` or `${secrets:NAME:KEY}`. Any value of another class may refer to
+A key in CREDENTIALS wins over the same key in CONFIG. Settings in CONFIG whose names look like
+secrets, and the connector's own settings in CREDENTIALS, are never shown; `dataflow check` notes
+those in CONFIG, with the advice to move them to CREDENTIALS. A password whose name does not look
+like one belongs there, too. A secret of Kinesis may be `${env:VARIABLE}` or
+`${secrets:NAME:KEY}`. Any value of another class may refer to
 [config providers](../guarantees/kafka-connect.md), such as `${env:VARIABLE}`, `${file:/PATH:KEY}`
 and `${directory:/PATH:FILE}`.
 """
@@ -220,7 +224,14 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
         "used",
         "whether the flow is suspended",
     ),
-    ("`DROP PIPELINE [IF EXISTS] p`", "used", "a pipeline that is created above is not a flow"),
+    (
+        "`DROP PIPELINE [IF EXISTS] p`",
+        "used",
+        (
+            "a pipeline that is created above is not a flow; if it is created again below, or "
+            "later, it continues behind what it has read, until `dataflow reset`"
+        ),
+    ),
     (
         "`SET GLOBAL pipelines_extractor_batch_size = n`",
         "used",

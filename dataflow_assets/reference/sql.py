@@ -10,7 +10,7 @@ from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
 from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
 from dataflow_assets.reference import sql_prose as prose
-from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, WINDOWS
+from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, UNNEST, WINDOWS
 from dataflow_assets.reference.tables import escaped, section, statements
 from dataflow_assets.sql.aggregates import AGGREGATES
 from dataflow_assets.sql.functions import FUNCTIONS
@@ -25,6 +25,7 @@ def render() -> str:
     tables = {
         "statements": statements(STATEMENTS),
         "columns": _table(("Column", "Meaning"), columns),
+        "unnest": _table(("Join", "Rows"), UNNEST),
         "windows": _table(("Window", "Meaning"), WINDOWS),
     }
     parts = [

@@ -10,11 +10,11 @@ exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 
 - **Queries:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, windows
   (`TUMBLE`, `HOP`, `CUMULATE`), deduplication and Top-N by `ROW_NUMBER()`, views, subqueries in
-  `FROM`.
+  `FROM`, `UNNEST` of arrays and maps.
 - **From** one table of `kafka` or `upsert-kafka`, or several of them with `UNION ALL`.
 - **Into** a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or `iceberg`.
-- **Refused**, with line and column: joins, `SESSION`, `ORDER BY` and `LIMIT` of a query, `OVER`
-  with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
+- **Refused**, with line and column: other joins, `SESSION`, `ORDER BY` and `LIMIT` of a query,
+  `OVER` with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
 
 ## Statements
 
@@ -65,9 +65,13 @@ A CSV record with several lines is rejected (Flink reads the first line and drop
 record of `avro-confluent` is read with the schema that it names; fields are matched by name.
 Records are written with the schema of the table's columns, which is registered when a run begins.
 
-**Several INSERTs into one table** do not know each other, and each SELECT of a `UNION ALL` counts
-as an INSERT. If one of them deletes rows, give each a target table of its own. INSERTs with groups
-may share a target if a column of its PRIMARY KEY is a constant, with another value in each INSERT.
+**Several INSERTs into one table** do not know each other. If one of them deletes rows, give each a
+target table of its own. INSERTs with groups may share a target if a column of its PRIMARY KEY is a
+constant, with another value in each INSERT.
+
+Each SELECT of a `UNION ALL` counts as an INSERT, also in a view or a subquery, unless
+[groups](#groups) are above it. There each column must have one type in all SELECTs, and has its
+name from the first SELECT.
 
 `dataflow check` finds INSERTs with groups that share a topic or a table of a database, also across
 files and under other table names. Each finding names file and line of the other INSERT. Never give
@@ -76,12 +80,38 @@ the constant of one INSERT to another INSERT later.
 **Several INSERTs from one table into one target** would be flows with the same name. Declare the
 topic again under another name, `CREATE TABLE another LIKE t`, and read it from there.
 
+## UNNEST
+
+%(unnest)s
+
+`UNNEST` makes of a row as many rows as an array or a map of this row has items, in the order of the
+items; the array may be computed. A row whose array is null or empty is left out; with `LEFT JOIN`
+it stays, with nulls. `WITH ORDINALITY` adds the number of the item, an INT that begins at 1.
+`LATERAL` in front of `UNNEST` changes nothing.
+
+An item that is a ROW becomes the columns of its fields, an item of a map becomes `KEY` and `VALUE`;
+names in parentheses replace these names. Where both sides have a column of one name, write the name
+of the table in front of it.
+
+**Over a table of `kafka`** no state is needed. The rows of a record are stored in one commit; if
+one of these rows cannot be computed, the record is rejected with all of them. Of rows with the same
+PRIMARY KEY the last item counts.
+
+**Over a table of `upsert-kafka`** the query needs `GROUP BY`, `DISTINCT` or `ROW_NUMBER()`: their
+state knows which items a row has lost. Without them the query is refused. `UNNEST` may be over
+windows; it cannot be over groups, over numbered rows, or below a window.
+
 ## Groups
 
 A query with `GROUP BY`, an aggregate or `DISTINCT` keeps state. The PRIMARY KEY of its target must
 consist of the columns of `GROUP BY` (or of `DISTINCT`): each as it is, or cast to a larger type
 that keeps all digits, such as INT to BIGINT. Constants may be added. Groups may be grouped again,
 by subqueries and views.
+
+**Over `UNION ALL`** in a view or subquery the query is one flow, `<target>.<a>_<b>`, which reads
+all tables, each with a position of its own. The tables must be tables of `kafka`. Expressions,
+`WHERE` and `UNNEST` may be between them and `UNION ALL`; groups, windows and upserts may not.
+`ROW_NUMBER()` needs groups in between.
 
 After each micro-batch the flow writes the newest row of each group whose row has changed. A group
 is deleted in the target when its last record is deleted, or when it does not meet `HAVING` any
@@ -131,7 +161,8 @@ If only `HAVING`, or columns that are computed from aggregates, were changed, th
 changed query with `ROW_NUMBER()` always builds its state again.
 
 **Numbers and partitions.** A sum of floating-point numbers is rounded once, whatever their order.
-`GROUP BY` treats -0.0 and 0.0 as two values, and all NaN as one. When a topic gets new partitions,
+In keys of groups -0.0 is 0.0 (Flink treats them as two values, databases do not), and all NaN are
+one. When a topic gets new partitions,
 keys of an `upsert-kafka` table may move to another partition: the log warns, and of a key that is
 in two partitions the record that is read later counts.
 
@@ -215,10 +246,12 @@ state has all rows of a key of `PARTITION BY`, in one piece that each change wri
 should be small. Columns that the query does not use are not stored.
 """
 EQUAL = """\
-Values that the query treats as different must be different keys in the database, too. Otherwise
-several groups become one row, which has the values of one of them. Examples are text in a column
-of type `citext` or with a collation that ignores case, a decimal in a column with fewer digits, a
-time in a column with whole seconds, and 0.0 and -0.0 in `double precision`."""
+Where groups, or first rows, go into a table of a database, its PRIMARY KEY must treat as different
+what the query treats as different: otherwise several groups become one row, which has the values of
+one of them. A flow does not begin if a column of the key may store different values as equal ones,
+and the error names the column: text in a column of type `citext`, `char(n)` or `uuid`, or with a
+collation that ignores case; a decimal in a column with fewer digits; a time in a column that keeps
+fewer digits of a second."""
 PROPERTIES = (
     "Options that begin with `properties.` are options of the client: these, and [the keys of its "
     "security](justone.md#the-consumer) with this prefix. A password may be `${env:VARIABLE}` or "

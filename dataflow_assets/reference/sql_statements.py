@@ -89,3 +89,15 @@ WINDOWS: Sequence[tuple[str, str]] = (
         "windows that begin together and end a `step` apart; the next ones begin after `size`",
     ),
 )
+
+
+UNNEST: Sequence[tuple[str, str]] = (
+    ("`FROM t CROSS JOIN UNNEST(items) AS u (item)`", "a row for each item"),
+    ("`FROM t, UNNEST(items) AS u (item)`", "the same"),
+    ("`FROM t JOIN UNNEST(items) AS u (item) ON item > 0`", "those of which the condition holds"),
+    (
+        "`FROM t LEFT JOIN UNNEST(items) AS u (item) ON TRUE`",
+        "a row without items stays, with nulls",
+    ),
+    ("`UNNEST(items) WITH ORDINALITY AS u (item, number)`", "with the number of the item"),
+)

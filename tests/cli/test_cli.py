@@ -26,6 +26,7 @@ from devservers.demo.dagster_dev import WEB
 from devservers.demo.demo import OFFSET
 from tests import ROOT
 from tests.conftest import Topics
+from tests.forked import Forked
 
 FLOW = """\
 apiVersion: dataflow.dataflow.io/v1
@@ -341,14 +342,13 @@ def test_a_failure_is_one_sentence(
 def test_a_signal_ends_after_the_micro_batch(
     flows: Path, number: signal.Signals, code: int
 ) -> None:
-    with _running(flows) as process:
-        assert process.stdout is not None
-        first = json.loads(process.stdout.readline())
-        assert first["rows"] == 3
-        process.send_signal(number)
-        rest, _ = process.communicate(timeout=30)
+    process = _running(flows)
+    first = json.loads(next(process.lines(errors=False)))
+    assert first["rows"] == 3
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=30)
     assert process.returncode == code
-    end = lines(rest)[-1]
+    end = lines(said)[-1]
     assert end["outcome"] == "stopped"
     assert end["flows"][0]["reason"] == "stopped on request"
 
@@ -361,13 +361,13 @@ def test_a_second_signal_abandons(
     reached = Path(tempfile.gettempdir(), f"dataflow-failpoint-drain.begun-{token}")
     monkeypatch.setenv("DATAFLOW_FAILPOINT", "drain.begun:sleep")
     monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", token)
-    with _running(flows) as process:
-        while not reached.exists():
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=5)
+    process = _running(flows)
+    while not reached.exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=5)
     assert process.returncode == 130
     assert "abandoned" in said
     reached.unlink()
@@ -397,15 +397,8 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
     assert mask("postgresql://a:b-c@h/d password=e1", ()) == "postgresql://a:***@h/d password=***"
 
 
-def _running(flows: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "dataflow_assets.cli", "run", str(flows), "--for", "60", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        cwd=ROOT,
-    )
+def _running(flows: Path) -> Forked:
+    return Forked(["run", str(flows), "--for", "60", "--json"], ROOT, os.environ)
 
 
 @pytest.mark.parametrize(

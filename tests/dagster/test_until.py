@@ -45,8 +45,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(store: Store, instance: dg.DagsterInstance, spark: SparkSession) -> Shop:
-    return Shop(store, instance, spark)
+def shop(store: Store, instance: dg.DagsterInstance, engine: SparkSession) -> Shop:
+    return Shop(store, instance, engine)
 
 
 @pytest.fixture

@@ -79,8 +79,8 @@ class KafkaConnectSourceOptions(MessageSource):
     must not be lost**: once records are in it, the connector takes them for delivered."""
     tasks_max: int = Field(4, ge=1, le=64)
     """The most tasks that the connector may have."""
-    heap: str = Field("512m", pattern=r"^[1-9]\d*[mg]$")
-    """Memory of the connector's JVM, such as 512m or 2g."""
+    heap: str = Field("256m", pattern=r"^[1-9]\d*[mg]$")
+    """Memory of the connector's JVM, such as 512m or 2g; its process has up to 200 MB more."""
 
     @field_validator("plugins")
     @classmethod
