@@ -178,3 +178,13 @@ def test_what_cannot_be_read_is_reported_once(
     file = folder / Path(example).name
     file.write_text(file.read_text(encoding="utf-8").replace(*broken, 1))
     assert len(load(folder).findings) == 1
+
+
+def test_a_variable_that_is_not_set_is_noted_at_the_key_that_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SHOP_PASSWORD", raising=False)
+    lines = (EXAMPLES / JUSTONE).read_text(encoding="utf-8").splitlines()
+    (hint,) = [one for one in load(EXAMPLES / "justone").hints if "SHOP_PASSWORD" in one.message]
+    assert hint.path == "db.password"
+    assert lines[hint.line - 1].startswith("db.password=")
