@@ -38,6 +38,7 @@ Who calls what when, in the order of a run:
 | `SourceSession.ends` | the driver, of a run that has an end | once |
 | `Sink.peek` | reset, preview, replay and the tables of assets, beside a run | once each |
 | `Source.incremental` | whoever loads manifests; the sensor `ingest`; a lane | each time |
+| `Source.keeps_running` | a lane | twice a second |
 | `Connector.shared` | whoever looks at many flows; a task that reads slices together | each time |
 | `Source.open_together`, `Sink.peek_together` | the same, of equal `shared` | with each look |
 | `SourceSession.ends_together` | the same, while flows are idle | every second or so |

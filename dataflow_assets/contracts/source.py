@@ -98,6 +98,18 @@ class Source(SourceReader):
         return True
 
     @property
+    def keeps_running(self) -> bool:
+        """Whether only a run of the flow can know that its source has something new.
+
+        Read by lanes, twice a second.
+
+        Returns:
+            True: a lane that drives the flow does not end because nothing came: the sensor `ingest`
+            would start the next one at once. False: a session that is only asked knows.
+        """
+        return False
+
+    @property
     def rereads(self) -> str:
         """The option by which rows may come again, so that sinks must upsert.
 

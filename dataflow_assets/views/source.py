@@ -66,6 +66,11 @@ class ViewSource(ViewSourceOptions):
     def poll_seconds(self) -> float:
         return self.source.poll_seconds
 
+    @property
+    @override
+    def keeps_running(self) -> bool:
+        return self.source.keeps_running
+
     @override
     def check_keys(self, target: pa.Schema, name: str) -> None:
         check(self.view.outputs, target, name)

@@ -45,6 +45,11 @@ class KafkaConnectSource(KafkaConnectSourceOptions):
     def poll_seconds(self) -> float:
         return 1.0
 
+    @property
+    @override
+    def keeps_running(self) -> bool:
+        return True
+
     @override
     def open(self, flow: str) -> SourceSession:
         from dataflow_assets.connectors.kafka_connect.source.session import KafkaConnectSession
