@@ -366,7 +366,7 @@ MISTAKES: list[tuple[str, int, int, str]] = [
     ("CREATE TABEL x (a INT)", 1, 8, "expected TABLE or VIEW, found TABEL"),
     ("DROP TABLE s;", 1, 1, "DROP is not supported: "),
     (f"CREATE TABLE x (a INTT) WITH ({PLAIN})", 1, 19, "INTT is not a type; did you mean INT?"),
-    ("CREATE TABLE x (a INT", 1, 22, "expected ), found the end of the file"),
+    ("CREATE TABLE x (a INT", 1, 22, "expected , or ) behind a column, found the end of the"),
     ("CREATE TABLE x (a INT);", 1, 23, "table x: WITH is missing, and so the connector"),
     (f"CREATE TABLE x (a INT, a INT) WITH ({PLAIN})", 1, 24, "the column a is written twice"),
     (
