@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import pyarrow as pa
+
+from dataflow_assets.contracts.connector import Address
 from dataflow_assets.contracts.message_format import MessageFormat
 from dataflow_assets.contracts.schema import TypeRow
 from dataflow_assets.contracts.slices import Position, Positions
@@ -131,12 +134,34 @@ class Source(SourceReader):
         return "reject"
 
     @property
+    def also_reads(self) -> tuple[Address, ...]:
+        """What it reads beside `address`, as a UNION ALL of several tables does.
+
+        Read when manifests are loaded, in the code location and on the command line.
+        """
+        return ()
+
+    @property
     def loads_each_run(self) -> bool:
         """Whether each run begins with loading all tables again (`SourceSession.again`).
 
         Read by the driver when a branch opens.
         """
         return False
+
+    def check_keys(self, target: pa.Schema, name: str) -> None:
+        """Looks whether a target tells all keys apart that the source tells apart.
+
+        Called by the driver when a branch opens whose target is there. By default nothing is asked:
+        rows come in their order, and of keys that the target finds equal the last row counts.
+
+        Args:
+            target: as `SinkSession.schema` returns it.
+            name: of the target, for people.
+
+        Raises:
+            PermanentError where rows of several keys would be one row.
+        """
 
     def offsets(self, positions: Positions) -> Sequence[Offset]:
         """The positions of a checkpoint as people read them.
@@ -229,7 +254,7 @@ class MessageSource(Source):
     """A declared source of messages."""
 
     tombstones: Annotated[NullMessages, Addition()] = "reject"
-    """What a null message means: an error, nothing, or the deletion of its key."""
+    """What a null message means: a rejected record, nothing, or the deletion of its key."""
 
     @property
     def null_messages(self) -> NullMessages:

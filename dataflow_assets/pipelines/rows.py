@@ -105,7 +105,11 @@ def _value(output: Output, make: Evaluate, row: Mapping[str, Any]) -> Any:
     except ValueError as error:
         raise RejectedRecord("step", f"column {output.name}: {error}") from None
     if found is None and not output.nullable:
-        raise RejectedRecord("step", f"column {output.name} is NOT NULL, and the record has none")
+        message = (
+            f"column {output.name} is NOT NULL, and the record has no value for it: declare the "
+            "column without NOT NULL, or keep such records apart with SKIP ALL ERRORS"
+        )
+        raise RejectedRecord("step", message)
     return found
 
 

@@ -150,8 +150,8 @@ def test_a_slow_server_is_waited_for(asked: Faulty) -> None:
     asked.expect_everything_once()
 
 
-def test_an_answer_that_is_lost_after_the_commit(faulty: Faulty) -> None:
-    _lose_the_answer(faulty, 1)
+def test_an_answer_that_is_lost_after_the_commit(asked: Faulty) -> None:
+    _lose_the_answer(asked, 1)
 
 
 def test_an_answer_that_is_lost_after_a_later_commit(asked: Faulty) -> None:

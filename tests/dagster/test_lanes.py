@@ -168,7 +168,7 @@ def test_many_flows_are_driven_in_one_run_and_each_asset_shows_its_checkpoint(sh
 
 def test_flows_from_topics_and_from_tables_share_a_lane(shop: Shop) -> None:
     shop.add("a", "b")
-    store = shop.store.path.stem.removeprefix("dataflow-memory-")
+    store = shop.store.name
     shop.edit("b", source=MemoryPartSource(store=store, topic="b"))
     for name in "ab":
         shop.produce(name, 1, 2)

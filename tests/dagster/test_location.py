@@ -50,7 +50,7 @@ class Shop:
         return flow
 
     def add_table(self, name: str, kind: type[MemoryPartSource] = MemoryPartSource) -> Flow:
-        store = self.store.path.stem.removeprefix("dataflow-memory-")
+        store = self.store.name
         source = kind(store=store, topic=name)
         branches = (Branch(MemorySliceSink(store=store, table=name)),)
         flow = Flow("default", name, source, branches, hash="h" * 64)

@@ -208,7 +208,7 @@ def test_a_flow_runs_on_a_connect_server_with_our_package(
 
 
 def _drain(where: str, store: Store) -> list[str]:
-    name = store.path.stem.removeprefix("dataflow-memory-")
+    name = store.name
     done = subprocess.run(
         [sys.executable, "-m", "tests.dagster.drain_once", where, name],
         cwd=ROOT,

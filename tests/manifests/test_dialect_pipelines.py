@@ -81,6 +81,9 @@ def test_settings_are_shown_without_secrets() -> None:
     given = {"a.password": "p", "b": "x", "c": "https://me:topsecret@h/d", "API_KEY": "k"}
     shown = json.loads(masked(given))
     assert shown == {"a.password": "***", "b": "x", "c": "https://***@h/d", "API_KEY": "***"}
+    given = {"kinesis.stream": "s", "open.sesame": "p", "shop": "x"}
+    shown = json.loads(masked(given, ("kinesis.stream", "open.sesame")))
+    assert shown == {"kinesis.stream": "s", "open.sesame": "***", "shop": "x"}
 
 
 def test_credentials_win_and_are_not_told_of(tmp_path: Path) -> None:
@@ -92,6 +95,29 @@ def test_credentials_win_and_are_not_told_of(tmp_path: Path) -> None:
     assert flow.source.access_key is not None
     assert flow.source.access_key.get_secret_value() == "A" * 20
     assert not any("CREDENTIALS" in line for line in noted(load(tmp_path)))
+
+
+def test_everything_in_credentials_is_hidden_whatever_its_name(tmp_path: Path) -> None:
+    """Only the connector knows which of its keys are passwords."""
+    config = {"connector.class": "a.B", "plugin.path": str(tmp_path), "shop": "north"}
+    config["dataflow.spool"] = str(tmp_path / "spool")
+    credentials = {"open.sesame": "planted-s3cret", "shop.user": "${env:SHOP_USER}"}
+    found = loaded(tmp_path, pipeline(config, f"CREDENTIALS '{json.dumps(credentials)}'"))
+    (flow,) = found.flows
+    shown = "\n".join((*as_lines(found), json.dumps(as_json(found)), repr(found), str(flow)))
+    assert "planted-s3cret" not in shown
+    assert isinstance(flow.source, KafkaConnectSource)
+    assert flow.source.properties["open.sesame"] == "planted-s3cret"
+    assert flow.source.hidden == {"planted-s3cret"}
+    assert flow.source.config["shop.user"] == "${env:SHOP_USER}"
+
+
+def test_batch_interval_is_for_any_class(tmp_path: Path) -> None:
+    config = {"connector.class": "a.B", "plugin.path": str(tmp_path)}
+    config["dataflow.spool"] = str(tmp_path / "spool")
+    assert one(tmp_path, pipeline(config)).source.poll_seconds == 1
+    flow = one(tmp_path, pipeline(config, "BATCH_INTERVAL 2500"))
+    assert flow.source.poll_seconds == 3
 
 
 def test_secrets_may_be_references(tmp_path: Path) -> None:
@@ -134,6 +160,10 @@ def test_a_pipeline_is_altered_replaced_and_dropped(tmp_path: Path) -> None:
     assert told(found) == []
     by_name = {flow.name: flow for flow in found.flows}
     assert sorted(by_name) == ["big", "p"]
+    dropped = "behind what it has read, until `dataflow reset`"
+    assert [
+        line for line in noted(found) if "pipeline gone: is dropped" in line and dropped in line
+    ]
     assert by_name["p"].source.poll_seconds == 9
     assert by_name["p"].policies.rejects == Rejects("table")
     assert by_name["p"].policies.limit.records == 70

@@ -23,13 +23,14 @@ from dataflow_assets.contracts import Limit
 log = logging.getLogger(__name__)
 _OPENING = 90.0  # seconds; the host of an older run may hold the spool for 60
 _ENDING = 5.0
-_SILENT = 120.0  # seconds: a connector may take long to start
+_STARTING = 600.0  # seconds: a task of Debezium may read the history of all tables before it starts
+_SILENT = 120.0  # seconds, from then on
 _NO_MEMORY = 3  # the code with which a JVM without memory ends
 _LEAST_ROWS, _MOST_ROWS = 1_000, 10_000
 _MOST_BYTES = 16 * 1024 * 1024
 _MODULE = "dataflow_assets.connectors.kafka_connect.host"
 _LONGEST = 1_000  # characters of a message
-_MOST_LINES = 10_000  # of the log that wait: a connector may log for 120 seconds before it starts
+_MOST_LINES = 10_000  # of the log that wait: a connector may log much before it starts
 
 
 class HostProcess:
@@ -52,6 +53,7 @@ class HostProcess:
         self._opened, self._told = threading.Event(), threading.Event()
         self._spool, self._failed = "", Event("failed", message="")
         self._quiet, self._heard, self._spoken = 0.0, 0.0, time.monotonic()
+        self._patience = _STARTING
         self._listeners = [
             threading.Thread(target=listen, daemon=True, name="connector")
             for listen in (self._events, self._lines)
@@ -84,9 +86,10 @@ class HostProcess:
     def check(self) -> None:
         """Raises HostFailure where the process has ended, or says nothing any more."""
         if self._process.poll() is None:
-            if time.monotonic() - self._spoken > _SILENT:
+            patience = self._patience
+            if time.monotonic() - self._spoken > patience:
                 raise HostFailure(
-                    f"it has neither started, failed nor answered for {_SILENT:g} seconds, and is "
+                    f"it has neither started, failed nor answered for {patience:g} seconds, and is "
                     "ended: see what it has logged, and which call to its source may hang"
                 )
             return
@@ -142,6 +145,7 @@ class HostProcess:
             case "secrets":
                 self._log_from_now(event.values)
             case "started":
+                self._patience = _SILENT
                 log.info("%s runs with %s tasks", self._order.connector, event.tasks)
             case "alive":
                 self._quiet, self._heard = event.quiet, time.monotonic()

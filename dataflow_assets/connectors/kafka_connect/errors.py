@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
@@ -19,6 +22,18 @@ class HostFailure(ServerFailure):
     def error(self, what: str) -> DataflowError:
         kind = PermanentError if self.lasting else TransientError
         return kind(f"{what}: {self}")
+
+
+@contextmanager
+def disk(folder: str) -> Iterator[None]:
+    """For the driver, around what it reads and writes in a spool: TransientError for the disk's."""
+    try:
+        yield
+    except OSError as error:
+        raise TransientError(
+            f"the spool {folder} cannot be read or written ({error.strerror or error}): check the "
+            "disk's space and rights; nothing is lost, the run goes on behind what is stored"
+        ) from None
 
 
 def other_spool(folder: str) -> str:

@@ -146,7 +146,7 @@ class Spool:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError:
-            unfinished.unlink()  # the disk may be full
+            unfinished.unlink(missing_ok=True)  # the disk may be full
             raise
         unfinished.rename(self.folder / part.name)
         sync(self.folder)

@@ -51,7 +51,7 @@ def ingest_sensor(graph: Graph, jobs: Sequence[Job]) -> dg.SensorDefinition:
         jobs=jobs,
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Has every flow driven that is switched on and has something new.",
+        description="Starts runs for the flows that are switched on and have new records.",
     )
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         requests = location.look(instance_of(context))

@@ -175,7 +175,7 @@ class DataFlowSpec(Spec):
     ] = Field(default=1, ge=0, le=2**31 - 1)
     """Processor pods; more than 1 only with a Kafka source."""
     strict_idempotency: Annotated[
-        bool, Hint("always met: every sink here stores a record once, however often it is read")
+        bool, Hint("has no effect: the page of each sink says whether it stores a record once")
     ] = False
     """Refuse sinks that would store a record twice when it is read twice."""
     checkpoint_persistence: Annotated[

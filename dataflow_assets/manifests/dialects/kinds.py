@@ -61,6 +61,8 @@ def _as_text(value: Any, key: str) -> str:
         return " (yes, no, on, off, true and false are): put it in quotes"
     if isinstance(value, int | float):
         return ": put it in quotes"
+    if isinstance(value, list):
+        return ": write one value, without [ ] and `- `"
     if isinstance(value, dict) and {"valueFrom", "secretKeyRef", "name"} & value.keys():
         return f": a value of a Secret is written {key}SecretRef: {{name: ..., key: ...}}"
     return ""
@@ -73,6 +75,8 @@ def _as_mapping(value: Any, key: str) -> str:
         return ": write `key: value`, without `- `"
     if isinstance(value, str) and key in ("source", "sink", "errors"):
         return ": write `type: ...` and `config: ...` below it"
+    if isinstance(value, str) and key == "bootstrap_brokers":
+        return ": write {hostname: broker, port: 9092}"
     if isinstance(value, str) and _NO_SPACE.match(value):
         return ": put a space after the `:`"
     return ""

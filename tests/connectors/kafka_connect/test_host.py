@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from dataflow_assets.connectors.kafka_connect import client
 from dataflow_assets.connectors.kafka_connect.client import HostProcess
+from dataflow_assets.connectors.kafka_connect.errors import HostFailure
 from dataflow_assets.connectors.kafka_connect.host.__main__ import Host
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, encode
 from dataflow_assets.connectors.kafka_connect.parts import Part
@@ -75,6 +77,33 @@ def test_of_a_long_log_before_the_secrets_are_known_the_end_is_kept(
         HostProcess(order(spool, "", 0), ()).end()
     lines = [record.getMessage() for record in caplog.records if record.name == client.__name__]
     assert (len(lines), lines[-1]) == (10_000, "NoConnector: 11999")
+
+
+def check(process: HostProcess, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        process.check()
+        time.sleep(0.05)
+
+
+def test_a_start_may_take_longer_than_a_call(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debezium reads the history of all tables of a database before its task has started."""
+    opened, started = encode(Event("opened", spool="s")), encode(Event("started", tasks=1))
+    script = (
+        f"import os, sys, time; os.write(1, {opened}); time.sleep(2); os.write(1, {started})\n"
+        "sys.stdin.read()"
+    )
+    popen, command = subprocess.Popen, [sys.executable, "-c", script]
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **given: popen(command, **given))
+    monkeypatch.setattr(client, "_SILENT", 0.5)
+    process = HostProcess(order(spool, "", 0), ())
+    try:
+        assert process.spool() == "s"
+        check(process, 1.5)
+        with pytest.raises(HostFailure, match=r"nor answered for 0\.5 seconds"):
+            check(process, 30)
+    finally:
+        process.end()
 
 
 def test_the_flow_is_not_behind_the_end_of_its_spool(spool: Spool) -> None:

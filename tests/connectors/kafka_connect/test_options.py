@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,27 @@ def test_a_plugin_is_found_by_its_class(tmp_path: Path) -> None:
         jars_of("NoConnector", [folder])
     with pytest.raises(PermanentError, match="the folder /nowhere of plugins does not exist"):
         jars_of(CLASS, ["/nowhere"])
+
+
+def jar(path: Path, *classes: str) -> None:
+    path.parent.mkdir(parents=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in classes:
+            archive.writestr(f"{name.replace('.', '/')}.class", b"")
+
+
+def test_one_class_in_two_plugins_is_not_chosen_from(tmp_path: Path) -> None:
+    """They may be of other versions: the name of a folder must not say which of them runs."""
+    jar(tmp_path / "shop-1.0" / "shop.jar", "a.Shop")
+    jar(tmp_path / "shop-2.0" / "shop.jar", "a.Shop")
+    jar(tmp_path / "other" / "other.jar", "b.Shop", "b.Other")
+    folders = [str(tmp_path), str(tmp_path / "shop-1.0")]
+    with pytest.raises(
+        PermanentError,
+        match=r"several plugins have the class a\.Shop.+/shop-1\.0, \S+/shop-2\.0 in",
+    ):
+        jars_of("a.Shop", folders)
+    with pytest.raises(PermanentError, match=r"several connectors .+ name one of a\.Shop, b\.Shop"):
+        jars_of("Shop", folders)
+    assert jars_of("a.Shop", folders[1:])[1] == [tmp_path / "shop-1.0" / "shop.jar"]
+    assert jars_of("Other", folders)[0] == "b.Other"

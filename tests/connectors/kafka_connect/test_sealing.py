@@ -73,6 +73,32 @@ def test_after_a_part_whose_name_may_not_be_durable_nothing_more_is_sealed(
     assert [part.number for part in spool.parts()] == [1, 2]
 
 
+def snapshot(*records: tuple[str | None, bool]) -> pa.Table:
+    """Records by their source partition, and whether its snapshot is complete behind them."""
+    offsets = [
+        None if name is None else json.dumps({"snapshot_completed": d}) for name, d in records
+    ]
+    empty = [None] * len(records)
+    names = [None if name is None else json.dumps({"database": name}) for name, _ in records]
+    columns = [empty, empty, [b"1"] * len(records), names, offsets, empty]
+    kinds = [pa.binary() if name == "value" else pa.string() for name in COLUMNS]
+    return pa.Table.from_arrays(list(map(pa.array, columns, kinds)), names=list(COLUMNS))
+
+
+@pytest.mark.parametrize("between", [("b", True), (None, True)], ids=["partition", "no offset"])
+def test_a_snapshot_stays_open_whatever_its_task_delivers_meanwhile(
+    between: tuple[str | None, bool], spool: Spool
+) -> None:
+    """A task may read several databases, and deliver records that have no place in any."""
+    one = sealer(spool, {})
+    one.seal(0, snapshot(("a", False)))
+    one.seal(0, snapshot(between))
+    one.seal(1, snapshot(("c", True)))
+    assert spool.published() == []
+    one.seal(0, snapshot(("a", True)))
+    assert [part.number for part in spool.published()] == [1, 2, 3, 4]
+
+
 class Records(list[tuple[int, int]]):
     def isEmpty(self) -> bool:  # noqa: N802 - Java's name
         return not self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -17,8 +19,8 @@ from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosi
 from dataflow_assets.connectors.kafka_connect.source.session import CONNECT, KafkaConnectSession
 from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectSource
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Spool
-from dataflow_assets.contracts import PART, Limit, PartSlice, Positions, Span
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.contracts import PART, Limit, PartSlice, Position, Positions, Span
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import jars
 
 
@@ -44,7 +46,19 @@ class Driver:
             self.id = self.spool.begin("C", {}).id
         given = {"class": "C", "plugins": [str(folder)], "spool": str(self.spool.folder)}
         self._session = KafkaConnectSession(KafkaConnectSource.model_validate(given))
-        self._session._host = cast("HostProcess", Running(self.id))
+        self.runs(Running(self.id))
+
+    def runs(self, process: Running) -> None:
+        self._session._host = cast("HostProcess", process)
+
+    def ends(self) -> Position:
+        return self._session.ends()[CONNECT]
+
+    def behind(self, end: Position) -> bool:
+        return self._session.behind(CONNECT, self.at(0)[CONNECT], end)
+
+    def release(self, part: int) -> None:
+        self._session.release(self.at(part))
 
     def seal(self, *numbers: int) -> None:
         for number in numbers:
@@ -160,3 +174,71 @@ def test_the_name_of_a_part_is_durable_before_a_flow_has_read_the_part(
     driver.seal(1)
     assert numbers(driver.plan()) == [1]
     assert synced == [driver.spool.folder]
+
+
+def test_a_disk_without_space_is_named_where_parts_are_forgotten(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No part is deleted before that is noted."""
+    driver.seal(1, 2)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(
+            TransientError, match=r"the spool \S+ cannot be read or written \(No sp"
+        ):
+            driver.release(1)
+    assert numbers(driver.plan()) == [1, 2]
+    driver.release(1)
+    assert [part.number for part in driver.spool.parts()] == [2]
+
+
+class Clock:
+    """Stands for the module `time`; somebody may set what people see."""
+
+    def __init__(self) -> None:
+        self.running, self.shown = 1_000.0, 1_750_000_000.0
+
+    def monotonic(self) -> float:
+        return self.running
+
+    def time(self) -> float:
+        return self.shown
+
+    def passes(self, seconds: float) -> None:
+        self.running, self.shown = self.running + seconds, self.shown + seconds
+
+
+class Quiet(Running):
+    """A process whose connector has delivered nothing for a long time."""
+
+    def __init__(self, spool: str, clock: Clock) -> None:
+        super().__init__(spool)
+        self._clock = clock
+
+    def quiet_since(self, moment: float) -> float:
+        return self._clock.running - moment
+
+
+@pytest.mark.parametrize("jump", [0.0, 3_600.0, -3_600.0], ids=["right", "forward", "back"])
+@pytest.mark.parametrize("again", [False, True], ids=["one session", "another session"])
+def test_a_clock_that_is_set_neither_ends_a_run_nor_keeps_it(
+    jump: float, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends once nothing has come for five seconds since it has asked for the end."""
+    clock = Clock()
+    monkeypatch.setattr(session, "time", clock)
+    driver = Driver(tmp_path)
+    clock.passes(100)
+    end = driver.ends()
+    clock.shown += jump
+    if again:
+        driver = Driver(tmp_path / "again")
+    driver.runs(Quiet(driver.id, clock))
+    clock.passes(session.QUIET - 0.1)
+    assert driver.behind(end) or again
+    clock.passes(0.2)
+    assert not driver.behind(end)

@@ -96,6 +96,19 @@ def test_a_part_that_the_disk_has_no_space_for_takes_none(
     assert names == ["lock", "state.json", "state.lock"]
 
 
+def test_a_disk_that_takes_no_further_file_is_named(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file was not even made: it cannot be removed."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(OSError, match="No space left"):
+        sealed(spool, 1, 0, 10)
+
+
 def test_a_crash_while_parts_are_forgotten_brings_none_back(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import resource
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from dataflow_assets.connectors.kafka_connect.spool import Spool
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from tests.connectors.kafka_connect.driver import Flow, source
 from tests.connectors.kafka_connect.troublesome import build
-from tests.drained import drain_file
+from tests.drained import drain_apart, drain_file
 
 pytestmark = pytest.mark.heavy
 
@@ -99,6 +101,18 @@ def test_what_it_has_delivered_before_is_stored_once(
     drain_file(flow(tmp_path, plugin, "").manifest)
     assert places(reading) == [1, 2, 3]
     assert not any(part in caplog.text for part in ("planted", "s3cret", "two lines"))
+
+
+@pytest.mark.full
+def test_records_of_one_offset_and_of_none_come_once(plugin: str, tmp_path: Path) -> None:
+    """Two of each offset, one without source partition, one without offset; then a restart."""
+    reading = flow(tmp_path, plugin, "places")
+    assert drain_apart(reading.manifest, failpoint="connect.sealed:kill") == 1
+    drain_file(reading.manifest)
+    drain_file(reading.manifest)
+    found = Counter(json.dumps(row["id"]) for row in reading.rows)
+    twice = {json.dumps({"shop": "1", "at": at}): 2 for at in (1, 2, 3)}
+    assert found == {**twice, "{}": 3, json.dumps({"shop": "1"}): 3}
 
 
 @pytest.mark.full

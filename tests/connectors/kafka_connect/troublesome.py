@@ -101,6 +101,11 @@ public class TroublesomeTask extends SourceTask {
     Map offset = Collections.singletonMap("at", new Integer(at));
     List found = new ArrayList();
     found.add(record(offset));
+    if (trouble.equals("places")) {
+      found.add(record(offset));
+      found.add(new SourceRecord(null, null, "t", Schema.STRING_SCHEMA, "of no place"));
+      found.add(new SourceRecord(here, null, "t", Schema.STRING_SCHEMA, "of no offset"));
+    }
     return found;
   }
   private SourceRecord record(Map offset) {

@@ -25,21 +25,29 @@ def jars_of(
         The full name of the class, and the jars of its plugin.
 
     Raises:
-        PermanentError: no plugin has the class, or several classes of this short name are there,
-            or a jar is broken.
+        PermanentError: no plugin has the class, or several have it, or several classes of this
+            short name are there, or a jar is broken.
     """
     plugins = [*_plugins(folders), [Path(jar) for jar in jars]]
     found = {(name, tuple(some)) for some in plugins for name in _named(connector, some)}
-    if len({name for name, _ in found}) > 1:
-        names = ", ".join(sorted(name for name, _ in found))
-        raise PermanentError(f"several connectors are called {connector}: name one of {names}")
+    names = sorted({name for name, _ in found})
+    if len(names) > 1:
+        listed = ", ".join(names)
+        raise PermanentError(f"several connectors are called {connector}: name one of {listed}")
     if not found:
         where = ", ".join((*folders, *(Path(jar).name for jar in jars)))
         raise PermanentError(
             f"no jar in plugins ({where}) has the class {connector}: name the folder of the "
             "connector's jars, or all of them by their coordinates, or correct class"
         )
-    return next((name, list(some)) for name, some in sorted(found))
+    if len(found) > 1:
+        places = ", ".join(sorted({str(some[0].parent) for _, some in found}))
+        raise PermanentError(
+            f"several plugins have the class {connector}, maybe of other versions: leave one of "
+            f"{places} in plugins"
+        )
+    ((name, some),) = found
+    return name, list(some)
 
 
 def _plugins(folders: Sequence[str]) -> Iterator[list[Path]]:

@@ -34,6 +34,8 @@ from dataflow_assets.errors import PermanentError, TransientError
 _TICK = 0.1
 _ALIVE = 0.5
 _STOPPING = 30.0
+_SHARE = 8  # part of the heap for what waits inside of the connector
+_MIRROR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 
 
 class Running:
@@ -54,7 +56,7 @@ class Running:
         self._check_kind(name)
         config, self._named = resolved(order.config)
         self._config = {
-            **_defaults(name, order.heap),
+            **_bounds(name, order),
             **config,
             "connector.class": name,
             "tasks.max": str(order.tasks),
@@ -183,9 +185,14 @@ class Running:
                 )
 
 
-def _defaults(name: str, heap: str) -> dict[str, str]:
-    """Debezium bounds what waits inside of it by a number of records alone."""
-    if not name.startswith("io.debezium."):
-        return {}
-    size = int(heap[:-1]) * (1024**2 if heap.endswith("m") else 1024**3)
-    return {"max.queue.size.in.bytes": str(size // 8)}
+def _bounds(name: str, order: Order) -> dict[str, str]:
+    """Of what waits inside of the connector: by itself Debezium counts records and no bytes.
+
+    MirrorMaker fetches up to 50 MB for each of its tasks.
+    """
+    size = int(order.heap[:-1]) * (1024**2 if order.heap.endswith("m") else 1024**3) // _SHARE
+    if name.startswith("io.debezium."):
+        return {"max.queue.size.in.bytes": str(size)}
+    if name == _MIRROR:
+        return {"consumer.fetch.max.bytes": str(size // order.tasks)}
+    return {}

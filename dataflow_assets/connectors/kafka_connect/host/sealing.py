@@ -33,14 +33,15 @@ class Sealer:
         self._sealed = spool.size
         """Bytes of parts, some of which may be forgotten by now."""
         self._failed = ""
-        self._open = set[int]()
-        """Tasks whose last part is open: their records are not read before they go on."""
+        self._open = defaultdict[int, set[str]](set)
+        """By the task the source partitions behind whose last record it cannot go on: nothing that
+        the task delivers is read before it can go on behind all of them."""
 
     def has_room(self) -> bool:
         """Whether more records may wait."""
         if self._sealed > self._order.spool_bytes:
             self._sealed = self._spool.size
-        return bool(self._open) or self._sealed <= self._order.spool_bytes
+        return any(self._open.values()) or self._sealed <= self._order.spool_bytes
 
     def full(self, batches: Sequence[pa.RecordBatch]) -> bool:
         """Whether these records are a part, however young they are."""
@@ -78,14 +79,16 @@ class Sealer:
             if self._failed:
                 raise TransientError(self._failed)
             offsets = offsets_of(delivered, task, self.known)
-            is_open = not all(resuming.resumable(one.last) for one in offsets.values())
-            part = Part(self._last + 1, task, rows.num_rows, rows.nbytes, is_open, self._token)
+            still_open = self._open[task] - offsets.keys() | _not_resumable(offsets)
+            part = Part(
+                self._last + 1, task, rows.num_rows, rows.nbytes, bool(still_open), self._token
+            )
             reach("connect.sealing")
             self._store(part, rows, offsets)
             reach("connect.sealed")
             self._last, self._sealed = part.number, self._sealed + part.bytes
             self.known |= offsets
-            self._open = (self._open - {task}) | ({task} if is_open else set())
+            self._open[task] = still_open
 
     def _store(self, part: Part, rows: pa.Table, offsets: Offsets) -> None:
         try:
@@ -125,6 +128,10 @@ def offsets_of(table: pa.Table, task: int, known: Offsets) -> dict[str, Offset]:
                 keys[partition] = canonical(msgspec.json.decode(partition))
             texts[keys[partition]].append(offset)
     return {key: resuming.behind(found, task, known.get(key)) for key, found in texts.items()}
+
+
+def _not_resumable(offsets: Offsets) -> set[str]:
+    return {key for key, one in offsets.items() if not resuming.resumable(one.last)}
 
 
 def _ids(rows: Any) -> Iterator[str]:

@@ -11,6 +11,7 @@ import jpype
 from dataflow_assets.connectors.kafka_connect.host import helper
 from dataflow_assets.spark import java
 
+_GIVES_BACK = "-XX:G1PeriodicGCInterval=60000"  # ms without a collection, as behind a snapshot
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"  # to standard error
 
 
@@ -20,7 +21,7 @@ class VirtualMachine:
     def __init__(self, heap: str, jars: Sequence[str], *, plain: bool) -> None:
         library = next((java.home() / "lib").rglob("libjvm.*"))
         # A process without memory must not go on: its parent starts another one.
-        options = [f"-Xmx{heap}", "-XX:+ExitOnOutOfMemoryError", _QUIET]
+        options = [f"-Xmx{heap}", "-XX:+ExitOnOutOfMemoryError", _GIVES_BACK, _QUIET]
         jpype.startJVM(str(library), *options, classpath=list(jars), convertStrings=False)
         compiler = jpype.JClass("org.codehaus.janino.SimpleCompiler")()
         compiler.cook(helper.TEXT)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from pydantic import Field
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition
@@ -20,6 +21,14 @@ class PipelineConnectSource(KafkaConnectSource):
 
     Made by the manifest language `pipelines`; DataFlow manifests do not name it.
     """
+
+    poll_interval: int = Field(1, ge=1)
+    """The least time between two looks at the spool, in seconds: BATCH_INTERVAL."""
+
+    @property
+    @override
+    def poll_seconds(self) -> float:
+        return float(self.poll_interval)
 
     @override
     def offsets(self, positions: Positions) -> Sequence[Offset]:

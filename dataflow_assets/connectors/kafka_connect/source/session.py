@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kafka_connect import states
 from dataflow_assets.connectors.kafka_connect.client import HostProcess, order_of
-from dataflow_assets.connectors.kafka_connect.errors import another_part, other_spool
+from dataflow_assets.connectors.kafka_connect.errors import another_part, disk, other_spool
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.connectors.kafka_connect.parts import Part, published, without_gap
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
@@ -51,6 +51,9 @@ class KafkaConnectSession(SourceSession):
     def __init__(self, source: KafkaConnectSourceOptions) -> None:
         self._source, self._spool = source, Spool(source.spool)
         self._host: HostProcess | None = None
+        self._begun = time.monotonic()
+        self._shown = time.time() - self._begun
+        """What the clock that people see has shown then: it may be set while the run goes on."""
         self._furthest = 0
         """Number of the last part that any open branch has."""
 
@@ -79,7 +82,7 @@ class KafkaConnectSession(SourceSession):
 
     @override
     def ends(self) -> Positions:
-        return _positions(ConnectPosition(visible=round(time.time() * 1_000)))
+        return _positions(ConnectPosition(visible=int((time.monotonic() + self._shown) * 1_000)))
 
     @override
     def behind(self, partition: str, position: Position | None, end: Position) -> bool:
@@ -97,8 +100,10 @@ class KafkaConnectSession(SourceSession):
     def _is_quiet(self, visible: int) -> bool:
         if self._host is None:
             return False
-        ago = max(0.0, time.time() - visible / 1_000)
-        return self._host.quiet_since(time.monotonic() - ago) >= QUIET
+        asked = visible / 1_000 - self._shown
+        if asked > time.monotonic():
+            asked = self._begun  # an older session has asked, and the clock was set back since
+        return self._host.quiet_since(asked) >= QUIET
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
@@ -108,8 +113,13 @@ class KafkaConnectSession(SourceSession):
             spool = self._started(start, limit).spool()
             if start.spool not in ("", spool):
                 raise PermanentError(other_spool(self._source.spool))
-            parts = self._next(start, stop)
-        pieces, taken, full = _pieces(parts, limit)
+            with disk(self._source.spool):
+                return self._span(start, stop, spool, limit)
+
+    def _span(
+        self, start: ConnectPosition, stop: ConnectPosition | None, spool: str, limit: Limit
+    ) -> Span:
+        pieces, taken, full = _pieces(self._next(start, stop), limit)
         if taken:
             sync(self._spool.folder)  # the process may not have come to it yet
         offsets = self._spool.offsets(taken, {})
@@ -195,9 +205,10 @@ class KafkaConnectSession(SourceSession):
     def release(self, upto: Positions) -> None:
         """Every branch has these parts."""
         position = ConnectPosition.parse(upto.get(CONNECT))
-        state = self._spool.state()
-        if state is not None and state.id == position.spool:
-            self._spool.forget(position.part)
+        with disk(self._source.spool):
+            state = self._spool.state()
+            if state is not None and state.id == position.spool:
+                self._spool.forget(position.part)
 
     @override
     def lag(self, after: Positions) -> Lag:

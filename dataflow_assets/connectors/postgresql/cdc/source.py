@@ -18,19 +18,20 @@ from dataflow_assets.contracts import OP, Slice, SourceSession
 class PostgresqlCdcSource(PostgresqlCdcOptions):
     """Follows tables by the server's log: every insert, update and delete, in the order of commits.
 
-    The rows that are there at the first start are loaded before, as of one place in the log.
+    The first run loads the rows that the tables have at one position of the log, then reads all
+    changes behind that position. The server needs `wal_level = logical`.
     """
 
     type: ClassVar = "postgresql-cdc"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
     holds_log: ClassVar = True
     guarantee: ClassVar = (
-        "Each change of a committed transaction once, those of a table in the order of commits; "
-        "the rows that were there before exactly as of the place in the log from which changes "
-        "follow. The slot moves only when every branch has committed, and a read repeats the same "
-        "changes. If the process that loads the first rows dies in between, a sink that upserts "
-        "goes on and is right once the changes since are through; an appended one must begin again "
-        "into an empty table, and says so."
+        "Each change of a committed transaction exactly once, and the changes of a table in the "
+        "order of commits, behind the first rows as of one position of the log. The slot moves "
+        "only when every branch has committed; a repeated read gives the same changes. If the "
+        "process dies while it loads the first rows, a sink that upserts continues, and is right "
+        "once it has the changes since then; a sink that appends must begin again with an empty "
+        "table."
     )
     metadata_columns: ClassVar[frozenset[str]] = frozenset(
         {"operation", "table", "id", "lsn", "xid", "committed_at"}

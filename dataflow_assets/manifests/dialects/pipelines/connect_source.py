@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
@@ -20,10 +21,14 @@ _OURS = ("connector.class", "tasks.max", "name", PLUGINS, SPOOL)
 _MOST_TASKS = 64
 
 
-def connect_source(document: Document, notes: Notes) -> Source | None:
+def connect_source(
+    document: Document, credentials: Collection[str], seconds: int, notes: Notes
+) -> Source | None:
     """The source; None where `notes` has got the reason.
 
     `document`: all settings by their keys, CREDENTIALS over CONFIG.
+    `credentials`: the keys of CREDENTIALS.
+    `seconds`: between two looks at the source.
     """
     before = len(notes.findings)
     values: dict[str, str] = document.value
@@ -37,13 +42,16 @@ def connect_source(document: Document, notes: Notes) -> Source | None:
         notes.wrong((document, key), reason)
     if len(notes.findings) > before:
         return None
-    secret = {key: value for key, value in own.items() if _is_secret(key, value)}
+    secret = {
+        key: value for key, value in own.items() if _is_secret(key, value, key in credentials)
+    }
     given: dict[str, Any] = {
         "class": values["connector.class"],
         "config": {key: value for key, value in own.items() if key not in secret},
         "plugins": [one.strip() for one in values[PLUGINS].split(",") if one.strip()],
         "spool": values[SPOOL],
         "tasksMax": int(tasks),
+        "poll_interval": seconds,
     }
     if secret:
         given["credentials"] = SecretStr(json.dumps(secret))
@@ -58,9 +66,10 @@ def _is_used(key: str, document: Document, notes: Notes) -> bool:
     return key not in _OURS and found is not None and found.verdict == "used"
 
 
-def _is_secret(key: str, value: str) -> bool:
+def _is_secret(key: str, value: str, is_credential: bool) -> bool:
     """Names of providers and references may be shown."""
-    return is_secret(key) and not (providers.is_declaration(key) or providers.is_reference(value))
+    may_be_shown = providers.is_declaration(key) or providers.is_reference(value)
+    return (is_credential or is_secret(key)) and not may_be_shown
 
 
 def _made(given: dict[str, Any], document: Document, notes: Notes) -> Source | None:

@@ -221,7 +221,11 @@ def _switch(one: syntax.Switch, found: Declarations) -> None:
 def _drop(one: syntax.DropPipeline, found: Declarations) -> None:
     name, what = one.name.text, f"pipeline {one.name.text}"
     if found.pipelines.pop(name.lower(), None) is not None:
-        found.note(what, one.place, "is dropped again: this file makes no flow of it")
+        message = (
+            "is dropped again: this file makes no flow of it, unless it creates the pipeline again "
+            "below; such a flow goes on behind what it has read, until `dataflow reset`"
+        )
+        found.note(what, one.place, message)
     elif one.if_exists:
         message = "nothing to drop above; what a flow has read stays until `dataflow reset`"
         found.note(what, one.place, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,13 @@ from dataflow_assets.manifests.dialects.key_tables import entry
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.pipelines.connect_source import connect_source
-from dataflow_assets.manifests.dialects.pipelines.options import CLASSES, KEYS, MASK
+from dataflow_assets.manifests.dialects.pipelines.options import (
+    CLASSES,
+    KEYS,
+    MASK,
+    PLUGINS,
+    SPOOL,
+)
 from dataflow_assets.manifests.dialects.pipelines.syntax import Json, Options
 from dataflow_assets.manifests.dialects.references import mentions
 from dataflow_assets.manifests.dialects.sql.statements import lines
@@ -35,6 +41,8 @@ _FIELDS = {
     "aws.access.key.id": "access_key",
     "aws.secret.key.id": "secret_access_key",
 }
+_SHOWN = frozenset((*_FIELDS, "kafka.topic", "connector.class", "tasks.max", PLUGINS, SPOOL))
+"""Keys of which it is known whether they are secrets: by their names."""
 _POSITIONS = ("TRIM_HORIZON", "LATEST")
 _ID = ("shardId", "sequenceNumber")
 _LEAST_SECONDS = 1
@@ -59,28 +67,31 @@ def connected(file: str, begin: Place, options: Options, notes: Notes) -> Connec
     where, found = (document, "connector.class"), values.get("connector.class")
     if not notes.required(where, found, "the class of the connector"):
         return None
+    given = frozenset(options.credentials.values) if options.credentials else frozenset()
+    shown = masked(values, given)
     if found not in CLASSES:
-        source = connect_source(document, notes)
-        return Connected(source, None, masked(values)) if source else None
+        source = connect_source(document, given, _seconds(options), notes)
+        return Connected(source, None, shown) if source else None
     before = len(notes.findings)
     for key in values:
         _check_key(key, document, notes)
     notes.required((document, "kinesis.stream"), values.get("kinesis.stream"), "the stream")
     topic = values.get("kafka.topic")
     notes.required((document, "kafka.topic"), topic, "the value of the column topic")
-    given = _given(document, notes)
+    fields = _given(document, notes)
     if len(notes.findings) > before:
         return None
-    source = _made({**given, "poll_interval": _seconds(options)}, document, notes)
+    source = _made({**fields, "poll_interval": _seconds(options)}, document, notes)
     if source is None:
         return None
-    return Connected(source, Envelope(str(topic), _ID), masked(values))
+    return Connected(source, Envelope(str(topic), _ID), shown)
 
 
-def masked(values: Mapping[str, str]) -> str:
-    """As JSON, without secrets."""
+def masked(values: Mapping[str, str], credentials: Collection[str] = ()) -> str:
+    """As JSON, without secrets. `credentials`: keys of CREDENTIALS, whatever their names are."""
+    secret = {*credentials} - _SHOWN
     shown = {
-        key: MASK if is_secret(key) else _LOGIN.sub(f"://{MASK}@", value)
+        key: MASK if key in secret or is_secret(key) else _LOGIN.sub(f"://{MASK}@", value)
         for key, value in values.items()
     }
     return json.dumps(shown, ensure_ascii=False)

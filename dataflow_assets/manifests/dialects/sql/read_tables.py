@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_assets.manifests.dialects.sql.cursor import Cursor
+from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
 from dataflow_assets.manifests.dialects.sql.read_expressions import read_expression
 from dataflow_assets.manifests.dialects.sql.read_types import read_type
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Like, Option, Table, Watermark
@@ -62,6 +62,15 @@ def qualified(cursor: Cursor) -> str:
     while cursor.takes("."):
         name = cursor.name("the name of a table")
     return name
+
+
+def read_alias(cursor: Cursor) -> str | None:
+    """The name behind a table of FROM, with or without AS; None where there is none."""
+    if cursor.takes("AS"):
+        return cursor.name("a name for the table")
+    token = cursor.next
+    plain = token.kind == "word" and token.text.upper() not in RESERVED | {"QUALIFY", "MINUS"}
+    return cursor.take().text if token.kind == "quoted" or plain else None
 
 
 def read_options(cursor: Cursor) -> tuple[Option, ...]:
