@@ -527,7 +527,7 @@ class Preparing(MemoryPartSource):
     most: ClassVar[list[int]] = []
 
     def open(self, flow: str) -> Any:
-        session = super().open(flow)
+        session: Any = super().open(flow)
         session.prepare = partial(_prepared, flow)
         return session
 
