@@ -109,9 +109,9 @@ that keeps all digits, such as INT to BIGINT. Constants may be added. Groups may
 by subqueries and views.
 
 **Over `UNION ALL`** in a view or subquery the query is one flow, `<target>.<first table>`, which
-reads all tables, each with a position of its own. The tables must be tables of `kafka`. Expressions,
-`WHERE` and `UNNEST` may be between them and `UNION ALL`; groups, windows and upserts may not.
-`ROW_NUMBER()` needs groups in between.
+reads all tables, each with a position of its own. The tables must be tables of `kafka`.
+Expressions, `WHERE` and `UNNEST` may be between them and `UNION ALL`; groups, windows and upserts
+may not. `ROW_NUMBER()` needs groups in between.
 
 After each micro-batch the flow writes the newest row of each group whose row has changed. A group
 is deleted in the target when its last record is deleted, or when it does not meet `HAVING` any
