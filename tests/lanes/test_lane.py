@@ -554,8 +554,8 @@ class Preparing(MemoryPartSource):
     most: ClassVar[list[int]] = []
 
     def open(self, flow: str) -> Any:
-        session = super().open(flow)
-        session.prepare = partial(_prepared, flow)  # type: ignore[method-assign]
+        session: Any = super().open(flow)
+        session.prepare = partial(_prepared, flow)
         return session
 
 
