@@ -52,7 +52,12 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
 
     @override
     def _split_scope(self, nodeid: str) -> str:
-        return next((server for part, server in GROUPS.items() if part in nodeid), "others")
+        return server_of(nodeid)
+
+
+def server_of(nodeid: str) -> str:
+    """The heavy server of a test."""
+    return next((server for part, server in GROUPS.items() if part in nodeid), "others")
 
 
 def has_heavy_end(item: pytest.Item) -> bool:

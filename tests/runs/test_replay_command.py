@@ -21,6 +21,7 @@ from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.memory.rejected.error_sink import MemoryErrors
 from dataflow_assets.contracts import Entry
 from dataflow_assets.runs import replay as engine
+from dataflow_assets.spark.session import Spark
 from tests.conftest import Topics
 
 FLOW = """\
@@ -67,11 +68,10 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 
 @pytest.fixture
-def rejected(
-    case: Case, spark_server: devservers.SparkConnect, monkeypatch: pytest.MonkeyPatch
-) -> Case:
-    """The case after a run that refused two records."""
-    monkeypatch.setenv("DATAFLOW_SPARK", spark_server.remote)
+def rejected(case: Case, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """The case after a run that refused two records; `test_on_real_servers` is on Spark."""
+    session = request.getfixturevalue("engine")
+    monkeypatch.setattr(Spark, "session", lambda _: session)
     case.write([])
     assert main(["run", str(case.file)]) == 0
     assert case.ids() == [1, 3, 5]
