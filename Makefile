@@ -11,15 +11,17 @@ DEMO := $(if $(wildcard $(READY)),$(READY),$(READY)-demo)
 SERVERS ?= .data/servers
 # Processes that run tests, each with servers of its own (3 GB): most of a test is waiting.
 TESTERS ?= 3
+# Each process of the tests would compile and rewrite all modules again: half of a minute of CPU each.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-setup: $(RUN) ## What flows need, in .venv and .cache: about 1.5 GB, a few minutes
+setup: $(RUN) ## What flows need, in .venv and .cache: 0.8 GB to download, 1.5 GB of disk, a few minutes
 
-setup-demo: $(DEMO) ## The same with the servers of the demos, 0.6 GB more
+setup-demo: $(DEMO) ## The same with the servers of the demos, 0.6 GB of disk more
 
-setup-dev: $(READY) ## The same with what the tests and checks need, 0.5 GB more
+setup-dev: $(READY) ## The same with what the tests and checks need, 0.5 GB of disk more
 
 # Nothing to do, and no network, while these files are as they were.
 INPUTS := pyproject.toml constraints.txt dataflow_assets/spark/jars.lock

@@ -122,6 +122,16 @@ class Flow:
         return replace(address, connection=self.source_connection)
 
     @property
+    def read_addresses(self) -> tuple[Address, ...]:
+        """All that it reads: that of its source comes first, whose connection may be named."""
+        own, first = self.source.address().connection, self.source_address
+        others = [
+            replace(one, connection=first.connection) if one.connection == own else one
+            for one in self.source.also_reads
+        ]
+        return (first, *(one for one in others if one != first))
+
+    @property
     def by_record(self) -> bool:
         """True where messages become records; else their columns are decoded straight."""
         shaped = any(branch.sink.shape(None) is not None for branch in self.branches)

@@ -15,6 +15,22 @@ _ALIKE = (
 _MOST = 5_000  # names that are compared: more take longer than a person waits
 _LONGEST = 100  # characters: to compare longer ones takes long, and nobody has misspelt them
 _SEPARATORS = re.compile(r"[\s._-]+")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_OPPOSITES = (
+    ("min minimum least", "max maximum most"),
+    ("start starting begin first earliest from", "end ending stop last latest until to"),
+    ("before", "after"),
+    ("include included", "exclude excluded"),
+    ("encode", "decode"),
+    ("add insert append", "remove delete drop"),
+    ("rename", "remove delete drop"),
+    ("enable enabled", "disable disabled"),
+    ("source", "sink target"),
+    ("read reader", "write writer"),
+    ("key", "value"),
+    ("hard", "soft"),
+)
+"""Words that look alike in names and mean the opposite: who follows such advice loses data."""
 
 
 def likely(name: str, names: Iterable[str]) -> str | None:
@@ -29,16 +45,29 @@ def likely(name: str, names: Iterable[str]) -> str | None:
             one is returned.
 
     Returns:
-        None where nothing is like it.
+        None where nothing is like it, or only names that mean the opposite.
     """
-    found = _closest(name, names, 1, _ALIKE) if len(name) <= _LONGEST else []
-    return found[0] if found else None
+    if len(name) > _LONGEST:
+        return None
+    barred = _opposite(_words(name))
+    possible = [one for one in names if not barred & _words(one)] if barred else names
+    return next(iter(_closest(name, possible, 1, _ALIKE)), None)
+
+
+def suggestion(name: str | None) -> str:
+    """A likely name as the last clause of a message; empty without one."""
+    return f"; did you mean {name}?" if name else ""
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The same as the last clause of a message; empty where nothing is like it."""
+    """The likely name as the last clause of a message; empty where nothing is like it."""
+    return suggestion(likely(name, names))
+
+
+def did_you_mean_or(name: str, names: Iterable[str], otherwise: str) -> str:
+    """Advice of its own: `did you mean x?`, or `otherwise` where nothing is like the name."""
     found = likely(name, names)
-    return f"; did you mean {found}?" if found else ""
+    return f"did you mean {found}?" if found else otherwise
 
 
 def closest(name: str, names: Iterable[str], count: int) -> list[str]:
@@ -57,3 +86,17 @@ def _closest(name: str, names: Iterable[str], count: int, alike: float) -> list[
         if one != name:
             known.setdefault(plain(one), one)
     return [known[each] for each in get_close_matches(plain(name), known, count, alike)]
+
+
+def _words(name: str) -> set[str]:
+    """Those that a name consists of, and the whole name: `re-name` is `rename`, too."""
+    return {plain(name), *(one.lower() for one in _WORDS.findall(name))}
+
+
+def _opposite(words: set[str]) -> set[str]:
+    """What names must not say in place of these words."""
+    barred = set[str]()
+    for pair in _OPPOSITES:
+        one, other = (set(each.split()) for each in pair)
+        barred |= (other if words & one else set()) | (one if words & other else set())
+    return barred - words

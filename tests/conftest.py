@@ -7,6 +7,7 @@ schema, a namespace per test.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import pytest
 
@@ -23,6 +24,7 @@ import devservers
 from dataflow_assets.secrets import lookup
 from dataflow_assets.spark.process import Server
 from dataflow_assets.spark.session import Spark, SparkSettings
+from tests import heavy
 from tests.in_process import Session
 
 if TYPE_CHECKING:
@@ -36,28 +38,6 @@ if TYPE_CHECKING:
 
 SHARED = "DATAFLOW_TEST_SERVERS"
 S = TypeVar("S", bound=Server)
-HEAVY = frozenset({"kafkaConnect", "nessie", "trino"})
-"""Connectors whose servers are slow to start: `make test` has two processes for them, later."""
-ESSENTIAL: Mapping[str, frozenset[str]] = {
-    "test_drains_everything_once_and_resumes": frozenset(
-        {
-            "kafkaConnect-memory-span",
-            "memory-offsets-nessie",
-            "memory-offsets-trino",
-            "trino-memory-span",
-        }
-    ),
-    "test_a_failure_at_every_step_neither_loses_nor_doubles": frozenset(
-        {
-            "nessie-iceberg.before-commit",
-            "nessie-iceberg.after-commit",
-            "trino-trino.recorded",
-            "trino-trino.written",
-            "trino-upsert-trino.written",
-        }
-    ),
-}
-"""By test: those of its cases with a heavy server that `make test` runs too."""
 
 
 @pytest.fixture(autouse=True)
@@ -77,45 +57,53 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="every law on Spark, with every other end")
 
 
-def _heavy(item: pytest.Item) -> bool:
-    """Whether one of its parameters is the name of a connector whose server is heavy."""
-    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    names = [name for value in values for name in (value if isinstance(value, tuple) else [value])]
-    return any(isinstance(name, str) and _names_heavy(name) for name in names)
-
-
-def _names_heavy(name: str) -> bool:
-    """Of a connector with a variant, and of an example: `kafka-to-trino.yaml`."""
-    parts = name.removesuffix(".yaml").split("-")
-    return not HEAVY.isdisjoint(parts if name.endswith(".yaml") else parts[:1])
-
-
 def pytest_configure() -> None:
     """Manifests of tests may name folders of the disk, where tests make theirs."""
     os.environ["DATAFLOW_FILES"] = tempfile.gettempdir()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m heavy` and `-m alone` files without such a test are not imported.
+
+    Importing all of them costs each process that tests a quarter of a minute.
+    """
+    mark = config.getoption("markexpr")
+    if mark not in heavy.MARKS or config.getoption("--full"):
+        return None
+    skipped = collection_path.match("test_*.py") and not heavy.may_have(collection_path, mark)
+    return skipped or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `full` are for `make test-all` alone: others hold the same in less time.
 
-    So are the laws for a connector whose server is heavy, but for those of ESSENTIAL. No two
-    processes start the same server.
+    So are the laws for a connector whose server is heavy, but for those of ESSENTIAL.
     """
-    for item in items:
-        if _heavy(item):
-            item.add_marker("heavy")
-        if item.get_closest_marker("heavy"):
-            server = "trino" if "trino" in item.nodeid else "others"
-            item.add_marker(pytest.mark.xdist_group(server))
+    of_servers = [item for item in items if heavy.has_heavy_end(item)]
+    for item in of_servers:
+        item.add_marker("heavy")
     if config.getoption("--full"):
         return
-    for item in items:
-        essential = ESSENTIAL.get(getattr(item, "originalname", ""), frozenset())
-        if _heavy(item) and item.callspec.id not in essential:  # type: ignore[attr-defined]
+    for item in of_servers:
+        if not heavy.is_essential(item):
             item.add_marker("full")
     left = [item for item in items if item.get_closest_marker("full")]
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    items[:] = [item for item in items if not item.get_closest_marker("full")]
+    heavy.refuse_hidden(items)
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector passes over modules and tests, which stay to the end."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> heavy.ByServer | None:
+    """`--dist loadgroup` in `make test`: a process for the tests of one heavy server."""
+    grouped = config.getoption("dist") == "loadgroup" and not config.getoption("--full")
+    return heavy.ByServer(config, log) if grouped else None
 
 
 @pytest.fixture(scope="session")

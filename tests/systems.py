@@ -102,7 +102,7 @@ class _Memory(System):
         self.store = Store(f"systems-{uuid.uuid4().hex[:8]}")
         self.store.create()
         self.request.addfinalizer(self.store.remove)
-        return {**config, "store": self.store.path.stem.removeprefix("dataflow-memory-")} | (
+        return {**config, "store": self.store.name} | (
             {"topic": "t"} if role == "source" else {"table": "target"}
         )
 
@@ -640,6 +640,11 @@ def made_by(sink: System) -> Config:
     """The flow makes the sink's table itself."""
     fields = registry.sinks()[sink.type].model_fields
     return {"autoCreateTable": True} if "auto_create_table" in fields else {}
+
+
+def messages(store: Store) -> tuple[str, Config]:
+    """The source of a flow that reads the topic `t` of a store."""
+    return "memory-offsets", {"store": store.name, "topic": "t"}
 
 
 def manifest(

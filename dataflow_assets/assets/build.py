@@ -115,6 +115,7 @@ def _flow_asset(graph: Graph, flow: Flow) -> dg.AssetsDefinition:
 def _sources(node: Node, graph: Graph) -> Iterator[Key]:
     if node.source:
         yield node.source
+    yield from node.also
     yield from graph.upstream.get(node.key, ())
 
 

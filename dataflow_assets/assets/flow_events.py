@@ -34,7 +34,9 @@ class FlowEvents:
     that writes the events of the run.
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], also: Mapping[str, Any] | None = None) -> None:
+        """`also`: metadata that each materialization has besides."""
+        self._also = also or {}
         self._nodes = {node.branch.id: node for node in nodes}
         self._tallies = {node.branch.id: Tally() for node in nodes}
         self._last: dict[str, Report] = {}
@@ -75,7 +77,7 @@ class FlowEvents:
         report, figures = taken
         metadata = event_metadata(report.checkpoint, figures, report.table_rows)
         metadata |= partition_lags(node.flow, report.lag) | state_metadata(report.lag)
-        metadata[STATE] = RUNNING
+        metadata |= {STATE: RUNNING, **self._also}
         return _materialization(node, report.checkpoint, metadata)
 
     def final(self, node: Node) -> dict[str, Any]:
@@ -84,7 +86,7 @@ class FlowEvents:
         figures = self._tallies[node.branch.id].final(report)
         found = event_metadata(report.checkpoint, figures, report.table_rows)
         found |= partition_lags(node.flow, report.lag) | state_metadata(report.lag)
-        found["ended"] = report.reason
+        found |= {"ended": report.reason, **self._also}
         if report.schema is not None:
             found[COLUMN_SCHEMA] = column_schema(report.schema)
             found.update(column_lineage(node, report.schema))

@@ -25,6 +25,8 @@ class Node:
     table: Key
     source: Key | None
     """Key of what it reads; None where the edge would close a cycle."""
+    also: tuple[Key, ...] = ()
+    """Keys of what it reads beside that, without those that would close a cycle."""
 
     @property
     def shared(self) -> bool:
@@ -81,7 +83,7 @@ def build(flows: Iterable[Flow]) -> Graph:
     edges = _Edges()
     nodes = tuple(_node(flow, branch, shared, edges) for flow, branch in pairs)
     errors = _errors([flow for flow in ordered if _errors_of(flow) not in addresses], edges)
-    sources = {asset_key(flow.source_address): flow.source_address for flow in ordered}
+    sources = {asset_key(one): one for flow in ordered for one in flow.read_addresses}
     inside = {*addresses, *errors}
     outside = {key: address for key, address in sources.items() if key not in inside}
     return Graph(nodes, shared, outside, errors, _upstream(nodes, outside, edges))
@@ -95,7 +97,7 @@ def upstream(nodes: Iterable[Node], node: Node) -> list[Node]:
     known = list(nodes)
     found: dict[Key, Node] = {}
     for one in known:
-        if node.source is not None and one.table == node.source:
+        if one.table in (node.source, *node.also):
             found |= {each.key: each for each in (*upstream(known, one), one)}
     return list(found.values())
 
@@ -159,7 +161,10 @@ def _errors(flows: Sequence[Flow], edges: _Edges) -> dict[Key, ErrorTable]:
 def _node(flow: Flow, branch: Branch, shared: Mapping[Key, Address], edges: _Edges) -> Node:
     table, source = asset_key(branch.address), asset_key(flow.source_address)
     key = (*table, flow.slug) if table in shared else table
-    return Node(flow, branch, key, table, source if edges.add(source, table) else None)
+    drawn = source if edges.add(source, table) else None
+    others = map(asset_key, flow.read_addresses[1:])
+    also = tuple(one for one in others if edges.add(one, table))
+    return Node(flow, branch, key, table, drawn, also)
 
 
 class _Edges:

@@ -19,6 +19,7 @@ from dataflow_assets.assets.graph import Key, Node, upstream
 from dataflow_assets.assets.lane_book import FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
+from dataflow_assets.assets.metadata import log_link
 from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.stopping import Interrupts
@@ -26,6 +27,7 @@ from dataflow_assets.errors import TakenOver, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.lane import Lane
+from dataflow_assets.micro_batch.tasks import JobDied
 from dataflow_assets.redaction import mask
 from dataflow_assets.runs.request import Report
 
@@ -111,7 +113,8 @@ class Ingest:
         match event:
             case Began(flow):
                 self._flows[flow.id] = flow
-                self._events[flow.id] = FlowEvents(self._nodes(flow))
+                link = log_link(self._context.run.run_id, flow)
+                self._events[flow.id] = FlowEvents(self._nodes(flow), link)
                 self._lane_flows.began(flow)
             case Report():
                 self._events[event.flow].take(event)
@@ -151,7 +154,7 @@ class Ingest:
         if self._hands_over(flow, error):
             self._log(logging.WARNING, flow, f"had met an error when the lane was to end: {text}")
             return
-        self._departures.leave(flow, text)
+        self._departures.leave(flow, text, passing=_may_pass(error))
         again = "a run of its own tries again"
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
 
@@ -224,6 +227,12 @@ class Ingest:
                 self._last_told[node.key] = node
                 yield events.final_event(node)
         yield from events.evaluations(ended=not self._lane_flows.successor)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether a server may have been the cause; where a job died, the flow itself may be."""
+    died = any(isinstance(one, JobDied) for one in (error, error.__cause__))
+    return isinstance(error, TransientError) and not died
 
 
 def _told(events: FlowEvents, node: Node) -> Iterator[Told]:

@@ -1,7 +1,8 @@
 """Flows that have left their lane with an error: why, and how often lately.
 
 Kept in Dagster's own storage, one value per flow: all of them are one question. A flow stays out
-until a run of its own has succeeded, or its manifest was edited.
+until a run of its own has succeeded, or its manifest was edited, or others with the same servers
+have succeeded.
 """
 
 import json
@@ -29,7 +30,11 @@ class Departure:
     times: int = 1
     """How often it left lately, this time included."""
     back: bool = False
-    """A run of its own has succeeded since."""
+    """A run of its own has succeeded since, or those of others have shown that it may go back."""
+    back_at: float = 0.0
+    """When that run of its own did, in seconds since 1970; 0.0 where none did."""
+    passing: bool = False
+    """The error is of a kind that may pass, such as the outage of a server."""
 
     def out(self, flow: Flow) -> bool:
         """Whether the flow is out of its lane; an edited manifest is tried at once."""
@@ -49,30 +54,45 @@ class Departures:
         one question for all flows.
         """
         known = {flow.id: flow for flow in flows}
-        found = self._read(known.values())
+        found = self.known(known.values())
         return {name: one for name, one in found.items() if one.out(known[name])}
 
-    def leave(self, flow: Flow, error: str) -> None:
-        """Notes that the flow has left its lane; called in the lane's run when that happens."""
-        now, before = time.time(), self._read([flow]).get(flow.id)
-        lately = before is not None and now - before.at < LATELY_SECONDS
-        times = before.times + 1 if before and lately else 1
-        self._write(flow, Departure(now, error[:500], flow.version, times))
+    def known(self, flows: Iterable[Flow]) -> Mapping[str, Departure]:
+        """By its id the last departure of each flow that has ever left a lane.
 
-    def come_back(self, flow: Flow) -> None:
-        """Its lane may drive the flow again; called in a run of its own that has succeeded."""
-        known = self._read([flow]).get(flow.id)
-        if known is not None and not known.back:
-            self._write(flow, replace(known, back=True))
-
-    def _read(self, flows: Iterable[Flow]) -> dict[str, Departure]:
-        keys = {_key(flow): flow.id for flow in flows}
+        Called by the sensor `ingest` with each tick; one question.
+        """
+        keys = {_key(flow.id): flow.id for flow in flows}
         found = self._storage.get_cursor_values(set(keys)) if keys else {}
         return {keys[key]: Departure(**json.loads(text)) for key, text in found.items()}
 
-    def _write(self, flow: Flow, departure: Departure) -> None:
-        self._storage.set_cursor_values({_key(flow): json.dumps(asdict(departure))})
+    def leave(self, flow: Flow, error: str, *, passing: bool = False) -> None:
+        """Notes that the flow has left its lane; called in the lane's run when that happens."""
+        now, before = time.time(), self.known([flow]).get(flow.id)
+        lately = before is not None and now - before.at < LATELY_SECONDS
+        times = before.times + 1 if before and lately else 1
+        left = Departure(now, error[:500], flow.version, times, passing=passing)
+        self._write({flow.id: left})
+
+    def come_back(self, flow: Flow) -> None:
+        """Its lane may drive the flow again; called in a run of its own that has succeeded."""
+        known = self.known([flow]).get(flow.id)
+        if known is not None and not known.back:
+            self._write({flow.id: replace(known, back=True, back_at=time.time())})
+
+    def let_back(self, flows: Iterable[Flow]) -> None:
+        """Their lanes may drive these flows again, though no run of their own has succeeded.
+
+        Called by the sensor `ingest`, for those whose servers work again.
+        """
+        known = self.known(flows)
+        self._write({name: replace(one, back=True) for name, one in known.items()})
+
+    def _write(self, departures: Mapping[str, Departure]) -> None:
+        texts = {_key(name): json.dumps(asdict(one)) for name, one in departures.items()}
+        if texts:
+            self._storage.set_cursor_values(texts)
 
 
-def _key(flow: Flow) -> str:
-    return f"dataflow/left/{flow.id}"
+def _key(flow: str) -> str:
+    return f"dataflow/left/{flow}"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 import pyarrow as pa
@@ -26,6 +27,7 @@ from dataflow_assets.sql.view import ViewRows
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
 STATE = "state"
+LOG = "log"
 ROW_COUNT = "dagster/row_count"
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
@@ -144,6 +146,15 @@ def event_metadata(
         **{name: _number(one) for name, one in asdict(figures).items() if one is not None},
         **total,
     }
+
+
+def log_link(run_id: str, flow: Flow) -> dict[str, Any]:
+    """Where the lines of one flow are in the log of a run that drives many.
+
+    An address without a host, of the web server that shows the event.
+    """
+    text = quote(f"flow {flow.id}", safe="")
+    return {LOG: dg.MetadataValue.url(f"/runs/{run_id}?logs={text}")}
 
 
 def column_schema(schema: pa.Schema) -> dg.TableSchema:

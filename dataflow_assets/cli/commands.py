@@ -116,8 +116,8 @@ def reset(asked: Namespace) -> int:
 def _reset(flow: Flow, asked: Namespace) -> Iterator[str]:
     """Where each branch goes on from now."""
     from dataflow_assets.contracts import Run
-    from dataflow_assets.runs import operator_checkpoint, take_over
     from dataflow_assets.runs import reset as resetting
+    from dataflow_assets.runs import take_over
 
     run, file = Run(), asked.checkpoint
     if asked.table:
@@ -125,10 +125,10 @@ def _reset(flow: Flow, asked: Namespace) -> Iterator[str]:
         for branch in resetting.load_again(flow, run, tuple(asked.table), confirmed=asked.yes):
             yield f"the next run loads {named} again into {branch.address}"
     elif file is True:
-        for branch in take_over.take_over(flow, run):
+        for branch in take_over.adopt_stored(flow, run):
             yield f"{branch.address} goes on where JustOne's connector stopped"
     elif file is not None:
-        for branch in operator_checkpoint.adopt(flow, run, _read(file)):
+        for branch in take_over.adopt_file(flow, run, _read(file)):
             yield f"{branch.address} goes on from {file}"
     else:
         for branch in resetting.reset(flow, run):

@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Sequence
 
 from dataflow_assets.cli.console import err, sentence, trace
-from dataflow_assets.cli.parser import COMMANDS, command_line
+from dataflow_assets.cli.parser import COMMANDS, command_line, options_of
 from dataflow_assets.errors import ManifestError
+from dataflow_assets.likely_names import did_you_mean_or
 from dataflow_assets.manifests.dialects.keys import meant
 
 
@@ -47,9 +48,21 @@ def _asked(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Na
     """The parsed command line; what is wrong with it ends the process, with the usage."""
     if not given[0].startswith("-") and given[0] not in COMMANDS:
         parser.error(f"unknown command {given[0]}; {meant(given[0], COMMANDS)}")
-    asked = parser.parse_args(given)
+    asked, unknown = parser.parse_known_args(given)
+    if unknown:
+        command = next(one for one in given if one in COMMANDS)
+        parser.error(_unknown(command, unknown[0]))
     if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
         parser.error("--table truncate needs --from: rows that were read stay read otherwise")
     if getattr(asked, "table", "keep") == "adopt" and asked.start != "checkpoint":
         parser.error("--table adopt goes on from the checkpoint: leave --from out")
     return asked
+
+
+def _unknown(command: str, word: str) -> str:
+    """What to say about a word that the command does not take."""
+    listed = f"`dataflow {command} --help` lists what it takes"
+    if not word.startswith("-"):
+        return f"{command} does not take {word}; {listed}"
+    option = word.partition("=")[0]
+    return f"unknown option {option}; {did_you_mean_or(option, options_of(command), listed)}"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from dataflow_assets.cli import commands, previewing, values
 
 Add = Callable[..., argparse.ArgumentParser]
 
 PATHS = "manifests, or folders of them"
+_OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
 def _version() -> str:
@@ -40,7 +43,8 @@ def _check(add: Add, common: argparse.ArgumentParser) -> None:
     parser = add(
         "check",
         parents=[common],
-        help="report everything that is wrong with manifests, without network",
+        help="report everything that is wrong with manifests; no server is asked, but for the "
+        "stored tables of Tableflow files",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--strict", action="store_true", help="exit 1 for notes as well")
@@ -65,13 +69,13 @@ def _preview(add: Add, common: argparse.ArgumentParser) -> None:
         "preview",
         parents=[common],
         help="what the steps of a flow make of records; nothing is stored or moved",
-        description="Shows records before and after every step: the next ones that the flow would "
-        "read, or those of a file, which needs no server. Nothing is stored, and no checkpoint or "
-        "consumer group moves.",
+        description="Shows records before and after every step: the records that the flow would "
+        "read next, or those of a file, for which no server is needed. Nothing is stored, and no "
+        "checkpoint or consumer group moves.",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument(
-        "--flow", metavar="NAME", help="name or namespace/name; needed where there are several"
+        "--flow", metavar="NAME", help="name or namespace/name; needed if there are several flows"
     )
     parser.add_argument(
         "--limit",
@@ -111,7 +115,7 @@ def _run(add: Add, common: argparse.ArgumentParser) -> None:
         dest="seconds",
         type=values.duration,
         metavar="TIME",
-        help="stay on for this long instead of draining: seconds, or 90s, 30m, 1h, 2d",
+        help="stay on for this long: seconds, or 90s, 30m, 1h, 2d",
     )
     parser.add_argument(
         "--until",
@@ -174,7 +178,7 @@ def _status(add: Add, common: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument(
-        "--offsets", action="store_true", help="where each task of the source has come to"
+        "--offsets", action="store_true", help="how far each task of the source has come"
     )
     parser.set_defaults(command=commands.status)
 
@@ -283,3 +287,15 @@ COMMANDS = {
     "demo": _demo,
 }
 """Every command, and the function that declares what it takes."""
+
+
+def options_of(command: str) -> list[str]:
+    """The options that a command takes, for a message about one that it does not take."""
+    made = list[argparse.ArgumentParser]()
+
+    def add(name: str, *, help: str, **more: Any) -> argparse.ArgumentParser:  # noqa: A002, ARG001 - argparse's own name
+        made.append(argparse.ArgumentParser(name, **more))
+        return made[-1]
+
+    COMMANDS[command](add, argparse.ArgumentParser(add_help=False))
+    return _OPTION.findall(made[0].format_help())

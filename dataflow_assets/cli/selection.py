@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataflow_assets.cli.console import err
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import did_you_mean
 from dataflow_assets.manifests.load import Loaded
 
 
@@ -32,8 +32,7 @@ def _unknown(loaded: Loaded, name: str) -> str:
     if several:
         return f"there are several flows {name}: {', '.join(several)}; give the namespace too"
     known = [flow.id for flow in loaded.flows]
-    close = likely(name, [*known, *(flow.name for flow in loaded.flows)])
-    meant = f"; did you mean {close}?" if close else ""
+    meant = did_you_mean(name, [*known, *(flow.name for flow in loaded.flows)])
     hidden = " (manifests with findings are left out)" if loaded.findings else ""
     return f"no flow {name}{meant or '.'} There is: {', '.join(known) or 'none'}{hidden}"
 
@@ -50,7 +49,7 @@ def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:
         return flows
     say_findings(loaded)
     if not loaded.flows:
-        raise PermanentError("no flow to run in these paths")
+        raise PermanentError("no flow to run in these paths: dataflow check says why")
     for flow in loaded.flows:
         if flow.suspended:
             err(f"{flow.id}: left out: suspended by the manifest")

@@ -53,13 +53,18 @@ def as_rows(answers: Sequence[Answer], driven: Driven) -> list[list[str]]:
     return [[*_row(*row), _shown_state(*row, driven), _lane(row[0], driven)] for row in rows]
 
 
-def as_summary(answers: Sequence[Answer]) -> str:
-    """How many flows there are, and how many of them stand how."""
+def as_summary(answers: Sequence[Answer], driven: Driven) -> str:
+    """How many flows there are, and how many of them stand how.
+
+    It is the last line: those that fail have been said on stderr, hundreds of lines above.
+    """
     unknown = sum(answer.error is not None for answer in answers)
     behind = sum(answer.error is None and answer.is_behind for answer in answers)
     current = len(answers) - unknown - behind
     flows = "1 flow" if len(answers) == 1 else f"{len(answers)} flows"
-    return f"{flows}: {current} up to date, {behind} behind, {unknown} not known"
+    said = f"{flows}: {current} up to date, {behind} behind, {unknown} not known"
+    failing = sum(a.flow.id in driven and driven[a.flow.id].failing for a in answers)
+    return said + (f"; {failing} of them failing" if failing else "")
 
 
 def as_lines(answers: Sequence[Answer], driven: Driven) -> Iterator[str]:
@@ -105,7 +110,7 @@ def show(answers: Sequence[Answer], describe: Describe, driven: Driven) -> None:
         _show_table(answers, driven)
     else:
         _print(as_blocks(answers, driven))
-    out(as_summary(answers))
+    out(as_summary(answers, driven))
 
 
 def _print(lines: Iterable[str]) -> None:
@@ -210,7 +215,8 @@ def _member(name: str, value: object) -> str:
     """Of a position a text, a number, or numbers by their names; nothing of what else is in it."""
     if isinstance(value, dict) and all(isinstance(one, int) for one in value.values()):
         value = " ".join(f"{key}={one}" for key, one in value.items())
-    return f"{name} {value}" if isinstance(value, str | int) and value != "" else ""
+    told = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+    return f"{name} {value}" if told else ""
 
 
 def _age(when: datetime | None) -> str:

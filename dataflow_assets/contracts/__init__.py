@@ -38,6 +38,7 @@ Who calls what when, in the order of a run:
 | `SourceSession.ends` | the driver, of a run that has an end | once |
 | `Sink.peek` | reset, preview, replay and the tables of assets, beside a run | once each |
 | `Source.incremental` | whoever loads manifests; the sensor `ingest`; a lane | each time |
+| `Source.keeps_running` | a lane | twice a second |
 | `Connector.shared` | whoever looks at many flows; a task that reads slices together | each time |
 | `Source.open_together`, `Sink.peek_together` | the same, of equal `shared` | with each look |
 | `SourceSession.ends_together` | the same, while flows are idle | every second or so |
@@ -88,6 +89,7 @@ from dataflow_assets.contracts.schema import (
     ABSENT,
     DECIMAL,
     DELETE,
+    DIGITS,
     EVERYTHING,
     HAS_DEFAULT,
     INFINITE,
@@ -95,6 +97,7 @@ from dataflow_assets.contracts.schema import (
     KEY,
     KIND,
     LACKS,
+    LOOSE,
     MAX_LENGTH,
     MESSAGES,
     METADATA,
@@ -122,6 +125,7 @@ from dataflow_assets.contracts.sink_session import (
 )
 from dataflow_assets.contracts.slices import (
     PART,
+    PARTS,
     Cut,
     Limit,
     OffsetSlice,
@@ -162,6 +166,7 @@ __all__ = [
     "ABSENT",
     "DECIMAL",
     "DELETE",
+    "DIGITS",
     "EVERYTHING",
     "HAS_DEFAULT",
     "INFINITE",
@@ -169,6 +174,7 @@ __all__ = [
     "KEY",
     "KIND",
     "LACKS",
+    "LOOSE",
     "MAX_LENGTH",
     "MESSAGES",
     "METADATA",
@@ -177,6 +183,7 @@ __all__ = [
     "ONE_ROW",
     "OP",
     "PART",
+    "PARTS",
     "PLACE",
     "REFUSED_ROW",
     "REPLAY",

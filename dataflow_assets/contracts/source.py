@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import pyarrow as pa
+
+from dataflow_assets.contracts.connector import Address
 from dataflow_assets.contracts.message_format import MessageFormat
 from dataflow_assets.contracts.schema import TypeRow
-from dataflow_assets.contracts.slices import Position, Positions
+from dataflow_assets.contracts.slices import Position, Positions, Span
 from dataflow_assets.contracts.source_reader import SourceReader
 from dataflow_assets.contracts.source_session import SourceSession
 from dataflow_assets.errors import DataflowError, outcome
@@ -43,6 +46,20 @@ class Source(SourceReader):
     """True: a key may come in several parts of a span, and the last of its records counts: where a
     branch upserts, the parts are read one after the other, in the order in which they are planned.
     False: a key comes in one part of a span, or nothing says which of its records is the last."""
+
+    def reads_in_order(self, span: Span, *, upserts: bool) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether one task reads all parts of a span, one after the other.
+
+        Asked by the driver for each job that reads parts of a span.
+
+        Args:
+            span: what is read, as `SourceSession.plan` made it or as a sink has recorded it.
+            upserts: whether a branch upserts.
+
+        Returns:
+            By default True where `parts_in_order` is and a branch upserts.
+        """
+        return self.parts_in_order and upserts
 
     replays: ClassVar[bool] = True
     """False: what was rejected of it is not what its records were, and cannot be put back."""
@@ -95,6 +112,18 @@ class Source(SourceReader):
         return True
 
     @property
+    def keeps_running(self) -> bool:
+        """Whether only a run of the flow can know that its source has something new.
+
+        Read by lanes, twice a second.
+
+        Returns:
+            True: a lane that drives the flow does not end because nothing came: the sensor `ingest`
+            would start the next one at once. False: a session that is only asked knows.
+        """
+        return False
+
+    @property
     def rereads(self) -> str:
         """The option by which rows may come again, so that sinks must upsert.
 
@@ -119,12 +148,34 @@ class Source(SourceReader):
         return "reject"
 
     @property
+    def also_reads(self) -> tuple[Address, ...]:
+        """What it reads beside `address`, as a UNION ALL of several tables does.
+
+        Read when manifests are loaded, in the code location and on the command line.
+        """
+        return ()
+
+    @property
     def loads_each_run(self) -> bool:
         """Whether each run begins with loading all tables again (`SourceSession.again`).
 
         Read by the driver when a branch opens.
         """
         return False
+
+    def check_keys(self, target: pa.Schema, name: str) -> None:
+        """Looks whether a target tells all keys apart that the source tells apart.
+
+        Called by the driver when a branch opens whose target is there. By default nothing is asked:
+        rows come in their order, and of keys that the target finds equal the last row counts.
+
+        Args:
+            target: as `SinkSession.schema` returns it.
+            name: of the target, for people.
+
+        Raises:
+            PermanentError where rows of several keys would be one row.
+        """
 
     def offsets(self, positions: Positions) -> Sequence[Offset]:
         """The positions of a checkpoint as people read them.
@@ -217,7 +268,7 @@ class MessageSource(Source):
     """A declared source of messages."""
 
     tombstones: Annotated[NullMessages, Addition()] = "reject"
-    """What a null message means: an error, nothing, or the deletion of its key."""
+    """What a null message means: a rejected record, nothing, or the deletion of its key."""
 
     @property
     def null_messages(self) -> NullMessages:

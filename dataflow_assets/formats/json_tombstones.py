@@ -21,7 +21,7 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 @dataclass(frozen=True)
 class Tombstones:
-    """What a null message means: an error, nothing, or the deletion of its key."""
+    """What a null message means: a rejected record, nothing, or the deletion of its key."""
 
     mode: Literal["reject", "skip", "delete"] = "reject"
     key_columns: tuple[str, ...] = ()

@@ -26,29 +26,28 @@ class FormattedSource(MessageSource):
     format: Literal["json", "avro", "protobuf"] = "json"
     """Format of the messages. `protobuf` is an addition, and needs `schemaRegistry`."""
     key_format: Annotated[Literal["text", "avro"], Addition()] = "text"
-    """What keys are. `avro`: values that begin with the number of a schema, as those of messages
-    do; a key that is a record becomes a JSON object, so that `tombstones: delete` finds the columns
-    in it."""
+    """Format of the keys. `avro`: a key begins with the id of a schema, as a message does; a key
+    that is a record becomes a JSON object, so that `tombstones: delete` finds the columns in it."""
     schema_registry: SchemaRegistry | None = None
-    """Where the schemas are whose numbers messages begin with."""
+    """The registry with the schemas whose ids messages begin with."""
     avro_schema: Annotated[str | None, _AVRO] = None
-    """The Avro schema, as JSON, of messages that name none of the registry."""
+    """The Avro schema, as JSON, of messages that do not begin with the id of a schema."""
     avro_schema_secret_ref: Annotated[Ref, _AVRO, Fills("avro_schema")] = None
     """Secret with the Avro schema."""
     avro_schema_file: Annotated[str | None, _AVRO] = None
     """Path of the Avro schema, where `avroSchema` is not given; a relative one begins in the folder
     of the manifest. It is read when the flow starts."""
     avro_head: Annotated[Literal["registry", "ignored"], Addition(), _AVRO] = "registry"
-    """`ignored`: the byte 0 and the number of a schema, with which messages of a registry begin,
-    are removed, and all messages are decoded by `avroSchema`. A message that begins with the byte
+    """`ignored`: the byte 0 and the id of a schema, with which messages of a registry begin, are
+    removed, and all messages are decoded by `avroSchema`. A message that begins with the byte
     0, and does not fit the schema without its first five bytes, is decoded as a whole."""
     json_head: Annotated[Literal["none", "ignored"], Addition(), Needs("format", "json")] = "none"
-    """`ignored`: the byte 0 and the number of a schema, with which a registry's serializers of JSON
-    let messages begin, are removed. Messages without them are read as they are."""
+    """`ignored`: the byte 0 and the id of a schema, which JSON serializers of a registry put at the
+    beginning of a message, are removed. Messages without them are read as they are."""
     avro_reader_schema: Annotated[str | None, Addition(), _AVRO] = None
-    """The Avro schema that records shall have whatever schema they were written with, by Avro's
-    rules of schema resolution: fields that are new in it get their defaults, those that it lacks
-    are left out."""
+    """The Avro schema that all records get, whatever schema they were written with, by Avro's rules
+    of schema resolution: a field that only this schema has gets its default, a field that it does
+    not have is left out."""
     avro_reader_schema_file: Annotated[str | None, Addition(), _AVRO] = None
     """Path of that schema, where `avroReaderSchema` is not given."""
 

@@ -2,6 +2,8 @@
 
 A parser that reads all texts of a column in one step is asked only where every text has the form
 that the parser reads as the one-by-one reading would.
+
+Apart from the formats, because the PostgreSQL sink reads texts by the same forms.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.joint_jobs import JointJobs
-from dataflow_assets.lanes.member import Member
+from dataflow_assets.lanes.member import Beside, Member
+from dataflow_assets.lanes.pace import TURN_SECONDS
 from dataflow_assets.lanes.single_jobs import SingleJobs
 from dataflow_assets.runs.request import Report, Request
 
@@ -42,7 +43,7 @@ class Lane:
             request: that of each flow, but for its time and its end, which are the lane's.
         """
         self._spark, self._request = spark, request
-        self._board, self._beside = threading.Condition(), threading.Lock()
+        self._board, self._beside = threading.Condition(), Beside()
         self._members: dict[str, Member] = {}
         self._left: dict[str, str] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -107,11 +108,12 @@ class Lane:
     def idle_seconds(self) -> float:
         """Seconds since a flow could have committed last; 0 while one has something to do.
 
-        Asked twice a second by whoever decides when the lane ends. What is new is not looked at
-        before a flow's interval is over.
+        0 as well while a flow is driven whose source is known only while it runs. Asked twice a
+        second by whoever decides when the lane ends. What is new is not looked at before a flow's
+        interval is over.
         """
         members = self._members.values()
-        if any(member.busy or member.waiting for member in members):
+        if any(_is_needed(member) for member in members):
             return 0.0
         longest = max(map(self._longest_silence, members), default=0.0)
         return max(0.0, time.monotonic() - self._committed - longest)
@@ -130,11 +132,13 @@ class Lane:
         if member is None:
             return "not in this lane"
         limit = member.limit(flow.policies.limit)
-        piece = "partition" if flow.source.delivers == "messages" else "part"
+        rarely = " while a backlog is worked off" if self._single.lately else ""
+        size = "a part at a time, which others wait for"
+        if flow.source.delivers == "messages":
+            size = f"a partition at a time, which takes about {TURN_SECONDS:g} s"
         return (
             f"commits at most every {self._joint.interval(member):.1f} s for a freshness of "
-            f"{member.freshness:g} s; a backlog is read {limit.records:,} records of a {piece} "
-            f"at a time"
+            f"{member.freshness:g} s{rarely}; a backlog is read {limit.records:,} records of {size}"
         )
 
     def _now(self) -> Sequence[Member]:
@@ -188,6 +192,10 @@ class Lane:
     def _end_all(self, reason: str) -> None:
         for member in self._members.values():
             member.end(reason)
+
+
+def _is_needed(member: Member) -> bool:
+    return member.busy or member.waiting is not None or member.flow.source.keeps_running
 
 
 def _flow(event: Began | Report | Failing | Recovered | Left | Ended) -> str:

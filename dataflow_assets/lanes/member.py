@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dataflow_assets.contracts import Limit
@@ -17,7 +17,7 @@ from dataflow_assets.lanes.pace import PART, TURN_SECONDS, Pace
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Planned
-from dataflow_assets.micro_batch.tasks import limited, within
+from dataflow_assets.micro_batch.tasks import CutOff, limited, within
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.host import Host, NotBegun, Pause
 from dataflow_assets.runs.request import Request
@@ -26,7 +26,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ALONE_SECONDS = 120.0  # after which a job beside those of the lane is cut off: it has a core
+AT_ONCE = 4  # members that prepare or stage with Spark jobs at the same time; others wait
 GRACE_SECONDS = 10.0  # which it has when the flow is asked to end
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What bounds the jobs that run beside the joint and single ones of a lane."""
+
+    passes: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the member whose pass runs beside those of the others."""
+    places: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(AT_ONCE))
+    """One is held by each member that prepares or stages with Spark jobs."""
 
 
 class Member(Host):
@@ -50,7 +61,7 @@ class Member(Host):
         request: Request,
         spark: Callable[[], SparkSession],
         board: threading.Condition,
-        beside: threading.Lock,
+        beside: Beside,
     ) -> None:
         """One member of a lane, not started yet.
 
@@ -59,7 +70,7 @@ class Member(Host):
             request: the lane's, but for its time and its end.
             spark: gives the lane's live session; raises TransientError where there is none.
             board: the lane's; whoever gives turns is woken by it.
-            beside: the lane's; held by the member whose job runs beside those of the lane.
+            beside: the lane's.
         """
         self.flow, self._session, self._board, self._beside = flow, spark, board, beside
         self._request = replace(request, seconds=float("inf"), stop=lambda: self._reason)
@@ -163,16 +174,29 @@ class Member(Host):
 
     @contextmanager
     def beside(self) -> Iterator[Callable[[], SparkSession]]:
-        """The lane's session; its jobs are cut off as those are that run beside the lane's."""
+        """The lane's session; its jobs are cut off as those are that run beside the lane's.
+
+        The first use of the session waits until few others use theirs, and has the place until the
+        block ends: a hundred such jobs at once would take each other's time, and be cut off.
+        """
         with ExitStack() as stack:
-            yield lambda: stack.enter_context(self._limited())
+            placed = False
+
+            def session() -> SparkSession:
+                nonlocal placed
+                if not placed:
+                    stack.enter_context(self._placed())
+                    placed = True
+                return stack.enter_context(self._limited())
+
+            yield session
 
     def limit(self, declared: Limit) -> Limit:
         """What it reads in a turn of about four seconds; parts have a size of their own."""
         if self.flow.source.delivers == "messages":
             return self.pace.limit(declared)
         records, size = min(declared.records, PART.records), min(declared.bytes, PART.bytes)
-        return Limit(records, size)
+        return Limit(records, size, declared)
 
     def run(self, planned: Planned) -> Outcome:
         """Waits for a turn, and for the job."""
@@ -215,7 +239,7 @@ class Member(Host):
 
     def _run_alone(self, planned: Planned) -> Outcome:
         """Beside the lane's jobs; once such a job ends in the time of a turn, it is among them."""
-        while not self._beside.acquire(timeout=1.0):
+        while not self._beside.passes.acquire(timeout=1.0):
             if self._reason:
                 raise NotBegun
         try:
@@ -223,9 +247,19 @@ class Member(Host):
             with self._limited() as spark:
                 outcome = job.run_in_one_task(spark, planned)
         finally:
-            self._beside.release()
+            self._beside.passes.release()
         self.alone = time.monotonic() - began > TURN_SECONDS
         return outcome
+
+    @contextmanager
+    def _placed(self) -> Iterator[None]:
+        while not self._beside.places.acquire(timeout=1.0):
+            if reason := self._overdue():
+                raise CutOff(f"{reason}: it waited for the jobs of other flows")
+        try:
+            yield
+        finally:
+            self._beside.places.release()
 
     @contextmanager
     def _limited(self) -> Iterator[SparkSession]:

@@ -108,6 +108,13 @@ def plain(text: str) -> str:
     return f"{host.lower()}{slash}{rest}"
 
 
+_UNUSED = {
+    True: "no manifest writes its address like this: write it as a manifest has it, host/database "
+    "or host:port of a broker; user and password are not needed",
+    False: "no manifest names a Secret like this: write its name, or namespace/name",
+}
+
+
 class Names:
     """All entries of a location; remembers which of them were of use."""
 
@@ -133,7 +140,7 @@ class Names:
         """A note for every entry of these files that no manifest writes like this."""
         for spelling, entry in self._entries.items():
             if spelling not in self._used and entry.document.file in files:
-                yield entry.finding("no manifest writes its address like this")
+                yield entry.finding(_UNUSED[entry.is_address])
 
     def _named(self, flow: Flow) -> Flow:
         source = self._name(flow.source, flow)

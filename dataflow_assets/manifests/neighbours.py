@@ -45,7 +45,8 @@ def cycles(flows: list[Pair]) -> Iterator[Finding]:
     """
     by_source: dict[tuple[str, ...], list[Pair]] = {}
     for flow, document in flows:
-        by_source.setdefault(asset_key(flow.source_address), []).append((flow, document))
+        for key in {asset_key(one) for one in flow.read_addresses}:
+            by_source.setdefault(key, []).append((flow, document))
     for flow, document in flows:
         if way := _way_back(flow, by_source):
             names = " -> ".join(one.id for one in (*way, flow))
@@ -109,7 +110,8 @@ def _same_keys(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
 
 
 def _addresses(flow: Flow) -> Iterator[tuple[Address, Path]]:
-    yield flow.source_address, ("spec", "source", "config")
+    for address in flow.read_addresses:
+        yield address, ("spec", "source", "config")
     for branch in flow.branches:
         yield branch.address, branch.place
 

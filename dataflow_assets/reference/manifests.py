@@ -24,13 +24,17 @@ A field does what its meaning says, unless it has a mark:
 | *Refused.* | any other value than the default is a finding that says why |
 | *Addition.* | the DataFlow Operator does not have the field |
 
-A *SecretRef* is a mapping with `name`, `key` and, where it is not the flow's own, `namespace`. It
-is looked up in the Kubernetes API inside a cluster, then in the `Secret` documents of the
-manifest's folder, then as the file `<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, then as the
-variable `DATAFLOW_SECRET__<NAMESPACE>__<NAME>__<KEY>`, and only when the flow runs. It wins over
-the direct value. Each of the three is one plain name; paths are refused. Other namespaces must be
-listed in `DATAFLOW_SECRET_NAMESPACES`. Environment variables are not expanded in a manifest. The
-rules are in [Secrets and files](../guarantees/secrets.md).
+A *SecretRef* is a mapping with `name`, `key` and, if the Secret is in another namespace than the
+flow, `namespace`; each is a plain name, not a path. A SecretRef wins over the direct value. The
+value is looked up when the flow runs, in these places, in this order:
+
+1. the Kubernetes API, inside a cluster;
+2. the `Secret` documents of the manifest's folder;
+3. the file `<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`;
+4. the variable `DATAFLOW_SECRET__<NAMESPACE>__<NAME>__<KEY>`.
+
+Other namespaces must be listed in `DATAFLOW_SECRET_NAMESPACES`. Environment variables are not
+expanded in a manifest. The rules are in [Secrets and files](../guarantees/secrets.md).
 
 The steps of `transformations`, with paths and conditions, have [a page of their own](steps.md); so
 has each connector, the `config` of `spec.source` and `spec.sink`: LINKS.

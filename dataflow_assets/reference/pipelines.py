@@ -23,93 +23,111 @@ a file that mixes both is a finding.
 
 ## Where tables live
 
-The text of a file names no target. The first of these that is there says it:
+A file does not say in which system its tables are. The first of these places that is filled names
+the target:
 
 1. `USE name;` above the pipeline, with `name` in `targets` of `connections.yaml`;
-2. the environment variable `DATAFLOW_TARGET`: a name of `targets`, or a connection string that
+2. the environment variable `DATAFLOW_TARGET`: a name in `targets`, or a connection string that
    begins with `postgresql://` or `clickhouse://`;
-3. `target` in `connections.yaml`: the same, or the target itself.
+3. `target` in `connections.yaml`: a name in `targets`, a connection string, or a target itself.
 
-A target is written as the `sink` of a manifest without its table: `type` (`postgresql`,
-`clickhouse` or `iceberg`), `config` with the keys of that sink, SecretRefs too, and for databases
-`schema`. Without any of the three a finding says so.
+A target is written like the `sink` of a manifest, without a table: `type` (`postgresql`,
+`clickhouse` or `iceberg`), `config` with the keys of that sink (SecretRefs, too), and for databases
+`schema`. A file without a target is a finding.
+
+```yaml
+# connections.yaml, in the folder of the manifests
+target: shop
+targets:
+  shop:
+    type: postgresql
+    config: { connectionStringSecretRef: { name: shop-database, key: connectionString } }
+    schema: public
+```
 
 ## Statements
 
 %(statements)s
 
-The file says what there is, and is read again at each start: a statement has no effect of its own
-at the moment at which it is read. Comments are `--`, `#` and `/* */`, texts are in single or double
-quotes with backslashes, names in backticks; `DELIMITER` is understood.
+The file declares pipelines and tables, and is read again at each start: a statement does nothing at
+the moment at which it is read. Comments are `--`, `#` and `/* */`. Texts are in single or double
+quotes, with backslashes as escapes; names may be in backticks. `DELIMITER` works.
 
 ## Rows
 
-An inferred pipeline makes the table of its name with three columns, none of them null:
+An inferred pipeline creates a table of its own name with three columns, each `NOT NULL`:
 
 | Column | PostgreSQL | ClickHouse | Iceberg | Value |
 | --- | --- | --- | --- | --- |
 | `topic` | TEXT | String | string | `kafka.topic` |
-| `id` | JSONB | String, JSON text | string, JSON text | the key |
-| `record` | JSONB | String, JSON text | string, JSON text | see below |
+| `id` | JSONB | String, JSON text | string, JSON text | the key of the record |
+| `record` | JSONB | String, JSON text | string, JSON text | the record |
 
-Of Kinesis the record has `partitionKey`, `sequenceNumber`, `shardId` and `data` in base64, and the
-id `shardId` and `sequenceNumber`.
+A record of Kinesis is an object with `partitionKey`, `sequenceNumber`, `shardId` and `data` (in
+base64); its `id` is an object with `shardId` and `sequenceNumber`.
 
-`INTO TABLE t FORMAT AVRO (column <- path, ...)` fills columns of a table of the file by paths like
-`topic`, `record` or `record::partitionKey`; other columns are null. A procedure fills them by its
-SELECTs, row by row; several INSERTs are branches of the flow, each exactly once by itself.
+`INTO TABLE t FORMAT AVRO (column <- path, ...)` fills columns of a table that the file declares, by
+paths such as `topic`, `record` or `record::partitionKey`; other columns are null.
+`INTO PROCEDURE` fills them by the SELECTs of a procedure, row by row. Each INSERT of a procedure is
+a branch of the flow, with a checkpoint of its own.
 
-Rows are appended. A table with `PRIMARY KEY (columns)` is filled by `INSERT ... SELECT ... FROM
-batch ON DUPLICATE KEY UPDATE c = VALUES(c), ...` with all of its other columns: a row replaces that
-of the same key. In ClickHouse such a table is a ReplacingMergeTree. Records of one key must have
-the same partition key, as the order of records is known in each shard alone.
+Rows are appended. To replace rows by a key, give the table a `PRIMARY KEY (columns)` and let the
+procedure end its INSERT in `ON DUPLICATE KEY UPDATE c = VALUES(c), ...` with all other columns. In
+ClickHouse such a table is a ReplacingMergeTree. All records of one key must have the same
+partition key, because records are in order only within a shard.
 
-PostgreSQL reads names without quotes in small letters, so tables and columns have small letters
-there; ClickHouse and Iceberg have them as the file writes them. Tables that are there already get
-the columns that they lack, and nothing is dropped.
+Names of tables and columns are in small letters in PostgreSQL, which reads names without quotes in
+that way; in ClickHouse and Iceberg they are as the file writes them. A table that exists gets the
+columns that it lacks; no column is dropped.
 
-A value that is none of its column's type stops the pipeline at its record, as it does with
-SingleStore; with `STOP_ON_ERROR OFF` or `SKIP ALL ERRORS` it is a rejected record, kept beside the
-target, and can be replayed. So it is with a record without a value, such as the tombstone that
-Debezium sends behind a deletion (`tombstones.on.delete` turns those off): an inferred table takes
-none, a table of the file whose column `record` may be null does.
+A value that does not fit the type of its column stops the pipeline at that record, as in
+SingleStore. With `STOP_ON_ERROR OFF` or `SKIP ALL ERRORS` the record is a rejected record instead,
+which is kept next to the target and can be replayed. The same holds for a record without a value,
+such as the tombstone that Debezium sends after a deletion (`tombstones.on.delete` turns tombstones
+off): an inferred table takes none, a table of the file takes it if its column `record` may be null.
 
-A pipeline that is not started in its file is suspended; Dagster's switch is above it.
+A pipeline without a `START` in its file is suspended: it does not run, even if its switch in
+Dagster is on.
 
 ## Computed columns
 
 | Target | `c AS (expression) PERSISTED type` | `CREATE INDEX` |
 | --- | --- | --- |
-| PostgreSQL | a generated column, also for rows that are stored | an index |
-| ClickHouse | a MATERIALIZED column, also for rows that are stored | a bloom filter |
-| Iceberg | filled by the flow; rows that are stored have null | without effect |
+| PostgreSQL | a generated column, also in rows that exist already | an index |
+| ClickHouse | a MATERIALIZED column, also in rows that exist already | a bloom filter |
+| Iceberg | filled by the flow; null in rows that exist already | without effect |
 
 Expressions are columns, texts, numbers, the operators `::`, `::$` and `::%%`, and %(functions)s.
-This is a closed list, for procedures too. Rules, the same for all targets:
+This list is complete, also for procedures. The rules are the same for all targets:
 
-- What is missing and what is null in JSON is null. `::$` of an object is its JSON text.
-- Places in arrays begin at 0 and are numbers, keys are texts: `JSON_EXTRACT_STRING(j, 'a', 0)`.
-- `::%%` and numbers: true and false are 1 and 0, a text that reads as a number is one, all else is
-  null (0 with SingleStore). Integers are rounded half away from zero, beyond their range they are
-  null.
-- FROM_BASE64 of what is no base64, or no UTF-8, is null. Lengths of computed texts are not
-  enforced, and DATE, DATETIME cannot be computed.
+- A missing key and a null of JSON are both null. `::$` of an object is its JSON text.
+- In `JSON_EXTRACT_STRING(j, 'a', 0)` a text is a key, and a number is a place in an array, from 0.
+- Where a number is required (`::%%`, and columns of numbers), true is 1 and false is 0, and a text
+  that reads as a number is that number. Any other value is null (0 in SingleStore).
+- Integers are rounded half away from zero, and null beyond the range of their type.
+- FROM_BASE64 is null where its argument is not base64, or not UTF-8 inside.
+- Lengths of computed texts are not enforced. A DATE or DATETIME cannot be computed.
 
-In PostgreSQL the schema has the functions `json_extract_string`, `json_extract_double`,
-`json_extract_bigint`, `json_extract_json` and `from_base64`, so that queries on the tables run
-there as they are written for SingleStore.
+In PostgreSQL the flow creates the functions `json_extract_string`, `json_extract_double`,
+`json_extract_bigint`, `json_extract_json` and `from_base64` in the schema, so that queries that
+were written for SingleStore run there.
 
 ## Offsets and states
 
-`dataflow status --offsets` shows for each task KEY and VALUE. In PostgreSQL and ClickHouse four
-views beside the table have SingleStore's columns: `PIPELINES` (state Running, Stopped or Error),
-`PIPELINES_SOURCE_OFFSETS`, `PIPELINES_BATCHES` (the last 1,000) and `PIPELINES_ERRORS`, where
-rejected records are warnings. `SELECT * FROM PIPELINES_SOURCE_OFFSETS` runs as it is written, but
-for `information_schema`. Secrets are `***` in them. In ClickHouse, which tells capital letters from
-small ones, names and columns of the views are in capital letters.
+`dataflow status --offsets` shows the offset of each task, with its KEY and VALUE. In PostgreSQL and
+ClickHouse there are four views next to the table, with the columns of SingleStore:
 
-With Kinesis each shard is a task. Offsets are those behind the last batch that is complete. A run
-that was killed leaves the state Running, and its batch In Progress, until the next run.
+| View | Holds |
+| --- | --- |
+| `PIPELINES` | each pipeline, with its settings and its state: Running, Stopped or Error |
+| `PIPELINES_SOURCE_OFFSETS` | each task (for Kinesis: shard) and its offset after the last batch |
+| `PIPELINES_BATCHES` | the last 1,000 batches |
+| `PIPELINES_ERRORS` | errors of runs; rejected records, as warnings |
+
+Queries on these views run as they are written for SingleStore, without `information_schema.` before
+the name of the view. Secrets are `***`. In ClickHouse, where names are case-sensitive, the views
+and their columns have capital letters. After a run was killed, its pipeline is shown as Running,
+and its batch as In Progress, until the next run begins.
 
 ## Types
 
@@ -119,25 +137,33 @@ that was killed leaves the state Running, and its batch In Progress, until the n
 
 %(classes)s are read by the native source [kinesis](../connectors/kinesis.md). Every
 other `connector.class` is run by the source [kafkaConnect](../connectors/kafkaConnect.md), in a
-process with a JVM; its rows have the topic, the key (else partition and offset) and the value.
+process with a JVM. Its rows have the topic, the value, and the key (partition and offset where a
+record has no key).
 
-Keys of CREDENTIALS count before those of CONFIG.
-Settings in CONFIG whose names look like secrets, and a connector's own settings in CREDENTIALS, are
-never shown; `dataflow check` notes those in CONFIG, with the advice to move them to CREDENTIALS. A
-password of a connector whose name does not look like one belongs there, too. A secret of Kinesis
-may be `${env:VARIABLE}` or `${secrets:NAME:KEY}`; any value of another class may refer to
+A key in CREDENTIALS wins over the same key in CONFIG. Settings in CONFIG whose names look like
+secrets, and the connector's own settings in CREDENTIALS, are never shown; `dataflow check` notes
+those in CONFIG, with the advice to move them to CREDENTIALS. A password whose name does not look
+like one belongs there, too. A secret of Kinesis may be `${env:VARIABLE}` or
+`${secrets:NAME:KEY}`. Any value of another class may refer to
 [config providers](../guarantees/kafka-connect.md), such as `${env:VARIABLE}`, `${file:/PATH:KEY}`
 and `${directory:/PATH:FILE}`.
 """
 _STATEMENTS: Sequence[tuple[str, str, str]] = (
-    ("`USE name`", "used", "which target the pipelines below write into"),
+    ("`USE name`", "used", "the target of the pipelines below"),
     (
         "`CREATE TABLE [IF NOT EXISTS] t (c type [NOT NULL], d AS (expression) PERSISTED type)`",
         "used",
-        "a table; SORT KEY, SHARD KEY, ROWSTORE, character sets have no effect; see below for keys",
+        (
+            "a table; SORT KEY, SHARD KEY, ROWSTORE and character sets have no effect; "
+            "PRIMARY KEY: see [rows](#rows)"
+        ),
     ),
     ("`ALTER TABLE t ADD [COLUMN] ...`", "used", "one more column, plain or computed"),
-    ("`CREATE INDEX i ON t (columns)`", "used", "see below"),
+    (
+        "`CREATE INDEX i ON t (columns)`",
+        "used",
+        "an index: [what each target makes of it](#computed-columns)",
+    ),
     (
         (
             "`CREATE [OR REPLACE] PROCEDURE p(batch QUERY(...)) AS BEGIN INSERT INTO t (columns) "
@@ -157,10 +183,14 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
     (
         "`... BATCH_INTERVAL ms`",
         "used",
-        "the least time between two looks at the source, in whole seconds, rounded up",
+        "the shortest time between two looks at the source, rounded up to whole seconds",
     ),
     ("`... MAX_OFFSETS_PER_BATCH_PARTITION n`", "used", "the most records of one part of a batch"),
-    ("`... STOP_ON_ERROR ON or OFF`, `SKIP ALL ERRORS`", "used", "see below; ON by default"),
+    (
+        "`... STOP_ON_ERROR ON or OFF`, `SKIP ALL ERRORS`",
+        "used",
+        "whether a wrong value stops the pipeline: see [rows](#rows); ON by default",
+    ),
     ("`... INTO TABLE t`, `INTO PROCEDURE p`", "used", "a table or procedure of the file"),
     ("`... FORMAT AVRO` or `JSON [(column <- path, ...)]`", "used", "which columns are filled"),
     (
@@ -187,7 +217,7 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
     (
         "`ALTER PIPELINE p SET OFFSETS`",
         "refused",
-        "`dataflow run --from earliest` does it once",
+        "use `dataflow run --from earliest`",
     ),
     (
         "`START`, `STOP PIPELINE p`, `START ALL PIPELINES`, `STOP ALL PIPELINES`",
@@ -198,8 +228,8 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
         "`DROP PIPELINE [IF EXISTS] p`",
         "used",
         (
-            "one that is created above makes no flow; one that is created again below, or later, "
-            "continues behind what it has read, until `dataflow reset`"
+            "a pipeline that is created above is not a flow; if it is created again below, or "
+            "later, it continues behind what it has read, until `dataflow reset`"
         ),
     ),
     (

@@ -13,7 +13,7 @@ STATEMENTS: Sequence[tuple[str, str, str]] = (
     (
         "`... LIKE other [(INCLUDING, EXCLUDING, OVERWRITING ...)]`",
         "used",
-        "what is not said is taken over, options may be replaced",
+        "whatever the statement leaves out is taken from the other table; options may be replaced",
     ),
     (
         "`CREATE [TEMPORARY] VIEW [IF NOT EXISTS] v [(columns)] AS SELECT`",
@@ -24,21 +24,21 @@ STATEMENTS: Sequence[tuple[str, str, str]] = (
         "`[EXECUTE] INSERT INTO t [(columns)] SELECT [UNION ALL SELECT]`",
         "used",
         (
-            "a flow, of each SELECT; columns that are not listed are null. Tables may be declared "
+            "a flow for each SELECT; columns that are not listed are null. Tables may be declared "
             "in another file of the folder"
         ),
     ),
     (
         "`... ON CONFLICT DO DEDUPLICATE`",
         "used",
-        "what happens anyway; `NOTHING` and `ERROR` are refused",
+        "accepted, because this is what happens anyway; `NOTHING` and `ERROR` are refused",
     ),
     (
         "`EXECUTE STATEMENT SET BEGIN ... END`, `BEGIN STATEMENT SET ... END`",
         "used",
-        "each INSERT is a flow of its own all the same",
+        "accepted; each INSERT is a flow of its own",
     ),
-    ("`SET 'key' = 'value'`", "used", "of the statements behind it; see below"),
+    ("`SET 'key' = 'value'`", "used", "a setting for the statements below it: [all keys](#set)"),
     ("`USE`, `SHOW`, `DESCRIBE`, `EXPLAIN`, `RESET`, `ADD JAR`", "note", "without effect"),
     (
         (
@@ -52,34 +52,52 @@ STATEMENTS: Sequence[tuple[str, str, str]] = (
 
 
 COLUMNS: Sequence[tuple[str, str]] = (
-    ("`c TYPE [NOT NULL]`", "a field of the record; NOT NULL is held where the table is written"),
+    ("`c TYPE [NOT NULL]`", "a field of the record; NOT NULL is checked when the table is written"),
     (
         "`c TYPE METADATA [FROM 'key'] [VIRTUAL]`",
         (
-            "{metadata}, cast to TYPE; other keys are refused. Without VIRTUAL an INSERT fills the "
-            "column: {writable}; a delete has none of them"
+            "{metadata}, cast to TYPE; other keys are refused. Without VIRTUAL an INSERT writes "
+            "the column into the message, which works for {writable}; deletes carry none of them"
         ),
     ),
-    ("`c AS expression`", "computed where the table is read"),
+    ("`c AS expression`", "a computed column: its value is computed when the table is read"),
     (
         "`WATERMARK FOR c AS expression`",
-        "how far the time of rows has come, for [windows](#windows)",
+        "the time up to which rows are expected to have come; needed for [windows](#windows)",
     ),
     (
         "`PRIMARY KEY (a, b) NOT ENFORCED`",
         (
-            "the key of `upsert-kafka`, in this order; the key of a table of a database, whose "
-            "rows are then upserted and deleted"
+            "the key of `upsert-kafka`, with its columns in this order; in a table of a database, "
+            "the key by which rows are upserted and deleted"
         ),
     ),
 )
 
 
 WINDOWS: Sequence[tuple[str, str]] = (
-    ("`TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), size[, offset]))`", "one after the other"),
-    ("`TABLE(HOP(TABLE t, DESCRIPTOR(ts), slide, size[, offset]))`", "one begins every `slide`"),
+    (
+        "`TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), size[, offset]))`",
+        "windows of one size, one after the other",
+    ),
+    (
+        "`TABLE(HOP(TABLE t, DESCRIPTOR(ts), slide, size[, offset]))`",
+        "a window begins every `slide`",
+    ),
     (
         "`TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size[, offset]))`",
-        "one ends every `step`, and all begin again every `size`",
+        "windows that begin together and end a `step` apart; the next ones begin after `size`",
     ),
+)
+
+
+UNNEST: Sequence[tuple[str, str]] = (
+    ("`FROM t CROSS JOIN UNNEST(items) AS u (item)`", "a row for each item"),
+    ("`FROM t, UNNEST(items) AS u (item)`", "the same"),
+    ("`FROM t JOIN UNNEST(items) AS u (item) ON item > 0`", "those of which the condition holds"),
+    (
+        "`FROM t LEFT JOIN UNNEST(items) AS u (item) ON TRUE`",
+        "a row without items stays, with nulls",
+    ),
+    ("`UNNEST(items) WITH ORDINALITY AS u (item, number)`", "with the number of the item"),
 )

@@ -50,7 +50,10 @@ def open_branches(
             session = branch.sink.open(target, request.run)
             stack.enter_context(closing(session))
             stack.push(partial(_end, session, progress))
-            branch.sink.shape(session.schema())  # a table that does not fit is told at once
+            columns = session.schema()
+            branch.sink.shape(columns)  # a table that does not fit is told at once
+            if columns is not None:
+                flow.source.check_keys(columns, branch.sink.address().name)
             if _begins_log(flow, session):  # a slot that nobody reads would keep it
                 session.check_target()
         progress.reported.setdefault(branch.id, session.checkpoint.totals)

@@ -1,20 +1,65 @@
-"""Goes back to where the program stopped that has driven a flow before."""
+"""Goes on where another program has stopped: the DataFlow Operator, or JustOne's connector."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from contextlib import closing
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.start_positions import first
 
+_KEY = "checkpoint.json"
+_NONE = "no checkpoint of the DataFlow Operator"
+_WANTED = f"give the ConfigMap df-<name>-checkpoint as YAML or JSON, or the content of its {_KEY}"
 
-def take_over(flow: Flow, run: Run) -> list[Branch]:
+
+def adopt_file(flow: Flow, run: Run, text: str) -> list[Branch]:
+    """Stores the Operator's position as the start of every branch, under an epoch of its own.
+
+    Called by `dataflow reset --checkpoint FILE`.
+
+    Args:
+        flow: the flow that the Operator has driven.
+        run: who takes the epoch.
+        text: the ConfigMap, its `checkpoint.json`, or the object of the source's type in it.
+
+    Returns:
+        The branches, each with its new start.
+
+    Raises:
+        PermanentError: the text is none of these.
+    """
+    document = checkpoint(text, flow.source.type)
+    resolved = flow.resolved()
+    with closing(resolved.source.open(flow.id)) as source:
+        positions, identity = source.adopt(document), source.identity
+        for branch in resolved.branches:
+            with closing(branch.sink.open(resolved.target(branch), run)) as session:
+                session.restart(positions, identity)
+    return list(resolved.branches)
+
+
+def adopt_stored(flow: Flow, run: Run) -> list[Branch]:
     """Stores the positions beside each branch's table as its start, under an epoch of its own.
 
-    Called by `dataflow reset --checkpoint` without a file. Raises PermanentError for a flow whose
-    tables no other program can have filled, and what `first` raises.
+    Called by `dataflow reset --checkpoint` without a file.
+
+    Args:
+        flow: the flow whose tables the other program has filled.
+        run: who takes the epoch.
+
+    Returns:
+        The branches, each with its new start.
+
+    Raises:
+        PermanentError: no other program can have filled these tables; or as `first` says.
     """
     resolved = flow.resolved()
     with closing(resolved.source.open(flow.id)) as source:
@@ -27,3 +72,26 @@ def take_over(flow: Flow, run: Run) -> list[Branch]:
                     )
                 session.restart(first(source, session), source.identity)
     return list(resolved.branches)
+
+
+def checkpoint(text: str, source: str) -> Mapping[str, Any]:
+    """The object of one source type in the Operator's checkpoint."""
+    found = _loaded(text, YAML(typ="safe", pure=True).load)
+    if isinstance(found.get("data"), dict) and _KEY in found["data"]:
+        found = _loaded(found["data"][_KEY], json.loads)
+    inner = found.get(source, found)
+    if not isinstance(inner, dict) or not inner or all(isinstance(v, dict) for v in inner.values()):
+        known = ", ".join(found) or "nothing"
+        raise PermanentError(f"the file has no checkpoint of a {source} source, but {known}")
+    return inner
+
+
+def _loaded(text: Any, load: Any) -> dict[str, Any]:
+    try:
+        found = load(text)
+    except (YAMLError, ValueError, TypeError) as error:
+        why = str(error).splitlines()[0]
+        raise PermanentError(f"{_NONE}: {why}; {_WANTED}") from None
+    if not isinstance(found, dict):
+        raise PermanentError(f"{_NONE}; {_WANTED}")
+    return found

@@ -1,4 +1,8 @@
-"""HTTPS with authorities of one's own: certificates that a manifest gives as text."""
+"""HTTPS with authorities of one's own: certificates that a manifest gives as text.
+
+A module of its own, so that `requests` is imported only where something is sent: `sdk.oauth` and
+the client of Trino import this module inside a function.
+"""
 
 from __future__ import annotations
 

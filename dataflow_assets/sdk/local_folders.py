@@ -1,4 +1,8 @@
-"""Which folders of the disk manifests may name: those below DATAFLOW_FILES."""
+"""Which folders of the disk manifests may name: those below DATAFLOW_FILES.
+
+The one place for this rule: several connectors and manifest languages ask, before and after links
+are followed, and none of them may know another one.
+"""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ class RawSink(Sink):
     """Whole bodies also go into a text column `data` where the table has no other column."""
 
     raw_mode: bool = False
-    """Whole bodies in the column `data`, the message's metadata in `_metadata`. Of a body
-    `{"value": ..., "_metadata": {...}}` the two parts."""
+    """Stores the whole body in the column `data`, and the metadata of the message in `_metadata`. A
+    body `{"value": ..., "_metadata": {...}}` is divided into these two parts."""
     flatten_metadata_columns: Annotated[bool, Requires("raw_mode")] = False
     """With `rawMode`: a column for each metadata key instead of `_metadata`."""
     flatten_metadata_columns_prefix: str = ""

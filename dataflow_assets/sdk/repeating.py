@@ -1,4 +1,8 @@
-"""Something that is done again and again beside a block, whatever the block waits for."""
+"""Something that is done again and again beside a block, whatever the block waits for.
+
+In `sdk`, because the runs of Dagster (`assets.heartbeat`) and a connector (the states of Kafka
+Connect) give signs of life in the same way, and do not know each other.
+"""
 
 from __future__ import annotations
 

@@ -88,10 +88,10 @@ class SoftDeleteOptions(UpsertOptions):
     """A sink that marks the rows of deleted keys in a column that the manifest names."""
 
     soft_delete_column: Annotated[ColumnName | None, Needs("upsert_mode")] = None
-    """Deletes set this column to the current time and keep the row."""
+    """A delete sets this column to the current time, and keeps the row."""
     delete_mode: Annotated[DeleteMode, Requires("soft_delete_column", when="soft")] = None
-    """`hard` removes the row of a deleted key, `soft` marks it; `soft` where `softDeleteColumn` is
-    given."""
+    """What a delete does: `hard` removes the row, `soft` marks it in `softDeleteColumn`. By default
+    `soft` if `softDeleteColumn` is given."""
 
     @override
     def broken_rules(self) -> Iterator[str]:

@@ -147,6 +147,9 @@ class Lookup:
                 update |= {other: _parse(spec, other, text or "") for other in filled}
             elif isinstance(value, Spec):
                 update.setdefault(name, self.fill(value))
+            elif isinstance(value, tuple) and any(isinstance(one, Spec) for one in value):
+                each = (self.fill(one) if isinstance(one, Spec) else one for one in value)
+                update.setdefault(name, tuple(each))
         found = spec.model_copy(update=update) if update else spec
         for _, value in found.places_of_secrets():
             if problem := foreign_place(self._secrets.namespace, value):

@@ -52,20 +52,21 @@ class Usage:
 
 AGGREGATES: Mapping[str, Usage] = {
     "COUNT": Usage(
-        "COUNT(*), COUNT([DISTINCT] a)", "Rows, or those whose a is not null. Never null; BIGINT."
+        "COUNT(*), COUNT([DISTINCT] a)",
+        "How many rows, or rows whose a is not null. A BIGINT, never null.",
     ),
     "SUM": Usage(
         "SUM([DISTINCT] a)",
-        "Of the type of a, where whole numbers overflow as in Java; of a decimal DECIMAL(38, s), "
-        "and null where it needs more digits. Null where every a is null.",
+        "The type is that of a; whole numbers overflow as in Java. Of a decimal DECIMAL(38, s), "
+        "and null if the sum needs more digits. Null if every a is null.",
     ),
     "AVG": Usage(
         "AVG([DISTINCT] a)",
-        "Of the type of a: of whole numbers the fraction is cut. Of a decimal DECIMAL(38, s) with "
-        "at least 6 digits of a fraction.",
+        "The type is that of a: the average of whole numbers is cut to a whole number. Of a "
+        "decimal DECIMAL(38, s) with at least 6 digits after the point.",
     ),
-    "MIN": Usage("MIN(a)", "The smallest: of numbers, texts and times. -0.0 is before 0.0."),
-    "MAX": Usage("MAX(a)", "The largest; NaN is larger than all numbers."),
+    "MIN": Usage("MIN(a)", "The smallest number, text or time; -0.0 is smaller than 0.0."),
+    "MAX": Usage("MAX(a)", "The largest number, text or time; NaN is larger than all numbers."),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from datetime import date, datetime, time
 
 from dataflow_assets.sql.aggregates import ONLY, Aggregate
@@ -19,6 +19,8 @@ from dataflow_assets.sql.plan import Cell, Output, Plan
 from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import MILLIS, MONTHS
+from dataflow_assets.sql.united import TableRows
+from dataflow_assets.sql.unnest import Unnest, item_names
 from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.sql.windows import Windows
 
@@ -33,25 +35,59 @@ def explained(made: Plan | ViewPlan) -> str:
 
 
 def _lines(made: Plan | ViewPlan) -> Iterator[str]:
+    if isinstance(made, ViewPlan) and made.united:
+        names = yield from _united(made.united)
+        yield from _forgotten(made)
+        yield from _merged(made, names)
+        return
     names = [one.name for one in made.cells]
     yield f"read     {', '.join(map(_cell, made.cells))}"
     if isinstance(made, Plan):
         if made.changelog:
             yield "         each record replaces the row of its key, or deletes it; no state"
+        for unnest in made.unnests:
+            yield from _unnested(unnest, names)
         yield from _written(made.outputs, made.shared, names, made.where, "where")
         return
     if made.windows is not None:
         yield _window(made.windows, names)
-        names += ("window_start", "window_end", "window_time")
-    if made.expires:
-        yield f"forget   after {_seconds(made.expires)} without a change, but for windows"
+        names += ["window_start", "window_end", "window_time"]
+    yield from _forgotten(made)
     if made.changelog:
         key = ", ".join(names[at] for at, _ in made.primary)
         yield f"latest   of each {key}, before and after: state `rows`"
+    for unnest in made.unnests:
+        yield from _unnested(unnest, names)
+    yield from _merged(made, names)
+
+
+def _forgotten(made: ViewPlan) -> Iterator[str]:
+    if made.expires:
+        yield f"forget   after {_seconds(made.expires)} without a change, but for windows"
+
+
+def _merged(made: ViewPlan, names: list[str]) -> Iterator[str]:
     for number, stage in enumerate(made.stages):
         yield from _stage(number, stage, names)
         names = [_short(one, f"${number}.{at}") for at, one in enumerate(_names(stage, names))]
     yield from _written(made.outputs, made.shared, names, made.having, "having")
+
+
+def _united(tables: Sequence[TableRows]) -> Generator[str, None, list[str]]:
+    """The tables of a UNION ALL; gives the names of the columns of their rows."""
+    found: list[str] = []
+    for table in tables:
+        names = [one.name for one in table.cells]
+        yield f"read     {', '.join(map(_cell, table.cells))}"
+        for unnest in table.unnests:
+            yield from _unnested(unnest, names)
+        yield from _parts(table.shared, names)
+        if table.where is not None:
+            yield f"where    {text(table.where, names)}"
+        selected = [text(one, names) for one in table.selected or ()]
+        yield f"union    {', '.join(selected)}"
+        found = found or [_short(one, f"${at}") for at, one in enumerate(selected)]
+    return found
 
 
 def _cell(cell: Cell) -> str:
@@ -64,6 +100,18 @@ def _window(windows: Windows, names: Sequence[str]) -> str:
         f"window   {windows.kind} of {text(windows.time, names)}: {_seconds(windows.size)}{steps}; "
         f"watermark {text(windows.watermark, names)}"
     )
+
+
+def _unnested(unnest: Unnest, names: list[str]) -> Iterator[str]:
+    """Adds the names of its columns."""
+    yield from _parts(unnest.shared, names)
+    if unnest.where is not None:
+        yield f"where    {text(unnest.where, names)}"
+    said = _short(text(unnest.given, names), "items")
+    join = "LEFT JOIN UNNEST" if unnest.outer else "UNNEST"
+    yield f"unnest   {join}({text(unnest.given, names)})"
+    more = (*item_names(unnest.given.type), "number")
+    names[unnest.at : unnest.at] = [f"{said}.{one}" for one in more]
 
 
 def _seconds(millis: int) -> str:

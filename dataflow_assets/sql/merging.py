@@ -79,8 +79,8 @@ def merge_rows(old: pa.Table, arrived: pa.Table, *, several: bool) -> Merged:
     Args:
         old: by PRIMARY KEY what the first stage has seen of the row.
         arrived: the latest change of each key; null: deleted, or left out by WHERE.
-        several: whether a row is in several windows, and so as many rows. What goes from a window
-            that is final is not there.
+        several: whether a row is a list of rows: those of its windows, or of its items. What goes
+            from a window that is final is not there.
     """
     before, now = looked_up(old, arrived["k"]), arrived["x"]
     same = pc.fill_null(pc.equal(before, now), pc.and_(before.is_null(), now.is_null()))

@@ -10,6 +10,7 @@ from dataflow_assets.sql.bytes.layout import Layout, Times
 from dataflow_assets.sql.expressions import Expression, columns
 from dataflow_assets.sql.metadata import needed
 from dataflow_assets.sql.types import Type
+from dataflow_assets.sql.unnest import Unnest, made_of
 
 KEY = "key"
 """Under which the metadata of a record has its key."""
@@ -75,7 +76,10 @@ class Plan:
     drops_nulls: bool = False
     """`table.exec.sink.not-null-enforcer` = DROP."""
     zone: str = "UTC"
+    unnests: tuple[Unnest, ...] = ()
+    """What makes several rows of a message; all other expressions are over these rows."""
 
     def reads(self, expression: Expression) -> Iterator[Cell]:
         """The cells that an expression looks at."""
-        return (self.cells[at] for at in sorted(columns(expression, self.shared)))
+        places = made_of(self.unnests, columns(expression, self.shared))
+        return (self.cells[at] for at in sorted(places))

@@ -1,4 +1,7 @@
-"""The step that a SELECT without state becomes: a message in, a row of the target out."""
+"""The step that a SELECT without state becomes: a message in, a row of the target out.
+
+Apart from `query_rows`, which evaluates the rows: views use its parts and are no steps.
+"""
 
 from __future__ import annotations
 

@@ -13,10 +13,9 @@ from dataflow_assets.sql.expressions import Expression, program
 from dataflow_assets.sql.function import Environment, Evaluate, Row
 from dataflow_assets.sql.input import Input, Source
 from dataflow_assets.sql.metadata import writer as metadata_writer
+from dataflow_assets.sql.no_value import NO_VALUE, holds
 from dataflow_assets.sql.plan import Output, Plan
-
-NO_VALUE = (ValueError, OverflowError, ArithmeticError)
-"""What an expression raises for a row for which there is no value."""
+from dataflow_assets.sql.unnest import Unnested
 
 
 class QueryRows:
@@ -26,6 +25,7 @@ class QueryRows:
         self._plan = plan
         source = Source(plan.value, plan.key, plan.cells, plan.changelog)
         self._input = Input(source, environment.local)
+        self._unnested = Unnested(plan.unnests, environment) if plan.unnests else None
         compiled = program(plan.shared, environment)
         self._where = compiled(plan.where) if plan.where is not None else None
         self._key_where = compiled(plan.key_where) if plan.key_where is not None else None
@@ -33,16 +33,22 @@ class QueryRows:
         keys = [one for one in plan.outputs if one.key]
         self._keys = Outputs(keys, compiled, plan.times, drops=plan.drops_nulls)
 
-    def __call__(self, record: Record) -> Record | None:
+    def __call__(self, record: Record) -> Record | list[Record] | None:
         """The row, or the delete of one; None where nothing is to be written.
 
-        Raises RejectedRecord, with a sentence that names a column and no value.
+        With UNNEST its rows. Raises RejectedRecord, with a sentence that names a column and no
+        value.
         """
         taken = self._input(record)
         if taken is None:
             return None
         row, gone = taken
-        return self._deleted(record, row) if gone else self._of(record, row)
+        if gone:
+            return self._deleted(record, row)
+        if self._unnested is None:
+            return self._of(record, row)
+        found = (self._of(record, one) for one in self._unnested(row))
+        return [one for one in found if one is not None]
 
     def _of(self, record: Record, row: Row) -> Record | None:
         if self._where is not None and not holds(self._where, row, "WHERE"):
@@ -58,14 +64,6 @@ class QueryRows:
         if body is None:
             return None
         return Record(body, {**record.metadata, "operation": "delete"}, record.route)
-
-
-def holds(condition: Evaluate, row: Row, clause: str) -> bool:
-    """Whether it is true. Raises RejectedRecord, which names the clause."""
-    try:
-        return condition(row) is True
-    except NO_VALUE as error:
-        raise RejectedRecord("step", f"{clause}: {error}") from None
 
 
 def _may_hold(where: Evaluate, row: Row) -> bool:

@@ -13,7 +13,7 @@ from dataflow_assets.sql.aggregates import Aggregate
 from dataflow_assets.sql.columns import Columns, spread_out
 from dataflow_assets.sql.expressions import Expression, program
 from dataflow_assets.sql.function import Environment, Evaluate, Row
-from dataflow_assets.sql.query_rows import NO_VALUE
+from dataflow_assets.sql.no_value import NO_VALUE
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack_rows
 from dataflow_assets.sql.windows import FRONT, Closing
@@ -81,7 +81,7 @@ class Intake:
         self._where = compiled(stage.where) if stage.where is not None else None
         self._keys = [compiled(one) for one in stage.keys]
         self._arguments = [_argument(one, compiled) for one in stage.calls]
-        self._group = Codec([one.type for one in stage.keys])
+        self._group = Codec([one.type for one in stage.keys], keys=True)
         self._window, self._zone = stage.window, environment.local
         self._given = Codec([one.given for one in stage.calls])
 

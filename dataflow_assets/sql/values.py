@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -86,8 +87,9 @@ _decode = msgspec.msgpack.Decoder(ext_hook=_large).decode
 class Codec:
     """Rows of given types, to plain values and to bytes."""
 
-    def __init__(self, types: Sequence[Type]) -> None:
-        self._to = [plain(one) for one in types]
+    def __init__(self, types: Sequence[Type], *, keys: bool = False) -> None:
+        """`keys`: of groups, whose -0.0 is 0.0, as databases find them equal."""
+        self._to = [plain(one, keys=keys) for one in types]
         self._from = [value_of(one) for one in types]
         self._same = all(one is _same for one in self._to)
 
@@ -132,10 +134,10 @@ def _same(value: Any) -> Any:
     return value
 
 
-def plain(kind: Type) -> Change:
-    """What makes a plain value of a value that is not null."""
+def plain(kind: Type, *, keys: bool = False) -> Change:
+    """What makes a plain value of a value that is not null; `keys`: as Codec has it."""
     if kind.kind in ("FLOAT", "DOUBLE"):
-        return ordered
+        return _positive if keys else ordered
     if kind.kind == "DECIMAL":
         scale = kind.scale
         return lambda value: int(value.scaleb(scale, _EXACT))
@@ -150,7 +152,7 @@ def plain(kind: Type) -> Change:
     if kind.kind == "TIMESTAMP_LTZ":
         return lambda value: (value.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // _MICRO
     if kind.items:
-        return _nested(kind, plain)
+        return _nested(kind, partial(plain, keys=keys))
     return _same
 
 
@@ -208,6 +210,10 @@ def ordered(value: float) -> int:
         return (1 << 63) - 1
     bits: int = struct.unpack(">q", struct.pack(">d", value))[0]
     return bits if bits >= 0 else -(bits & (1 << 63) - 1) - 1
+
+
+def _positive(value: float) -> int:
+    return ordered(value + 0.0)  # which is 0.0 where it was -0.0
 
 
 def _unordered(value: int) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pydantic import InstanceOf
 from typing_extensions import override
@@ -20,12 +20,15 @@ from dataflow_assets.sql.expressions import Expression, columns, program
 from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.input import Input, Messages, Source
 from dataflow_assets.sql.merging import Finish, Groups, Merging, WindowGroups
-from dataflow_assets.sql.plan import Cell, Output, metadata_of
-from dataflow_assets.sql.query_rows import Outputs, holds
+from dataflow_assets.sql.no_value import holds
+from dataflow_assets.sql.plan import Cell, Output
+from dataflow_assets.sql.query_rows import Outputs
 from dataflow_assets.sql.ranking import Ranking, Ranks
 from dataflow_assets.sql.stages import Intake, Stage
 from dataflow_assets.sql.types import Type
-from dataflow_assets.sql.values import Codec, pack
+from dataflow_assets.sql.united import Rows, TableRows
+from dataflow_assets.sql.unnest import Unnest
+from dataflow_assets.sql.values import Codec, pack, unpack
 from dataflow_assets.sql.windows import Windows
 
 
@@ -53,11 +56,40 @@ class ViewPlan:
     """Milliseconds after which a partition without records is not waited for; 0: it always is."""
     expires: int = 0
     """Milliseconds after which what was not touched is forgotten, but for windows; 0: never."""
+    unnests: tuple[Unnest, ...] = ()
+    """What makes several rows of one, behind the columns of windows and in front of the stages."""
+    united: tuple[TableRows, ...] = ()
+    """With UNION ALL all tables; `value`, `key` and `cells` are then those of the first one."""
+
+    @cached_property
+    def tables(self) -> tuple[TableRows, ...]:
+        """The tables that it reads, by their numbers."""
+        return self.united or (TableRows(self.value, self.key, self.cells, self.unnests),)
 
     @property
     def changelog(self) -> bool:
         """Whether rows of the table are replaced and deleted."""
         return bool(self.primary)
+
+    @property
+    def several(self) -> bool:
+        """Whether the first stage may see several rows of one of the table, or none."""
+        return self.windows is not None or bool(self.unnests)
+
+    def kept(self, seen: Sequence[bytes]) -> bytes | None:
+        """What `rows` keeps of a row of an upsert table; None: nothing.
+
+        Args:
+            seen: what the first stage sees of it.
+        """
+        if not seen:
+            return None
+        return pack(seen) if self.several else seen[0]
+
+    def seen(self, kept: bytes) -> Sequence[bytes]:
+        """The opposite of `kept`."""
+        found: Sequence[bytes] = unpack(kept) if self.several else [kept]
+        return found
 
     @property
     def remembers(self) -> bool:
@@ -71,7 +103,7 @@ class ViewPlan:
     def shape(self) -> str:
         """A digest of all that decides what is kept of rows; names and spelling do not count."""
         read = (self.value, self.key, self.cells, self.primary, self.zone)
-        found = (read, self.stages)
+        found = (read, self.stages, *self.unnests, *self.united)
         return _digest(found if self.windows is None else (*found, self.windows))
 
     @cached_property
@@ -85,13 +117,9 @@ class ViewPlan:
         """The columns of the target that rows are matched by."""
         return frozenset(one.name for one in self.outputs if one.key)
 
-    def reads(self) -> frozenset[str]:
-        """The metadata of messages that it needs."""
-        return self.columns() | {"timestamp"} if self.changelog else self.columns()
-
-    def columns(self) -> frozenset[str]:
-        """The metadata of messages that its rows are made of."""
-        return metadata_of(self.cells, key=self.key is not None)
+    def reads(self, table: TableRows) -> frozenset[str]:
+        """The metadata of the messages of a table that it needs."""
+        return table.metadata() | {"timestamp"} if self.changelog else table.metadata()
 
     def origins(self, name: str) -> frozenset[str] | None:
         """The columns of the table that a column of the target is made of."""
@@ -102,6 +130,9 @@ class ViewPlan:
         for stage in reversed(self.stages):
             inner = list(_looked_at(stage))
             places = frozenset[int]().union(*(inner[at] for at in places))
+        if self.united:
+            return None  # its name alone would not say of which table it is
+        places = self.tables[0].made_of(places)
         if self.windows is not None and any(at >= len(self.cells) for at in places):
             places |= columns(self.windows.time)
         cells = (self.cells[at] for at in places if at < len(self.cells))
@@ -123,9 +154,13 @@ def _digest(found: object) -> str:
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
 
 
-Arrived = tuple[bytes | None, bytes | None]
-"""Of an upsert table its key and what the first stage sees (None: deleted); of another table no
-key, and what the first stage sees."""
+class Arrived(NamedTuple):
+    """What came of a message."""
+
+    key: bytes | None
+    """Of an upsert table."""
+    rows: Sequence[bytes]
+    """What the first stage sees of it; of an upsert table none where the row is deleted."""
 
 
 class PrimaryKey:
@@ -155,13 +190,17 @@ class PrimaryKey:
 class Arrivals:
     """Messages as what the first stage sees of them; compiled once for each task."""
 
-    def __init__(self, view: ViewPlan, environment: Environment) -> None:
-        source = Source(view.value, view.key, view.cells, view.changelog)
+    def __init__(self, view: ViewPlan, table: TableRows, environment: Environment) -> None:
+        """`table`: whose messages are read."""
+        source = Source(table.value, table.key, table.cells, view.changelog)
         first, primary = view.stages[0], frozenset(at for at, _ in view.primary)
-        used = (columns(one, first.shared) for one in first.expressions)
-        self._input = Input(source, environment.local, primary.union(*used))
+        used = frozenset[int]().union(*(columns(one, first.shared) for one in first.expressions))
+        used = primary | table.cells_for(used)
+        self._input = Input(source, environment.local, used)
+        self._rows = Rows(table, environment)
         self._intake = Intake(first, environment)
         self._key = PrimaryKey(view) if view.changelog else None
+        self._kept = view.kept
 
     def __call__(self, record: Record) -> Arrived | None:
         """None for what changes nothing. Raises RejectedRecord."""
@@ -169,12 +208,10 @@ class Arrivals:
         if taken is None:
             return None
         row, gone = taken
-        if self._key is None:
-            seen = self._intake(row)
-            return None if seen is None else (None, pack(seen))
-        key = self._key(row)
-        seen = None if gone else self._intake(row)
-        return key, None if seen is None else pack(seen)
+        key = None if self._key is None else self._key(row)
+        rows = () if gone else self._rows(row)
+        seen = (self._intake(one) for one in rows)
+        return Arrived(key, [pack(one) for one in seen if one is not None])
 
     def together(self, given: Messages) -> tuple[list[bytes] | None, list[bytes | None]]:
         """The same of many messages: their keys (None: of no upsert table), and what is seen.
@@ -182,15 +219,28 @@ class Arrivals:
         Raises an error of any kind where one of the messages is to be looked at by itself.
         """
         found = self._input.together(given)
-        seen = self._intake.together(found.rows)
+        rows, owners = self._rows.together(found.rows)
+        seen = self._intake.together(rows)
         if self._key is None:
             return None, seen
+        if rows is not found.rows:
+            seen = self._of_owners(seen, owners, found.rows.count)
         keys = self._key.together(found.rows)
         if not found.gone_places:
             return keys, seen
         places, count = [*found.places, *found.gone_places], len(given.bodies)
         keys += self._key.together(found.gone)
         return spread_out(keys, places, count), spread_out(seen, found.places, count)
+
+    def _of_owners(
+        self, seen: Sequence[bytes | None], owners: Sequence[int], count: int
+    ) -> list[bytes | None]:
+        """What is kept of so many rows; `owners`: of each that is seen the one that it came of."""
+        found: list[list[bytes]] = [[] for _ in range(count)]
+        for at, one in zip(owners, seen, strict=True):
+            if one is not None:
+                found[at].append(one)
+        return [self._kept(one) for one in found]
 
 
 def groups(view: ViewPlan, number: int, environment: Environment) -> Merging:

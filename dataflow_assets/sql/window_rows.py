@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from dataflow_assets.errors import RejectedRecord
@@ -10,8 +11,9 @@ from dataflow_assets.records.record import Record
 from dataflow_assets.sql.expressions import Expression, compiled
 from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.input import Input, Source
-from dataflow_assets.sql.query_rows import NO_VALUE
+from dataflow_assets.sql.no_value import NO_VALUE
 from dataflow_assets.sql.stages import Intake
+from dataflow_assets.sql.unnest import Unnested
 from dataflow_assets.sql.values import pack
 from dataflow_assets.sql.view import PrimaryKey, ViewPlan
 from dataflow_assets.sql.windows import FRONT, Windows, bounds, clock, front, millis
@@ -43,6 +45,7 @@ class WindowArrivals:
         self._input = Input(source, environment.local)
         self._watermark = _Moment(windows.watermark, environment)
         self._windows = _Assigned(windows, environment)
+        self._unnested = Unnested(view.unnests, environment)
         self._intake = Intake(view.stages[0], environment)
         self._key = PrimaryKey(view) if view.changelog else None
         self._final = b"" if reached is None else front(reached + 1)
@@ -57,7 +60,8 @@ class WindowArrivals:
         if gone:
             return Seen(key, (), None, late=False)
         watermark = self._watermark(row)
-        found = [seen for one in self._windows(row) if (seen := self._intake(one)) is not None]
+        rows = chain.from_iterable(map(self._unnested, self._windows(row)))
+        found = [seen for one in rows if (seen := self._intake(one)) is not None]
         kept = [pack(seen) for seen in found if seen[0][:FRONT] > self._final]
         return Seen(key, kept, watermark, late=bool(found) and not kept)
 

@@ -5,7 +5,7 @@ Pure functions: what they take and give are columns of keys, bytes and numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -162,15 +162,18 @@ class Flowing:
             row
             for one, other in zip(before["v"].to_pylist(), after.to_pylist(), strict=True)
             if other is not None
-            for row in {*_passed_rows(hop, one)} & {*_passed_rows(hop, other)}
+            for row in {*self._passed_on(hop, one)} & {*self._passed_on(hop, other)}
         ]
         found = self._spread(following, signed([], rows))
         return {table: _touches(some["k"]) for table, some in found.items()}
 
+    def _passed_on(self, hop: Hop, kept: bytes) -> Sequence[bytes]:
+        """The rows that a table passes on of a key."""
+        return self.view.seen(kept) if hop.kind == ROWS else sent_rows(kept)
+
     def _merged(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
         if hop.kind == ROWS:
-            several = self.view.windows is not None
-            found = merge_rows(old, latest(given), several=several)
+            found = merge_rows(old, latest(given), several=self.view.several)
             return Moved(found.puts, self._spread(0, found.rows))
         if hop.kind == "distinct":
             puts, following = merge_distinct(self.view.stages[hop.stage], old, given)
@@ -220,11 +223,6 @@ class Flowing:
     def _refused(self, stage: int, group: bytes, reason: str) -> Row:
         name = named_group(self.view, group, stage)
         return Row(b"", REFUSED, reason, group=f"{self.environment.now.isoformat()} {name}")
-
-
-def _passed_rows(hop: Hop, kept: bytes) -> list[bytes]:
-    """The rows that a table passes on of a key."""
-    return [kept] if hop.kind == ROWS else sent_rows(kept)
 
 
 def sent_rows(kept: bytes) -> list[bytes]:

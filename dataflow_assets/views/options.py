@@ -1,4 +1,8 @@
-"""What a view is made of."""
+"""What a view is made of.
+
+Apart from `source`, as in a connector: `session` and `states` take these options, and `source`
+imports `session`.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,8 @@ class ViewSourceOptions(Source):
     """The messages of a view, its query, and the place of its state."""
 
     source: InstanceOf[Source]
+    others: tuple[InstanceOf[Source], ...] = ()
+    """The messages of the other tables of a UNION ALL, of the same class."""
     view: InstanceOf[ViewPlan]
     location: StateLocation
     max_rejected_percent: float = 10.0

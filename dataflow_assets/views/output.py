@@ -50,6 +50,8 @@ _FILE = pa.schema(
     ]
 )
 _BESIDE = ("operation", "topic", "partition", "offset", "key")
+_PLACE = ["topic", "partition", "offset", "group"]
+"""What tells a record, or a group, that is refused from all others."""
 METADATA_KEYS: Mapping[str, str] = {
     "operation": "`upsert`, `delete` or `refused`",
     "topic": "of a record that is refused: its topic",
@@ -77,10 +79,7 @@ def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
     for name in _BESIDE:
         fields.append(batch.schema.field(name).with_name(f"_{name}").with_metadata(_named(name)))
         arrays.append(batch.column(name))
-    place = pa.StructArray.from_arrays(
-        [batch.column(one) for one in ("partition", "offset", "group")],
-        ["partition", "offset", "group"],
-    )
+    place = pa.StructArray.from_arrays([batch.column(one) for one in _PLACE], _PLACE)
     fields.append(pa.field("_place", place.type, metadata={PLACE: ONE_ROW}))
     fields.append(pa.field(REFUSED_ROW, pa.string()))
     return pa.RecordBatch.from_arrays(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,10 +20,11 @@ from dataflow_assets.sql.changes import NONE, changes
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.input import Messages
 from dataflow_assets.sql.plan import KEY
-from dataflow_assets.sql.values import pack
+from dataflow_assets.sql.united import TableRows
 from dataflow_assets.sql.view import Arrivals, ViewPlan
 from dataflow_assets.sql.window_rows import WindowArrivals
 from dataflow_assets.views.output import REFUSED, Row
+from dataflow_assets.views.united import identities, of_table
 
 _TIME = "timestamp"
 TOGETHER = 4_096
@@ -45,7 +46,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads slices of one source for a view; sent to the tasks."""
+    """Reads slices of messages for a view; sent to the tasks."""
 
     source: Source
     identity: str
@@ -53,26 +54,39 @@ class Reader:
     environment: Environment
     reached: int | None = None
     """The watermark in front of the micro-batch."""
+    others: tuple[Source, ...] = ()
+    """Of the other tables of a UNION ALL."""
 
     def asked(self, piece: OffsetSlice) -> Asked:
         """The slice by itself."""
-        columns = wanted(self.source, self.view.reads())
-        return Asked(self.source, self.identity, piece, columns, 0, 1)
+        number, partition = of_table(piece.partition)
+        source, table = self._sources[number], self.view.tables[number]
+        columns = wanted(source, self.view.reads(table))
+        own = replace(piece, partition=partition)
+        return Asked(source, identities(self.identity)[number], own, columns, 0, 1)
+
+    @property
+    def _sources(self) -> tuple[Source, ...]:
+        return (self.source, *self.others)
 
     def together(self, pieces: Iterable[OffsetSlice]) -> Iterator[tuple[OffsetSlice, Read]]:
         """Each of the slices, in any order. Raises what is wrong with one of them."""
-        asked = [self.asked(piece) for piece in pieces if not piece.empty]
-        if asked:
+        by_table: dict[int, list[OffsetSlice]] = {}
+        for piece in pieces:
+            if not piece.empty:
+                by_table.setdefault(of_table(piece.partition)[0], []).append(piece)
+        for some in by_table.values():
+            asked = [self.asked(piece) for piece in some]
             for at, batches in type(self.source).messages_together(asked):
-                piece = asked[at].piece
-                assert isinstance(piece, OffsetSlice)  # noqa: S101 - so it was asked
-                yield piece, self.read(piece, batches)
+                yield some[at], self.read(some[at], batches)
 
     def read(self, piece: OffsetSlice, batches: Iterable[pa.RecordBatch]) -> Read:
         """What the messages of a slice come to, those that are equal counted together."""
-        rows = Rows(self.source, piece, 1, self.view.columns())
-        taking = self._taking()
-        form, keys = self.source.message_format(), KEY in self.view.reads()
+        number, partition = of_table(piece.partition)
+        source, table = self._sources[number], self.view.tables[number]
+        rows = Rows(source, replace(piece, partition=partition), 1, table.metadata())
+        taking = self._taking(table)
+        form, keys = source.message_format(), KEY in self.view.reads(table)
         for batch in batches:
             as_json, unreadable = in_json(batch, form, keys=keys)
             for first in range(0, batch.num_rows, TOGETHER):
@@ -82,10 +96,10 @@ class Reader:
                     _one_by_one(taking, some, rows, bad, batch["body"].slice(first, TOGETHER))
         return taking.found()
 
-    def _taking(self) -> _Taking:
+    def _taking(self, table: TableRows) -> _Taking:
         if self.view.windows is None:
-            return _Rows(Arrivals(self.view, self.environment))
-        return _Windows(WindowArrivals(self.view, self.environment, self.reached))
+            return _Rows(self.view, table, self.environment)
+        return _Windows(self.view, self.environment, self.reached)
 
 
 def _one_by_one(
@@ -107,7 +121,8 @@ def _one_by_one(
 class _Taking(ABC):
     """Collects the rows of a slice."""
 
-    def __init__(self) -> None:
+    def __init__(self, view: ViewPlan) -> None:
+        self._view = view
         self._read = Read()
         self._counted: Counter[bytes] = Counter()
         self._latest: dict[bytes, bytes | None] = {}
@@ -161,13 +176,9 @@ class _Taking(ABC):
         self._read.changes = changes([b""] * len(counted) + [*latest], rows, numbers)
         return self._read
 
-    def _replace(self, key: bytes, row: bytes | None, time: int) -> None:
-        """The latest row of a key; None: it is gone."""
-        self._latest[key], self._times[key] = row, time
-
-    def _count(self, row: bytes) -> None:
-        """A row more."""
-        self._counted[row] += 1
+    def _replace(self, key: bytes, seen: Sequence[bytes], time: int) -> None:
+        """What is seen of the latest row of a key; nothing: it is gone."""
+        self._latest[key], self._times[key] = self._view.kept(seen), time
 
 
 def _messages(batch: pa.RecordBatch, rows: Rows) -> Messages:
@@ -189,9 +200,9 @@ def _times(batch: pa.RecordBatch) -> list[int]:
 class _Rows(_Taking):
     """Of each key the last row, else how often each comes."""
 
-    def __init__(self, arrivals: Arrivals) -> None:
-        super().__init__()
-        self._arrivals = arrivals
+    def __init__(self, view: ViewPlan, table: TableRows, environment: Environment) -> None:
+        super().__init__(view)
+        self._arrivals = Arrivals(view, table, environment)
 
     @override
     def take_all(self, messages: pa.RecordBatch, rows: Rows) -> bool:
@@ -212,19 +223,18 @@ class _Rows(_Taking):
         arrived = self._arrivals(record)
         if arrived is None:
             return
-        key, row = arrived
-        if key is not None:
-            self._replace(key, row, time)
-        elif row is not None:
-            self._count(row)
+        if arrived.key is not None:
+            self._replace(arrived.key, arrived.rows, time)
+        else:
+            self._counted.update(arrived.rows)
 
 
 class _Windows(_Taking):
     """How often each row comes in each window, and how far their time has come."""
 
-    def __init__(self, arrivals: WindowArrivals) -> None:
-        super().__init__()
-        self._arrivals = arrivals
+    def __init__(self, view: ViewPlan, environment: Environment, reached: int | None) -> None:
+        super().__init__(view)
+        self._arrivals = WindowArrivals(view, environment, reached)
 
     @override
     def _take(self, record: Record, time: int) -> None:
@@ -232,10 +242,9 @@ class _Windows(_Taking):
         if seen is None:
             return
         if seen.key is not None:
-            self._replace(seen.key, pack(seen.rows) if seen.rows else None, time)
+            self._replace(seen.key, seen.rows, time)
         else:
-            for row in seen.rows:
-                self._count(row)
+            self._counted.update(seen.rows)
         self._read.late += seen.late
         known = [one for one in (self._read.moment, seen.watermark) if one is not None]
         self._read.moment = max(known, default=None)

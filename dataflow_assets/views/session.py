@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 MOST = 250_000
 """Messages of one slice: what they come to is held by one task."""
-
-
+ITEMS = 10
+"""About as many rows UNNEST is expected to make of a message."""
 LOOK = 60.0
 """Seconds between two looks for files that nobody needs."""
 PAST = 100
@@ -91,7 +91,9 @@ class ViewSession(SourceSession):
 
     @override
     def understands(self, positions: Positions) -> bool:
-        return positions.keys() == {VIEW}
+        if positions.keys() != {VIEW}:
+            return False
+        return self._messages.understands(position_of(positions[VIEW]).offsets)
 
     @override
     def rewound(self, chosen: Positions, before: Positions, *, stay: bool) -> Positions:
@@ -142,7 +144,9 @@ class ViewSession(SourceSession):
         start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
         self._states.checked(start)  # a changed query is said at once, not with the next record
         most = replace(limit, records=min(limit.records, self._most))
-        found = self._messages.plan(start.offsets, most, None if end is None else end.offsets)
+        found = self._messages.plan(
+            self._read_upto(start), most, None if end is None else end.offsets
+        )
         if found.empty and not _is_due(start, end) and not self._is_closing(start):
             return Span(())
         name = uuid.uuid4().hex
@@ -165,7 +169,7 @@ class ViewSession(SourceSession):
         folder = folder_of(start.generation, number, uuid.uuid4().hex)
         place = Place(self._source.location, self._flow, folder)
         environment = Environment(self._source.view.zone, now)
-        reader = Reader(self._source.source, self.identity, self._source.view, environment)
+        reader = self._reader(environment)
         work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
         small = self._messages.is_small(messages)
         manifest = work.run(
@@ -187,11 +191,22 @@ class ViewSession(SourceSession):
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
         return replace(found, planned=span.planned, at=now)
 
+    def _read_upto(self, position: ViewPosition) -> Positions:
+        """Where its messages were read to; the start where a query before read other tables."""
+        known = self._messages.understands(position.offsets)
+        return position.offsets if known else self._messages.start()
+
+    def _reader(self, environment: Environment) -> Reader:
+        source = self._source
+        return Reader(source.source, self.identity, source.view, environment, others=source.others)
+
     @property
     def _most(self) -> int:
-        """Messages of one slice, of which each is kept once for each window."""
-        windows = self._source.view.windows
-        return MOST if windows is None else max(1, MOST // windows.most)
+        """Messages of one slice, of which each is kept once for each window, and each item."""
+        view = self._source.view
+        windows = 1 if view.windows is None else view.windows.most
+        rows: int = max(windows * ITEMS ** len(table.unnests) for table in view.tables)
+        return max(1, MOST // rows)
 
     def _closed(self, offsets: Positions) -> frozenset[str]:
         """The partitions of which nothing more is ever read: no window waits for them."""
@@ -225,7 +240,7 @@ class ViewSession(SourceSession):
     @override
     def lag(self, after: Positions) -> Lag:
         position = position_of(after[VIEW])
-        found = self._messages.lag(position.offsets)
+        found = self._messages.lag(self._read_upto(position))
         known = replace(found, ends=_ending(found.ends))
         if not position.state:
             return known
@@ -241,8 +256,8 @@ class ViewSession(SourceSession):
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
         """The rows that the next messages make by themselves, as if nothing were kept."""
         environment = Environment(self._source.view.zone, utc_now())
-        reader = Reader(self._source.source, self.identity, self._source.view, environment)
-        messages = self._messages.peek(position_of(after[VIEW]).offsets, limit)
+        reader = self._reader(environment)
+        messages = self._messages.peek(self._read_upto(position_of(after[VIEW])), limit)
         found = looked_at(reader, messages)
         return {} if found is None else {VIEW: found}
 

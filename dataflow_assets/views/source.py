@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import Address, PartSlice, Slice, SourceSession
+from dataflow_assets.contracts import Address, PartSlice, Slice, Source, SourceSession
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.views.options import ViewSourceOptions
 from dataflow_assets.views.output import METADATA_KEYS
+from dataflow_assets.views.target_keys import check
+from dataflow_assets.views.united import UnitedSession
 
 
 class ViewSource(ViewSourceOptions):
@@ -32,29 +35,60 @@ class ViewSource(ViewSourceOptions):
     )
     metadata_keys: ClassVar[Mapping[str, str]] = METADATA_KEYS
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The messages of all tables, by their numbers."""
+        return (self.source, *self.others)
+
     @override
     def address(self) -> Address:
         return self.source.address()
 
+    @property
+    @override
+    def also_reads(self) -> tuple[Address, ...]:
+        return tuple(dict.fromkeys(one.address() for one in self.others))
+
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:
-        return self.source.spellings()
+        return tuple(one for source in self.sources for one in source.spellings())
 
     @property
     @override
     def shared(self) -> Hashable:
-        return self.source.shared
+        # Sessions that are asked together have messages of one class.
+        if not self.others:
+            return self.source.shared
+        return tuple(source.shared for source in self.sources)
 
     @property
     @override
     def poll_seconds(self) -> float:
         return self.source.poll_seconds
 
+    @property
+    @override
+    def keeps_running(self) -> bool:
+        return self.source.keeps_running
+
+    @override
+    def check_keys(self, target: pa.Schema, name: str) -> None:
+        check(self.view.outputs, target, name)
+
     @override
     def open(self, flow: str) -> SourceSession:
         from dataflow_assets.views.session import ViewSession
 
-        return ViewSession(self, flow, self.source.open(flow))
+        return ViewSession(self, flow, self._messages(flow))
+
+    def _messages(self, flow: str) -> SourceSession:
+        """The session that reads them."""
+        if not self.others:
+            return self.source.open(flow)
+        with ExitStack() as opened:
+            sessions = [opened.enter_context(closing(one.open(flow))) for one in self.sources]
+            opened.pop_all()
+        return UnitedSession(sessions)
 
     @override
     def metadata(self, piece: Slice) -> dict[str, Any]:

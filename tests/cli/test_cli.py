@@ -26,6 +26,7 @@ from devservers.demo.dagster_dev import WEB
 from devservers.demo.demo import OFFSET
 from tests import ROOT
 from tests.conftest import Topics
+from tests.forked import Forked
 
 FLOW = """\
 apiVersion: dataflow.dataflow.io/v1
@@ -76,17 +77,13 @@ def flows(tmp_path: Path, store: Store) -> Path:
     """A folder with the flow `people`."""
     folder = tmp_path / "flows"
     folder.mkdir()
-    (folder / "people.yaml").write_text(FLOW.format(name="people", store=name_of(store)))
+    (folder / "people.yaml").write_text(FLOW.format(name="people", store=store.name))
     return folder
 
 
 @pytest.fixture
 def on_spark(spark_server: devservers.SparkConnect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATAFLOW_SPARK", spark_server.remote)
-
-
-def name_of(store: Store) -> str:
-    return store.path.stem.removeprefix("dataflow-memory-")
 
 
 def lines(text: str) -> list[dict[str, Any]]:
@@ -157,7 +154,7 @@ def test_run_drains_and_says_so(
 ) -> None:
     assert main(["run", str(flows)]) == 0
     first, last = capsys.readouterr().out.splitlines()
-    name = name_of(store)
+    name = store.name
     assert first == f"default/people: memory/{name}/people -> memory/{name}/people"
     assert "default/people: done: 3 rows, 1 rejected in " in last
     assert last.endswith("read up to the newest record at start")
@@ -181,7 +178,7 @@ def test_run_for_a_while_takes_flows_side_by_side(
     flows: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.produce("places", 0, [b'{"id": 1, "name": "x"}'])
-    (flows / "places.yaml").write_text(FLOW.format(name="places", store=name_of(store)))
+    (flows / "places.yaml").write_text(FLOW.format(name="places", store=store.name))
     began = time.monotonic()
     assert main(["run", str(flows), "--for", "6", "--json"]) == 0
     elapsed = time.monotonic() - began
@@ -345,14 +342,13 @@ def test_a_failure_is_one_sentence(
 def test_a_signal_ends_after_the_micro_batch(
     flows: Path, number: signal.Signals, code: int
 ) -> None:
-    with _running(flows) as process:
-        assert process.stdout is not None
-        first = json.loads(process.stdout.readline())
-        assert first["rows"] == 3
-        process.send_signal(number)
-        rest, _ = process.communicate(timeout=30)
+    process = _running(flows)
+    first = json.loads(next(process.lines(errors=False)))
+    assert first["rows"] == 3
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=30)
     assert process.returncode == code
-    end = lines(rest)[-1]
+    end = lines(said)[-1]
     assert end["outcome"] == "stopped"
     assert end["flows"][0]["reason"] == "stopped on request"
 
@@ -361,17 +357,17 @@ def test_a_signal_ends_after_the_micro_batch(
 def test_a_second_signal_abandons(
     flows: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token = name_of(store)
+    token = store.name
     reached = Path(tempfile.gettempdir(), f"dataflow-failpoint-drain.begun-{token}")
     monkeypatch.setenv("DATAFLOW_FAILPOINT", "drain.begun:sleep")
     monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", token)
-    with _running(flows) as process:
-        while not reached.exists():
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=5)
+    process = _running(flows)
+    while not reached.exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=5)
     assert process.returncode == 130
     assert "abandoned" in said
     reached.unlink()
@@ -401,12 +397,23 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
     assert mask("postgresql://a:b-c@h/d password=e1", ()) == "postgresql://a:***@h/d password=***"
 
 
-def _running(flows: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "dataflow_assets.cli", "run", str(flows), "--for", "60", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        cwd=ROOT,
-    )
+def _running(flows: Path) -> Forked:
+    return Forked(["run", str(flows), "--for", "60", "--json"], ROOT, os.environ)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["run", "x", "--flows", "a"], "unknown option --flows; did you mean --flow?"),
+        (["run", "x", "--untill=now"], "unknown option --untill; did you mean --until?"),
+        (["check", "x", "--quick"], "unknown option --quick; `dataflow check --help` lists what"),
+        (["demo", "orders", "lake"], "demo does not take lake; `dataflow demo --help` lists what"),
+    ],
+)
+def test_a_word_that_a_command_does_not_take(
+    capsys: pytest.CaptureFixture[str], given: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(given)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

@@ -344,7 +344,7 @@ def test_what_is_printed_can_be_read_again() -> None:
 
 
 def test_live_from_memory(tmp_path: Path, store: Store, capsys: Said) -> None:
-    name = store.path.stem.removeprefix("dataflow-memory-")
+    name = store.name
     path = manifest(tmp_path, store=name)
     assert preview(path, "--json") == 0
     said = capsys.readouterr()
@@ -371,7 +371,7 @@ def test_live_from_memory(tmp_path: Path, store: Store, capsys: Said) -> None:
 
 
 def test_live_from_a_table(tmp_path: Path, store: Store, capsys: Said) -> None:
-    name = store.path.stem.removeprefix("dataflow-memory-")
+    name = store.name
     sql = "insert into messages values ('people', 0, ?, null, ?)"
     for number in range(5):
         store.query(sql, number, f"name-{number}".encode())

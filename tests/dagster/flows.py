@@ -28,8 +28,8 @@ def memory_flow(
     store: Store, name: str = "orders", *, topic: str = "orders", table: str = "orders", **more: Any
 ) -> Flow:
     """topic -> table, both in memory."""
-    source = MemoryOffsetSource(store=_name(store), topic=topic)
-    sink = MemorySliceSink(store=_name(store), table=table)
+    source = MemoryOffsetSource(store=store.name, topic=topic)
+    sink = MemorySliceSink(store=store.name, table=table)
     branches = more.pop("branches", (Branch(sink),))
     return Flow("default", name, source, branches, hash=more.pop("hash", "h" * 64), **more)
 
@@ -61,7 +61,3 @@ def location(flows: Sequence[Flow], spark: SparkSession | None = None) -> dg.Def
         resources={"spark": shared, **io_managers(built)},
         executor=dg.in_process_executor,
     )
-
-
-def _name(store: Store) -> str:
-    return store.path.stem.removeprefix("dataflow-memory-")

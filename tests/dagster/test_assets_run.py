@@ -26,7 +26,7 @@ from tests.dagster.flows import location, memory_flow
 
 
 class Shop:
-    """A code location over one store, on the session's Spark."""
+    """A code location over one store; its passes run in this process, with --full on Spark."""
 
     def __init__(self, store: Store, instance: dg.DagsterInstance, spark: SparkSession) -> None:
         self.store, self.instance, self.spark = store, instance, spark
@@ -62,8 +62,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(store: Store, instance: dg.DagsterInstance, spark: SparkSession) -> Shop:
-    return Shop(store, instance, spark)
+def shop(store: Store, instance: dg.DagsterInstance, engine: SparkSession) -> Shop:
+    return Shop(store, instance, engine)
 
 
 def test_an_asset_drains_its_flow_and_shows_its_checkpoint(shop: Shop) -> None:

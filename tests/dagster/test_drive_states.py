@@ -71,6 +71,7 @@ def test_the_lane_and_its_choice_are_said_and_failures_come_first(
         "default/left: has left its lane, runs of its own try again: table t does not exist",
         "default/retried: in lane till, has met an error and tries again: no answer",
     ]
+    assert said.out.splitlines()[-1].endswith("not known; 2 of them failing")
     (driven,) = [line for line in said.out.splitlines() if line.startswith("default/driven")]
     (nowhere,) = [line for line in said.out.splitlines() if line.startswith("default/nowhere")]
     assert driven.endswith(f"in lane till, {CHOSEN}")

@@ -32,8 +32,11 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.location.jobs.ingest import ingest_job
 from dataflow_assets.location.sensors.flows import Board
 from dataflow_assets.location.sensors.ingest import Location
+from dataflow_assets.location.sensors.returns import SETTLED_SECONDS
+from dataflow_assets.location.sensors.sources import sources
 from tests.connectors.kafka.test_session import eventually
 from tests.dagster.flows import SharedSpark, location, memory_flow
+from tests.dagster.switch import later
 from tests.stand_in import until
 
 
@@ -144,6 +147,8 @@ def test_many_flows_are_driven_in_one_run_and_each_asset_shows_its_checkpoint(sh
     event = record.asset_materialization
     assert record.run_id == result.run_id
     told = [one.asset_materialization.metadata for one in shop.events("b")]
+    lines = f"/runs/{result.run_id}?logs=flow%20default%2Fb"
+    assert {t["log"].value for t in told} == {lines}
     assert (sum(t["rows"].value for t in told), sum(t["rejected"].value for t in told)) == (3, 1)
     checkpoint = event.metadata["checkpoint"].value
     assert checkpoint["positions"] == {"0": 3, "1": 1}
@@ -163,7 +168,7 @@ def test_many_flows_are_driven_in_one_run_and_each_asset_shows_its_checkpoint(sh
 
 def test_flows_from_topics_and_from_tables_share_a_lane(shop: Shop) -> None:
     shop.add("a", "b")
-    store = shop.store.path.stem.removeprefix("dataflow-memory-")
+    store = shop.store.name
     shop.edit("b", source=MemoryPartSource(store=store, topic="b"))
     for name in "ab":
         shop.produce(name, 1, 2)
@@ -244,6 +249,28 @@ def test_a_flow_that_fails_leaves_its_lane_until_a_run_of_its_own_has_succeeded(
     shop.produce("b", 2)
     shop.lane()
     assert shop.rows("b") == [1, 2]
+
+
+def test_one_green_run_ends_the_outage_for_all_flows_of_a_server(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("a", "b")
+    for name in "ab":
+        shop.produce(name, 1)
+    with monkeypatch.context() as patch:
+        for name in "ab":
+            _refuse_table(patch, name, TransientError)
+        assert shop.lane().success
+    departures = Departures(shop.instance)
+    assert departures.of(shop.flows).keys() == {"default/a", "default/b"}
+    assert shop.own("a").success
+    with monkeypatch.context() as patch:
+        later(patch, SETTLED_SECONDS)
+        Location(graph.build(shop.flows), Board()).look(shop.instance)
+    sources.close()  # this process has more tests
+    assert not departures.of(shop.flows)
+    assert shop.lane().success
+    assert (shop.rows("a"), shop.rows("b")) == ([1], [1])
 
 
 def test_a_flow_of_which_one_branch_fails_for_good_leaves_its_lane(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 import dagster as dg
@@ -12,6 +14,7 @@ import pytest
 
 from dataflow_assets.assets import claims, graph
 from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
 from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import LaneRuns
@@ -21,6 +24,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.location.sensors.flows import Board
 from dataflow_assets.location.sensors.ingest import AT_ONCE, LONG_SECONDS, Location
+from dataflow_assets.location.sensors.returns import SETTLED_SECONDS
 from dataflow_assets.location.sensors.sources import sources
 from tests.dagster.flows import location, memory_flow
 from tests.dagster.switch import later
@@ -46,7 +50,7 @@ class Shop:
         return flow
 
     def add_table(self, name: str, kind: type[MemoryPartSource] = MemoryPartSource) -> Flow:
-        store = self.store.path.stem.removeprefix("dataflow-memory-")
+        store = self.store.name
         source = kind(store=store, topic=name)
         branches = (Branch(MemorySliceSink(store=store, table=name)),)
         flow = Flow("default", name, source, branches, hash="h" * 64)
@@ -110,6 +114,35 @@ def test_a_lane_gets_a_successor_after_an_hour(shop: Shop, monkeypatch: pytest.M
     assert shop.tick() == []
 
 
+def test_a_lane_that_has_not_begun_gets_no_successor(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("a")
+    job = location(shop.flows).resolve_job_def("ingest")
+    tags = {claims.DRIVES: "true", "dataflow/lane": "shared"}
+    waits = shop.instance.create_run_for_job(job, tags=tags)
+    assert waits.status == dg.DagsterRunStatus.NOT_STARTED
+    later(monkeypatch, LONG_SECONDS + 1)
+    Heartbeat(shop.instance, "lane:shared").beat(waits.run_id)  # or it would count as dead
+    assert shop.tick() == []
+
+
+def test_a_lane_whose_process_is_paused_says_so_and_gets_a_successor(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = shop.add("a")
+    run = shop.run("shared")
+    Book(shop.instance, "shared").write(run.run_id, {flow.id: FlowState("2 s behind")})
+    later(monkeypatch, 120)
+    assert shop.tick() == []
+    assert shop.said(flow).startswith(
+        f"in lane shared, whose run {run.run_id[:8]} has said nothing for 120 s"
+    )
+    monkeypatch.undo()
+    later(monkeypatch, SILENT_SECONDS + 1)
+    assert shop.tick() == ["shared"]
+
+
 def test_a_successor_that_fails_is_not_asked_for_again_at_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +188,46 @@ def test_flows_that_have_left_their_lane_run_by_themselves_eight_at_a_time(
     later(monkeypatch, 6)
     assert shop.tick() == [f"f{number}_job" for number in range(AT_ONCE)]
     assert "waits for one of 8 places" in shop.said(shop.flows[-1])
+
+
+@pytest.fixture
+def elsewhere(shop: Shop) -> Iterator[Flow]:
+    """A flow of the shop into another database."""
+    store = Store(f"{uuid.uuid4().hex[:8]}-elsewhere")
+    store.create()
+    flow = shop.add("elsewhere")
+    sink = MemorySliceSink(store=store.path.stem.removeprefix("dataflow-memory-"), table="t")
+    shop.flows[-1] = replace(flow, branches=(Branch(sink),))
+    yield shop.flows[-1]
+    store.remove()
+
+
+def test_flows_go_back_when_another_one_has_shown_that_their_servers_work(
+    shop: Shop, elsewhere: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run for each of two hundred flows, eight at a time, would take a quarter of an hour."""
+    departures = Departures(shop.instance)
+    first, second, wrong = (shop.add(name) for name in "abc")
+    later(monkeypatch, 0)
+    for flow in (first, second, elsewhere):
+        departures.leave(flow, "no answer", passing=True)
+    departures.leave(wrong, "no such column")
+    later(monkeypatch, 1)
+    departures.come_back(first)
+    shop.tick()
+    assert shop.said(second) == "failed once; next try in 4 s. Last error: no answer"
+    later(monkeypatch, SETTLED_SECONDS)
+    assert "shared" in shop.tick()
+    assert shop.said(second) == "lane shared is being started"
+    for flow in (wrong, elsewhere):
+        assert shop.said(flow) == "a run of its own is being started"
+    later(monkeypatch, 200)
+    for flow in (first, second):
+        departures.leave(flow, "no answer", passing=True)
+    later(monkeypatch, 1)
+    departures.come_back(first)
+    shop.tick()
+    assert shop.said(second).startswith("failed 2 times in a row"), "it was not the server"
 
 
 class Query(MemoryPartSource):

@@ -75,7 +75,7 @@ class Telling(MemorySliceSink):
 
 
 def telling(store: Store, refusals: int) -> Flow:
-    name = store.path.stem.removeprefix("dataflow-memory-")
+    name = store.name
     flow = memory_flow(store, branches=(Branch(Telling(store=name, table="t", refusals=refusals)),))
     return replace(flow, secrets=Secrets("n", {("n", "pg"): {"password": SecretStr(SECRET)}}))
 

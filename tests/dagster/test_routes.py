@@ -12,15 +12,16 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
 import definitions
-import devservers
 from dataflow_assets.assets import claims, graph, runs
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.connectors.memory import MemorySpanSink, Store
 from dataflow_assets.contracts import Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
+from dataflow_assets.location.resources.spark import SparkResource
 from dataflow_assets.location.sensors.flows import Board
 from dataflow_assets.location.sensors.ingest import Location
 from dataflow_assets.manifests.load import load
@@ -109,10 +110,10 @@ def shop(
     store: Store,
     instance: dg.DagsterInstance,
     tmp_path: Path,
-    spark_server: devservers.SparkConnect,
+    engine: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Shop:
-    monkeypatch.setenv("DATAFLOW_SPARK", spark_server.remote)
+    monkeypatch.setattr(SparkResource, "flow_session", lambda _: engine)
     monkeypatch.setenv("DATAFLOW_PATIENCE", "2")
     return Shop(store, instance, tmp_path)
 

@@ -41,7 +41,7 @@ class Shop:
     """A flow from any source into memory, and Dagster's history in a folder."""
 
     def __init__(self, source: Source, store: Store, instance: dg.DagsterInstance) -> None:
-        name = store.path.stem.removeprefix("dataflow-memory-")
+        name = store.name
         branches = (Branch(MemorySliceSink(store=name, table="orders")),)
         self.flow = Flow("default", "orders", source, branches, hash="h")
         self.graph, self.instance = graph.build([self.flow]), instance
@@ -186,7 +186,7 @@ def test_a_server_that_takes_long_to_connect_delays_one_tick(
             connected.wait(20)
             return super().open(flow)
 
-    source = Slow(store=store.path.stem.removeprefix("dataflow-memory-"), topic="t")
+    source = Slow(store=store.name, topic="t")
     flow = Flow("default", "slow", source, (), hash="h")
     assert isinstance(own.news([(flow, (None,))])[flow.id], TransientError)
     began = time.monotonic()

@@ -24,7 +24,7 @@ class Shop:
 
     def __init__(self, store: Store, instance: dg.DagsterInstance, spark: SparkSession) -> None:
         self.store, self.instance, self.spark = store, instance, spark
-        self.name = store.path.stem.removeprefix("dataflow-memory-")
+        self.name = store.name
 
     def run(self, source: Source, **config: Any) -> dg.ExecuteInProcessResult:
         sink = MemorySliceSink(store=self.name, table="orders")
@@ -45,8 +45,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(store: Store, instance: dg.DagsterInstance, spark: SparkSession) -> Shop:
-    return Shop(store, instance, spark)
+def shop(store: Store, instance: dg.DagsterInstance, engine: SparkSession) -> Shop:
+    return Shop(store, instance, engine)
 
 
 @pytest.fixture

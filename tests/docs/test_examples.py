@@ -32,7 +32,7 @@ def test_every_connector_shows_one_that_runs() -> None:
 
 @pytest.mark.parametrize("name", NAMED)
 def test_the_example_runs(
-    name: str, request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+    name: str, request: pytest.FixtureRequest, engine: SparkSession, tmp_path: Path
 ) -> None:
     yaml = YAML()
     documents: list[dict[str, Any]] = list(yaml.load_all(EXAMPLES / name))
@@ -43,10 +43,10 @@ def test_the_example_runs(
     path = tmp_path / name
     yaml.dump_all(documents, path)
     flow = chosen(load(path), None)
-    assert run(flow, spark) == ROWS
+    assert run(flow, engine) == ROWS
     stored = sink.rows()
     assert sorted(row["id"] for row in stored) == list(range(ROWS))
-    assert run(flow, spark) == 0
+    assert run(flow, engine) == 0
 
 
 @dataclass(frozen=True)

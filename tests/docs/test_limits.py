@@ -53,3 +53,18 @@ def test_the_version_is_the_one_that_is_pinned(row: str, pinned: str) -> None:
     (cell,) = re.findall(rf"^\| {re.escape(row)} \| ([^|]*)", PAGE, re.MULTILINE)
     assert found is not None
     assert re.search(rf"\b{re.escape(found[1])}(?![\d.]*\d)", cell), (found[1], cell)
+
+
+def test_what_a_micro_batch_costs_is_what_the_bench_has_measured() -> None:
+    """Sizing and README give one number; the bench gives micro-batches a second, and cores."""
+    results, sizing, readme = (
+        (ROOT / page).read_text(encoding="utf-8")
+        for page in ("bench/README.md", "docs/sizing.md", "README.md")
+    )
+    found = re.search(r"to (\d+) to (\d+), for ([\d.]+) to ([\d.]+) cores", results)
+    assert found is not None
+    few, many, low, high = map(float, found.groups())
+    (row,) = re.findall(r"a micro-batch, without its records \| ([\d.]+) s of a core", sizing)
+    assert high / many <= float(row) <= low / few
+    assert f"a micro-batch costs {row} s of a core" in readme
+    assert f"{few:.0f} to {many:.0f} micro-batches a second with {low} to {high} cores" in sizing

@@ -31,6 +31,8 @@ IN_FLOWS = ("drain.begun", "drain.passed")
 """A micro-batch was begun; its tasks have read and written, and it is not committed."""
 IN_TASKS = ("postgresql.before-commit", "kafka.before-commit")
 """A task has written: one of the first flows of each task is held, and the others behind it."""
+SOME = [*CASES[::5], CASES[-2]]
+"""Each kind of source and of sink, and rows that change."""
 
 
 @pytest.fixture
@@ -217,17 +219,20 @@ def lost_tasks(spark: devservers.SparkConnect) -> int:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "cases", [CASES[::3], pytest.param(CASES, marks=pytest.mark.full)], ids=["some", "twenty"]
+    ("cases", "count"),
+    [(SOME, 1), pytest.param(CASES, 3, marks=pytest.mark.full)],
+    ids=["some", "twenty"],
 )
 def test_a_lane_of_many_flows_is_killed_and_paused(
-    lanes: Lanes, spark_server: devservers.SparkConnect
+    lanes: Lanes, count: int, spark_server: devservers.SparkConnect
 ) -> None:
+    """Each of three strikes; in `make test` one of them, by chance."""
     strikes = [
         Strike(killed, IN_FLOWS),
         Strike(paused, IN_FLOWS),
         Strike(workers_die(spark_server), IN_TASKS),
     ]
-    strike(lanes, random.sample(strikes, 3), lambda: len(lanes.fleet.cases))
+    strike(lanes, random.sample(strikes, count), lambda: len(lanes.fleet.cases))
     settle(lanes)
 
 
@@ -259,7 +264,7 @@ def test_the_same_for_long(lanes: Lanes, mortal_spark: devservers.SparkConnect) 
     settle(lanes)
 
 
-@pytest.mark.parametrize("cases", [CASES[::3]])
+@pytest.mark.parametrize("cases", [SOME], ids=["some"])
 def test_two_lanes_at_once_share_the_flows_between_them(lanes: Lanes) -> None:
     """Each flow is driven by one of them in the end; the other says by whom it was taken over."""
     lanes.begin(IN_FLOWS[0])

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,14 +21,14 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     MemorySpanSink,
 )
-from dataflow_assets.contracts import Limit, Rejects, Slice
+from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
 from dataflow_assets.lanes.events import Began, Ended, Event
 from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.lane import POLL_SECONDS
-from dataflow_assets.lanes.member import Member
-from dataflow_assets.lanes.pace import PART, PARTS
+from dataflow_assets.lanes.member import AT_ONCE, Beside, Member
+from dataflow_assets.lanes.pace import PART
 from dataflow_assets.runs.request import Patience, Report, Request
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
@@ -337,6 +338,32 @@ def test_parts_in_order_stay_in_order_over_the_turns(
     assert [number for (number,) in stored] == list(range(90))
 
 
+def test_parts_of_one_task_take_room_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four stretches of a log are as much as four slices, though one task reads them."""
+    joint = JointJobs(_no_spark, threading.Condition(), list, lambda: False)
+    asked = list[str]()
+
+    class Waiting:
+        def __init__(self, name: str) -> None:
+            self.name, self.reading = name, self
+
+        def begin_turn(self) -> Waiting:
+            asked.append(self.name)
+            return self
+
+        def take(self) -> list[tuple[int, ...]]:
+            return [tuple(range(PARTS))]
+
+        def answer_when_over(self) -> None:
+            pass
+
+    monkeypatch.setattr(joint, "_slices", 2.0 * PARTS)
+    monkeypatch.setattr(joint, "_done", lambda *_: True)
+    members: Any = [Waiting(name) for name in "abc"]
+    joint._together(members)
+    assert asked == ["a", "b"]
+
+
 class Noted(MemoryPartSource):
     seen: ClassVar[list[str]] = []
 
@@ -451,7 +478,7 @@ def test_a_release_is_no_reason_to_read_a_query_again(
 
 def test_others_commit_less_often_while_a_backlog_is_worked_off(memory: Any) -> None:
     one = memory()
-    member = Member(one.flow, Request(), _no_spark, threading.Condition(), threading.Lock())
+    member = Member(one.flow, Request(), _no_spark, threading.Condition(), Beside())
     backlog = False
     joint = JointJobs(_no_spark, threading.Condition(), lambda: [member], lambda: backlog)
     joint._joint_seconds = 5.0
@@ -465,7 +492,7 @@ def test_small_jobs_are_no_reason_to_commit_more_often_than_asked_for(
 ) -> None:
     monkeypatch.undo()
     calm = replace(memory(), policies=Policies(freshness_seconds=120)).flow
-    member = Member(calm, Request(), _no_spark, threading.Condition(), threading.Lock())
+    member = Member(calm, Request(), _no_spark, threading.Condition(), Beside())
     joint = JointJobs(_no_spark, threading.Condition(), lambda: [member], lambda: False)
     joint._joint_seconds = 0.1
     assert joint.interval(member) == 30
@@ -474,7 +501,7 @@ def test_small_jobs_are_no_reason_to_commit_more_often_than_asked_for(
 def test_a_pass_that_has_not_begun_is_left_to_the_next_run(memory: Any) -> None:
     one, events = memory(), queue.SimpleQueue[Event]()
     one.produce(3)
-    member = Member(one.flow, Request(), _no_spark, threading.Condition(), threading.Lock())
+    member = Member(one.flow, Request(), _no_spark, threading.Condition(), Beside())
     member.start(events.put)
     deadline = time.monotonic() + SOON
     while member.waiting is None and time.monotonic() < deadline:
@@ -505,7 +532,7 @@ def test_a_table_with_a_backlog_is_read_in_jobs_of_its_own(memory: Any, drive: A
 
 def test_what_a_table_s_turn_may_hold_is_small(memory: Any) -> None:
     one = memory()
-    member = Member(one.flow, Request(), _no_spark, threading.Condition(), threading.Lock())
+    member = Member(one.flow, Request(), _no_spark, threading.Condition(), Beside())
     assert member.limit(Limit()) == PART
     assert member.limit(Limit(records=10, bytes=2**40)) == Limit(10, PART.bytes)
 
@@ -519,6 +546,60 @@ def test_a_lane_waits_for_the_interval_of_a_polled_table(memory: Any, drive: Any
     assert 59 < driven.lane.idle_seconds < 62
 
 
+class Preparing(MemoryPartSource):
+    """Each span is prepared by a Spark job of a moment, in two steps."""
+
+    now: ClassVar[list[str]] = []
+    most: ClassVar[list[int]] = []
+
+    def open(self, flow: str) -> Any:
+        session: Any = super().open(flow)
+        session.prepare = partial(_prepared, flow)
+        return session
+
+
+def _prepared(flow: str, span: Any, spark: Any) -> Any:
+    for _ in range(2):
+        spark()
+        if flow not in Preparing.now:
+            Preparing.now.append(flow)
+        Preparing.most.append(len(Preparing.now))
+        time.sleep(0.1)
+    Preparing.now.remove(flow)
+    return span
+
+
+def test_only_some_flows_prepare_with_spark_at_the_same_time(memory: Any, drive: Any) -> None:
+    cases = [memory(source=Preparing) for _ in range(3 * AT_ONCE)]
+    for one in cases:
+        one.produce(3)
+    driven: Driving = drive(*[one.flow for one in cases])
+    driven.until(lambda: all(one.complete for one in cases), 3 * SOON)
+    assert max(Preparing.most) == AT_ONCE
+    assert not any(driven.left(one.flow) for one in cases)
+
+
+class Known(MemoryPartSource):
+    """Only a run can know what it delivers."""
+
+    @property
+    def keeps_running(self) -> bool:
+        return True
+
+
+def test_a_lane_does_not_end_while_only_a_run_can_know_what_is_new(memory: Any, drive: Any) -> None:
+    quiet, connector = memory(), memory(source=Known)
+    driven: Driving = drive(quiet.flow, connector.flow)
+    driven.going_on(1.0)
+    driven.lane._committed = time.monotonic() - 3600
+    assert driven.lane.idle_seconds == 0
+    driven.flows = [quiet.flow]
+    driven.until(lambda: driven.of(Ended, connector.flow), SOON)
+    driven.going_on(0.5)
+    driven.lane._committed = time.monotonic() - 3600
+    assert driven.lane.idle_seconds > 0
+
+
 def _no_spark() -> Any:
     raise AssertionError("no job is run")
 
@@ -530,4 +611,6 @@ def test_a_flow_s_own_interval_follows_its_freshness(memory: Any, drive: Any) ->
     hasty.produce(3)
     calm.produce(3)
     driven.until(lambda: hasty.complete and calm.complete, SOON)
-    assert "for a freshness of 120 s" in driven.lane.state(calm.flow)
+    assert "for a freshness of 120 s;" in driven.lane.state(calm.flow)
+    driven.lane._single._last = time.monotonic()
+    assert "for a freshness of 120 s while a backlog is worked off;" in driven.lane.state(calm.flow)

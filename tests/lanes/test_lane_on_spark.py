@@ -32,7 +32,7 @@ from tests.lanes.driving import Driving, Memory
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
 
-LIMIT = 6.0  # seconds of a job that never ends
+LIMIT = 3.0  # seconds of a job that never ends
 SOON = 120.0  # seconds; a first task takes a few, on a machine with other work many
 
 

@@ -162,7 +162,7 @@ def test_an_entry_of_no_use_is_noted_and_nothing_of_it_is_shown(tmp_path: Path) 
     found = loaded(tmp_path, {"connections.yaml": text, "a.yaml": manifest("a", target=DSN)})
     (hint,) = [hint for hint in found.hints if "connections" in hint.file]
     assert (hint.line, hint.path) == (1, "shop")
-    assert "no manifest writes its address like this" in hint.message
+    assert "no manifest writes its address like this: write it as a manifest has it" in hint.message
     assert "hunter22" not in repr(found.hints) + repr(found)
 
 

@@ -366,7 +366,7 @@ MISTAKES: list[tuple[str, int, int, str]] = [
     ("CREATE TABEL x (a INT)", 1, 8, "expected TABLE or VIEW, found TABEL"),
     ("DROP TABLE s;", 1, 1, "DROP is not supported: "),
     (f"CREATE TABLE x (a INTT) WITH ({PLAIN})", 1, 19, "INTT is not a type; did you mean INT?"),
-    ("CREATE TABLE x (a INT", 1, 22, "expected ), found the end of the file"),
+    ("CREATE TABLE x (a INT", 1, 22, "expected , or ) behind a column, found the end of the"),
     ("CREATE TABLE x (a INT);", 1, 23, "table x: WITH is missing, and so the connector"),
     (f"CREATE TABLE x (a INT, a INT) WITH ({PLAIN})", 1, 24, "the column a is written twice"),
     (
@@ -499,7 +499,7 @@ TOP = "INSERT INTO o SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER ("
     ("query", "column", "says"),
     [
         ("INSERT INTO o SELECT a FROM s", 15, "the query has 1 columns, and o takes 2: k, v"),
-        ("INSERT INTO o SELECT a, B FROM s", 25, "no column B; did you mean b? Names are case-"),
+        ("INSERT INTO o SELECT a, B FROM s", 25, "no column B; did you mean b?"),
         ("INSERT INTO o SELECT 1.5, b FROM s", 22, "is DECIMAL(2, 1), and o.k is BIGINT"),
         ("INSERT INTO o SELECT b, b FROM s", 22, "is STRING, and o.k is BIGINT: write CAST(... AS"),
         (
@@ -595,9 +595,8 @@ _ASSET = "in an asset of PySpark over the target table"
         ("SELECT a, b FROM s WHERE a IN (SELECT id FROM u)", 45, _DATABASE),
         ("SELECT a, b FROM s WHERE EXISTS (SELECT 1 FROM u)", 40, _DATABASE),
         ("SELECT a, (SELECT MAX(b) FROM u) FROM s", 26, _DATABASE),
-        ("SELECT a, b FROM s CROSS JOIN UNNEST(c) AS x (e)", 34, "unnest it there"),
-        ("SELECT a, b FROM s, LATERAL TABLE(f(a)) AS x (e)", 33, "unnest it there"),
-        ("SELECT a, b FROM UNNEST(c)", 32, "unnest it there"),
+        ("SELECT a, b FROM s, LATERAL TABLE(f(a)) AS x (e)", 33, "CROSS JOIN UNNEST(items), or"),
+        ("SELECT a, b FROM UNNEST(c)", 32, "beside the row that has it: FROM t CROSS JOIN"),
         ("SELECT a, 'x' FROM s GROUP BY a, SESSION(c, INTERVAL '1' DAY)", 48, "windows are TUMBLE"),
         ("SELECT a, 'x' FROM TABLE(SESSION(TABLE s))", 40, f"compute the sessions {_ASSET}"),
         ("SELECT a, b FROM TABLE(TUMBLE(TABLE s PARTITION BY a))", 53, "windows are TUMBLE"),
@@ -607,7 +606,11 @@ _ASSET = "in an asset of PySpark over the target table"
         ("SELECT a, b FROM s WINDOW w AS (PARTITION BY a)", 34, "behind OVER"),
         ("SELECT a, b FROM s QUALIFY ROW_NUMBER() OVER (ORDER BY a) = 1", 34, "around this one"),
         ("SELECT a, b FROM s MINUS SELECT a, b FROM w", 34, "a table of its own, and compare"),
-        ("SELECT * FROM (SELECT a, b FROM s UNION ALL SELECT a, b FROM w)", 49, "one topic"),
+        (
+            "SELECT a, MAX(b) FROM (SELECT a, b FROM s UNION ALL SELECT id, b FROM u) GROUP BY a",
+            15,
+            "one topic",
+        ),
         ("SELECT a, MAX(b) FROM s GROUP BY ROLLUP (a)", 48, "an INSERT INTO with a GROUP BY for"),
         (
             "SELECT a, RANK() OVER (ORDER BY a) FROM s",
@@ -879,3 +882,27 @@ def test_queries_with_state_into_one_topic_may_have_keys_that_are_apart(
         (tmp_path / f"{name}.sql").write_text(f"{SOURCE}{into}{insert}")
     found = load([tmp_path / "one.sql", tmp_path / "two.sql"])
     assert [one.id for one in found.flows] == ["default/o.s", "default/other.s"]
+
+
+def test_each_table_of_a_union_has_its_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    tables = []
+    for name in ("s", "w"):
+        monkeypatch.setenv(f"PASSWORD_{name}", f"of {name}")
+        secured = (
+            f"{PLAIN}, 'properties.security.protocol' = 'SASL_SSL', 'properties.sasl.mechanism' = "
+            f"""'PLAIN', 'properties.sasl.jaas.config' = '{login} username="u" """
+            f"""password="${{env:PASSWORD_{name}}}";'"""
+        )
+        tables.append(SOURCE.replace("TABLE s", f"TABLE {name}").replace(PLAIN, secured))
+    query = "SELECT a, MAX(b) FROM (SELECT * FROM s UNION ALL SELECT * FROM w) GROUP BY a"
+    flow = one(loaded(tmp_path, *tables, TARGET, f"INSERT INTO o {query}")).resolved()
+    assert isinstance(flow.source, ViewSource)
+    for source, name in zip(flow.source.sources, ("s", "w"), strict=True):
+        assert isinstance(source, SqlKafkaSource)
+        assert source.sasl is not None
+        assert source.sasl.password is not None
+        assert source.sasl.password.get_secret_value() == f"of {name}"

@@ -49,6 +49,54 @@ def filtered(condition: str) -> str:
 QUOTES = "must be in quotes"
 NEW_WORDS = "no operator"
 MISTAKES = {
+    "a step as text": (
+        manifest(more="  transformations: filter\n"),
+        ["must be a list, got text: begin each step with `- type: ...`"],
+    ),
+    "the address of a registry for its block": (
+        source("brokers: ['h:1'], topic: t, format: avro, schemaRegistry: 'http://r:8081'"),
+        ["must be a mapping, got text: write {url: ...}"],
+    ),
+    "a list of sinks": (
+        manifest().replace(f"  sink: {{{POSTGRES}}}\n", f"  sink:\n    - {{{POSTGRES}}}\n"),
+        ["must be a mapping, got a list: write `key: value`, without `- `"],
+    ),
+    "a list of topics": (
+        source("brokers: ['h:1'], topic: [orders]"),
+        ["must be text, got a list: write one value, without [ ] and `- `"],
+    ),
+    "a column without its type": (
+        sink("postgresql", f"{DSN}, autoCreateTable: true, columns: {{id: , name: text}}"),
+        ["has no value: write one, or remove the key"],
+    ),
+    "the name at the top": (
+        manifest().replace("metadata: {name: a}", "name: a"),
+        ["is required", "unknown key; did you mean metadata.name?"],
+    ),
+    "when for the condition of a route": (
+        steps(f"{{type: router, config: {{routes: [{{when: $.a, sink: {{{KAFKA}}}}}]}}}}"),
+        ["is required", "unknown key; did you mean condition?"],
+    ),
+    "settings of a sink beside its type": (
+        manifest(sink=f"type: postgresql, {DSN}"),
+        [
+            "is required",
+            "unknown key; did you mean config.connectionString?",
+            "unknown key; did you mean config.table?",
+        ],
+    ),
+    "where to begin, in the words of others": (
+        source("brokers: ['h:1'], topic: t, startingOffsets: beginning"),
+        ["allowed values: group, earliest, latest, timestamp; did you mean earliest?"],
+    ),
+    "a time as a type": (
+        steps("{type: cast, config: {spec: {t: timestamp}}}"),
+        ["int64, float64, bool, null; a time stays text: the step timezone converts times"],
+    ),
+    "a type of another tool": (
+        steps("{type: cast, config: {spec: {t: integer}}}"),
+        ["allowed values: string, int64, float64, bool, null; did you mean int64?"],
+    ),
     "between": (
         filtered("$.a between 1 and 5"),
         ["`between 1 and 5` is written $.path >= 1 && $.path <= 5"],
@@ -409,7 +457,7 @@ MISTAKES = {
     ),
     "a converter of Kafka Connect": (
         steps("{type: timestampConverter}"),
-        ["unknown step; did you mean timezone or cast?"],
+        ["unknown step; did you mean timezone (it converts times)?"],
     ),
     "a folder outside": (
         sink("files", "path: /nowhere/out"),
@@ -450,6 +498,10 @@ def test_a_mistake_is_told_so_that_it_can_be_fixed(tmp_path: Path, name: str) ->
 
 
 NOTES = {
+    "slashes around a pattern": (
+        filtered("$.a =~ /^x/"),
+        ["the pattern matches only with its slashes: write it without them"],
+    ),
     "a key without upserts": (
         sink("postgresql", f"{DSN}, conflictKey: id, softDeleteColumn: gone"),
         ["has no effect without upsertMode: true"] * 2,
@@ -528,6 +580,8 @@ def test_what_is_accepted_and_has_no_effect_is_noted(tmp_path: Path, name: str) 
 
 
 QUIET = {
+    "slashes that are meant": filtered("\"$.path =~ '/orders/'\""),
+    "a block without values": sink("postgresql", f"{DSN}, tls: {{caFile: }}"),
     "a BOM and the line ends of Windows": "\ufeff" + manifest().replace("\n", "\r\n"),
     "empty documents": f"---\n---\n{manifest()}---\n",
     "anchors inside": manifest(

@@ -12,10 +12,78 @@ from tests import ROOT
 
 EXAMPLES = ROOT / "examples"
 SQL, JUSTONE, PIPELINES = "sql/adults.sql", "justone/readings.properties", "pipelines/orders.sql"
+TABLEFLOW = "tableflow/tableflow.yaml"
 SELECTED = "SELECT id, UPPER(name), age FROM users WHERE age >= 18"
 CONFIG = '"kinesis.region": "eu-central-1"\n'
 
 MISTAKES = {
+    "no comma behind a column": (
+        SQL,
+        "  id BIGINT,\n  name STRING,\n  age INT,\n  changed",
+        "  id BIGINT\n  name STRING,\n  age INT,\n  changed",
+        "expected , or ) behind a column, found name",
+    ),
+    "a port of its own": (
+        JUSTONE,
+        "db.host=127.0.0.1:15432",
+        "db.host=127.0.0.1\ndb.port=15432",
+        "write the port into db.host, as in host:5432",
+    ),
+    "a key that Flink does not enforce": (
+        SQL,
+        "PRIMARY KEY (id) NOT ENFORCED",
+        "PRIMARY KEY (id)",
+        "write PRIMARY KEY (...) NOT ENFORCED",
+    ),
+    "double quotes around a text": (SQL, "'users'", '"users"', "a text is written 'like this'"),
+    "an interval without quotes": (
+        SQL,
+        "age >= 18;",
+        "changed > CURRENT_TIMESTAMP - INTERVAL 5 MINUTE;",
+        "is in quotes: write INTERVAL '5' MINUTE",
+    ),
+    "a place in the SELECT for a column": (
+        SQL,
+        SELECTED,
+        "SELECT id, MAX(name), MAX(age) FROM users GROUP BY 1",
+        "a number in GROUP BY is no place in the SELECT: write the column",
+    ),
+    "a topic of Kafka": (
+        PIPELINES,
+        "KAFKACONNECT 'kafka-connector'",
+        "KAFKA 'broker:9092/orders'",
+        "use the source kafka of a DataFlow manifest",
+    ),
+    "a table without the word": (
+        PIPELINES,
+        "BATCH_INTERVAL 1000\n",
+        "BATCH_INTERVAL 1000\nINTO orders\n",
+        "write INTO TABLE name or INTO PROCEDURE name",
+    ),
+    "a broker as text": (
+        TABLEFLOW,
+        "      - hostname: localhost\n        port: 9092\n",
+        "      - localhost:9092\n",
+        "must be a mapping, got text: write {hostname: broker, port: 9092}",
+    ),
+    "a bucket without its scheme": (
+        TABLEFLOW,
+        "s3://my-bucket-name",
+        "my-bucket-name",
+        "must be s3://bucket or file:///folder",
+    ),
+    "one id for two columns": (
+        TABLEFLOW,
+        "name: service, type: string, id: 2",
+        "name: service, type: string, id: 1",
+        "is also the id of a field in line 24",
+    ),
+    "a column too few": (
+        JUSTONE,
+        "longitude,acceleration\n",
+        "longitude\n",
+        "has 4 paths, and db.columns 3: one path for each column",
+    ),
     "an argument by its name": (SQL, "UPPER(name)", "UPPER(a => name)", "are given without their"),
     "at least, the other way round": (SQL, "age >= 18", "age => 18", "at least is written >="),
     "two equal signs": (SQL, "age >= 18", "age == 18", "equality is written ="),
@@ -110,3 +178,13 @@ def test_what_cannot_be_read_is_reported_once(
     file = folder / Path(example).name
     file.write_text(file.read_text(encoding="utf-8").replace(*broken, 1))
     assert len(load(folder).findings) == 1
+
+
+def test_a_variable_that_is_not_set_is_noted_at_the_key_that_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SHOP_PASSWORD", raising=False)
+    lines = (EXAMPLES / JUSTONE).read_text(encoding="utf-8").splitlines()
+    (hint,) = [one for one in load(EXAMPLES / "justone").hints if "SHOP_PASSWORD" in one.message]
+    assert hint.path == "db.password"
+    assert lines[hint.line - 1].startswith("db.password=")

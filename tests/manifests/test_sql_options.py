@@ -46,7 +46,7 @@ def with_option(tmp_path: Path, key: str, value: str, *, upsert: bool = False) -
         ("sink.delivery-guarantee", "atleast-once", "did you mean at-least-once?"),
         ("json.decode.json-parser.enabled", "maybe", "allowed: true, false"),
         ("json.map-null-key.mode", "DROP", "allowed: FAIL"),
-        ("json.map-null-key.literal", "x", "is of the mode LITERAL"),
+        ("json.map-null-key.literal", "x", "belongs to the mode LITERAL"),
         ("sink.parallelism", "1.5", "must be a whole number"),
         ("sink.transaction-naming-strategy", "X", "allowed: INCREMENTING, POOLING"),
     ],

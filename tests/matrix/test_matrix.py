@@ -22,6 +22,7 @@ PAIRS = [(source, sink) for source in registry.sources() for sink in registry.si
 _PAIRS = zip(cycle(registry.sources()), cycle(registry.sinks()), strict=True)
 ON_SPARK = list(islice(_PAIRS, max(len(registry.sources()), len(registry.sinks()))))
 """Every connector once."""
+HERE = [pytest.param(*pair, marks=pytest.mark.full if pair in ON_SPARK else ()) for pair in PAIRS]
 INSERTS, UPDATES, DELETES = 120, 50, 30  # 200 changes
 
 
@@ -87,7 +88,7 @@ def test_on_spark(
     check(source_type, sink_type, request, spark, tmp_path)
 
 
-@pytest.mark.parametrize(("source_type", "sink_type"), PAIRS)
+@pytest.mark.parametrize(("source_type", "sink_type"), HERE)
 def test_any_source_to_any_sink(
     source_type: str,
     sink_type: str,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.runs.operator_checkpoint import checkpoint
+from dataflow_assets.runs.take_over import checkpoint
 
 INNER = {"lastReadChangeTime": "2026-07-20T10:00:00.5Z", "lastReadOrderByValue": 7}
 ALL = {"postgresql": INNER, "trino": {"lastReadID": 3}}

@@ -181,7 +181,7 @@ def test_a_run_goes_on_with_a_password_that_is_replaced(
     """The server ends the connections of the run when its password is replaced."""
     change = _changing(locked, kubernetes)
     change("first")
-    name = store.path.stem.removeprefix("dataflow-memory-")
+    name = store.name
     (tmp_path / "flow.yaml").write_text(MANIFEST.format(store=name))
     flow = chosen(load(tmp_path / "flow.yaml"), None)
     _produce(store, 0)

@@ -86,7 +86,7 @@ def guard(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Guar
 
 
 def _flow(store: Store, refuses: str) -> Flow:
-    name = store.path.stem.removeprefix("dataflow-memory-")
+    name = store.name
     source = MemoryOffsetSource(store=name, topic="t")
     sink = Guarded.model_validate(
         {"store": name, "table": "target", "passwordSecretRef": REF, "refuses": refuses}
@@ -163,7 +163,7 @@ def test_a_branch_of_several_is_opened_again(
 ) -> None:
     """It would be suspended for the rest of the run otherwise, while the other one goes on."""
     flow, store = _flow(guard.store, "permanent"), guard.store
-    name = store.path.stem.removeprefix("dataflow-memory-")
+    name = store.name
     other = Branch(MemorySliceSink(store=name, table="other"))
     guard.change("second")
     _produce(store, 0, 2)
@@ -231,7 +231,7 @@ def test_a_run_into_postgresql_goes_on_with_the_new_password(
         file.write_text(f"postgresql://flow:{password}@127.0.0.1:{locked.port}/postgres")
 
     change("first")
-    name = store.path.stem.removeprefix("dataflow-memory-")
+    name = store.name
     sink = PostgresqlSink.model_validate(
         {
             "connectionStringSecretRef": {"name": "pg", "key": "dsn"},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
@@ -16,15 +16,21 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.sql import model_items
+from tests.sql.model_items import ITEMS, Items
+
 Row = dict[str, Any]
 Of = Callable[[Row], Any]
+TABLE = "_table"
+"""The number of the table that a row is of."""
+UNITED = "(SELECT * FROM s UNION ALL SELECT * FROM w WHERE f) AS s"
 COLUMNS = (
     "k BIGINT, g STRING, h INT, a INT, b BIGINT, d DOUBLE, n DECIMAL(10, 2), s STRING, "
-    "t TIMESTAMP(3), f BOOLEAN"
+    f"t TIMESTAMP(3), f BOOLEAN, {model_items.COLUMNS}"
 )
 _EXACT = Context(prec=80)
 _NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001 - TIMESTAMP has no zone
-_INTS = {"a": 32, "b": 64, "h": 32}
+_INTS = {"a": 32, "b": 64, "h": 32, "x": 32, "o": 32}
 
 
 class NoRow(Exception):
@@ -66,6 +72,9 @@ class Query:
     where: Condition | None = None
     having: Condition | None = None
     inner: Query | None = None
+    items: Items | None = None
+    united: bool = False
+    """Over the rows of two tables."""
 
     @property
     def columns(self) -> list[tuple[str, str]]:
@@ -73,12 +82,19 @@ class Query:
         keys = [(f"x{n}", one.type) for n, one in enumerate(self.keys)]
         return keys + [(f"y{n}", one.type) for n, one in enumerate(self.folds)]
 
+    def of_one_table(self) -> Query:
+        """The same over one table: rows that are replaced are not united."""
+        inner = None if self.inner is None else self.inner.of_one_table()
+        return replace(self, inner=inner, united=False)
+
     def text(self) -> str:
         """As SQL."""
         names = [name for name, _ in self.columns]
         items = [*(one.sql for one in self.keys), *(one.sql for one in self.folds)]
         listed = ", ".join(f"{sql} AS {name}" for sql, name in zip(items, names, strict=True))
-        source = "s" if self.inner is None else f"({self.inner.text()})"
+        source = UNITED if self.united else "s"
+        source = source if self.inner is None else f"({self.inner.text()})"
+        source += self.items.sql if self.items else ""
         where = f" WHERE {self.where.sql}" if self.where else ""
         groups = ", ".join(one.sql for one in self.keys) or "()"
         having = f" HAVING {self.having.sql}" if self.having else ""
@@ -87,6 +103,10 @@ class Query:
     def rows(self, given: Sequence[Row]) -> list[Row]:
         """Its result."""
         found = list(given) if self.inner is None else self.inner.rows(given)
+        if self.united:
+            found = [row for row in found if not row[TABLE] or row["f"] is True]
+        if self.items is not None:
+            found = [{**row, **item} for row in found for item in self.items.of(row)]
         groups: dict[tuple[Any, ...], list[Row]] = {}
         for row in found:
             if self.where is None or self.where.of(row) is True:
@@ -164,6 +184,9 @@ _TYPES = {
     "k": "BIGINT",
     "g": "STRING",
     "f": "BOOLEAN",
+    "x": "INT",
+    "o": "INT",
+    "p": "STRING",
 }
 _NUMBERS = ("h", "a", "b", "d", "n")
 KEYS = (
@@ -261,19 +284,41 @@ folds = st.one_of(
 )
 
 
+def _key(name: str, kind: str) -> Key:
+    return Key(name, kind, lambda row: row[name])
+
+
+def of_item(name: str) -> st.SearchStrategy[Fold]:
+    """Aggregates of a column of items."""
+    calls = ["COUNT", "MIN", "MAX"] if name == "p" else ["COUNT", "SUM", "AVG", "MIN", "MAX"]
+    return st.builds(
+        _fold,
+        st.sampled_from(calls),
+        st.just(name),
+        st.none() | st.sampled_from(WHERE),
+        distinct=st.booleans(),
+    )
+
+
 @st.composite
 def queries(draw: st.DrawFn) -> Query:
     """Any query over the table, some of them over another query."""
-    keys = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2, unique_by=lambda k: k.sql))
+    items = draw(st.none() | st.sampled_from(ITEMS))
+    types = {} if items is None else items.types
+    keys = st.sampled_from([*KEYS, *map(_key, types, types.values())])
+    kinds = [folds, *map(of_item, types)]
     made = Query(
-        tuple(keys),
-        tuple(draw(st.lists(folds, min_size=2, max_size=5))),
+        tuple(draw(st.lists(keys, min_size=1, max_size=2, unique_by=lambda k: k.sql))),
+        tuple(draw(st.lists(st.one_of(kinds), min_size=2, max_size=5))),
         draw(st.none() | st.sampled_from(WHERE)),
         draw(st.none() | st.sampled_from(HAVING)),
+        items=items,
+        united=draw(st.integers(0, 2)) == 0,
     )
     if draw(st.integers(0, 3)):
         return made
-    inner = Query(made.keys, (ROWS,), made.where, made.having)  # what is not used is not computed
+    # What is not used is not computed.
+    inner = replace(made, folds=(ROWS,))
     return _over(inner, draw(st.booleans()))
 
 
@@ -306,4 +351,5 @@ _VALUES: dict[str, Callable[[Random], Any]] = {
 
 def row(random: Random) -> Row:
     """Any row, but for its key: every fifth value is null."""
-    return {name: of(random) if random.random() < 0.8 else None for name, of in _VALUES.items()}
+    made = {name: of(random) if random.random() < 0.8 else None for name, of in _VALUES.items()}
+    return made | model_items.row(random)

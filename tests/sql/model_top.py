@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.sql import model
 from tests.sql.model import Condition, Key, Row
+from tests.sql.model_items import NUMBERED
 
 Unique = Literal["number", "partition", "row"]
 AT = "_at"
@@ -51,12 +52,15 @@ class Top:
     without those of PARTITION BY."""
     counted: bool = False
     """Grouped again by the first key."""
+    items: bool = False
+    """Over the items of rows, each with its number."""
 
     def of(self, *, keyed: bool) -> Top:
         """That can be: rows that only come have no key; what has one has no equal rows."""
-        if keyed:
-            return replace(self, order=(*self.order, By("k", descending=False)))
-        return replace(self, key="number") if self.key == "row" else self
+        key: Unique = "number" if self.key == "row" and (self.items or not keyed) else self.key
+        more = [By("k", descending=False)] if keyed else []
+        more += [By("o", descending=False)] if keyed and self.items else []
+        return replace(self, key=key, order=(*self.order, *more))
 
     @property
     def columns(self) -> list[tuple[str, str]]:
@@ -78,7 +82,8 @@ class Top:
             over = f"PARTITION BY {', '.join(one.sql for one in self.partition)} {over}"
         items = ", ".join(["*", *keys, f"ROW_NUMBER() OVER ({over}) AS rn"])
         where = f" WHERE {self.where.sql}" if self.where else ""
-        inner = f"(SELECT {items} FROM s{where}) WHERE rn <= {self.most}"
+        joined = NUMBERED.sql if self.items else ""
+        inner = f"(SELECT {items} FROM s{joined}{where}) WHERE rn <= {self.most}"
         if self.counted:
             return f"SELECT p0, COUNT(*), SUM(a) FROM {inner} GROUP BY p0"
         before = {"number": [*names, "rn"], "partition": names, "row": ["k", "rn"]}[self.key]
@@ -87,7 +92,7 @@ class Top:
     def rows(self, given: Sequence[Row]) -> list[Row]:
         """Its result."""
         groups: dict[tuple[Any, ...], list[Row]] = {}
-        for row in given:
+        for row in self._items(given):
             if self.where is None or self.where.of(row) is True:
                 groups.setdefault(tuple(one.of(row) for one in self.partition), []).append(row)
         found = [
@@ -96,6 +101,16 @@ class Top:
             for n, row in enumerate(self._first(rows))
         ]
         return self._counted(found) if self.counted else [self._row(*one) for one in found]
+
+    def _items(self, given: Sequence[Row]) -> Sequence[Row]:
+        """Those of a row come one after the other."""
+        if not self.items:
+            return given
+        return [
+            {**row, **item, AT: (*row[AT], number)}
+            for row in given
+            for number, item in enumerate(NUMBERED.of(row))
+        ]
 
     def _first(self, rows: Sequence[Row]) -> list[Row]:
         late = self.order[0].column == "t" and self.order[0].descending
@@ -145,4 +160,5 @@ def tops(draw: st.DrawFn) -> Top:
     most = 1 if key == "partition" else draw(st.integers(1, 4))
     where = draw(st.none() | st.sampled_from(model.WHERE))
     counted = bool(keys) and draw(st.integers(0, 3)) == 0
-    return Top(tuple(keys), tuple(draw(orders)), most, where, key, counted)
+    items = draw(st.booleans())
+    return Top(tuple(keys), tuple(draw(orders)), most, where, key, counted, items)

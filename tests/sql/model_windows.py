@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.sql import model
 from tests.sql.model import Condition, Fold, Key, Query, Row
+from tests.sql.model_items import ITEMS, Items
 
 _NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001 - TIMESTAMP has no zone
 _START = Key("window_start", "TIMESTAMP(3)", lambda row: row["window_start"])
@@ -43,6 +44,11 @@ class Windowed:
     def where(self) -> Condition | None:
         """Of the rows that go into windows."""
         return (self.query.inner or self.query).where
+
+    @property
+    def items(self) -> Items | None:
+        """What the rows of windows are joined with."""
+        return (self.query.inner or self.query).items
 
     def windows(self, at: datetime) -> list[tuple[datetime, datetime]]:
         """Those that a time is in: all that may be, one after the other."""
@@ -123,7 +129,9 @@ class Filled:
         return row["t"] is None and self.passes(row)
 
     def passes(self, row: Row) -> bool:
-        """Whether WHERE holds."""
+        """Whether WHERE holds, and there are items where they are looked at."""
+        if self.query.items is not None and not self.query.items.of(row):
+            return False
         return self.query.where is None or self.query.where.of(row) is True
 
 
@@ -132,11 +140,14 @@ def windowed(draw: st.DrawFn) -> Windowed:
     """Any query, some of them over another query."""
     keys = [_START, _END]
     keys += draw(st.lists(st.sampled_from(model.KEYS), max_size=1))
+    items = draw(st.none() | st.none() | st.sampled_from(ITEMS))
+    kinds = [model.folds, *map(model.of_item, items.types if items else ())]
     query = Query(
         tuple(keys),
-        tuple(draw(st.lists(model.folds, min_size=2, max_size=4))),
+        tuple(draw(st.lists(st.one_of(kinds), min_size=2, max_size=4))),
         draw(st.none() | st.sampled_from(model.WHERE)),
         draw(st.none() | st.sampled_from(model.HAVING)),
+        items=items,
     )
     if not draw(st.integers(0, 2)):
         query = _over(query, draw(st.integers(1, 2)))
@@ -150,7 +161,7 @@ def windowed(draw: st.DrawFn) -> Windowed:
 
 def _over(query: Query, keys: int) -> Query:
     """Groups of groups: of the same windows, or of all windows that begin at the same time."""
-    inner = Query(query.keys, (model.ROWS,), query.where, query.having)
+    inner = Query(query.keys, (model.ROWS,), query.where, query.having, items=query.items)
     total = Fold("SUM(y0)", "BIGINT", lambda rows: sum(row["y0"] for row in rows))
     values = Fold("COUNT(DISTINCT y0)", "BIGINT", lambda rows: len({row["y0"] for row in rows}))
     outer = (

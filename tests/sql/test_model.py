@@ -33,6 +33,7 @@ from dataflow_assets.views.output import batches
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.source import ViewSource
 from dataflow_assets.views.tasks import Place
+from dataflow_assets.views.united import named, of_table
 from tests.in_process import Session
 from tests.sql import model
 from tests.sql.model import Query, Row
@@ -59,11 +60,19 @@ class LogSource(SqlKafkaSource):
             yield number, _batches(one)
 
 
+def _in_log(source: LogSource, partition: str) -> str:
+    """Of several tables the second one is called w."""
+    several = any("/" in name for name in LOG)
+    return named(int(source.topic == "w"), partition) if several else partition
+
+
 def _batches(asked: Asked) -> Iterator[pa.RecordBatch]:
     piece = asked.piece
+    assert isinstance(asked.source, LogSource)
+    log = LOG[_in_log(asked.source, piece.partition)]
     for first in range(piece.after, piece.upto, BATCH):
         offsets = range(first, min(first + BATCH, piece.upto))
-        keys, values = zip(*(LOG[piece.partition][one] for one in offsets), strict=True)
+        keys, values = zip(*(log[one] for one in offsets), strict=True)
         times = [datetime(2026, 1, 1, tzinfo=UTC)] * len(offsets)
         at = [offset * asked.slices + asked.index for offset in offsets]
         columns: dict[str, Any] = {"_at": pa.array(at)}
@@ -171,7 +180,9 @@ class Run:
             self.source.location, "default/o.s", folder_of("g", number, os.urandom(4).hex())
         )
         environment = Environment("UTC", self.now)
-        reader = Reader(self.messages, "id", self.source.view, environment)
+        others = tuple(LogSource.model_construct(**dict(one)) for one in self.source.others)
+        identity = " ".join(["id"] * (1 + len(others)))
+        reader = Reader(self.messages, identity, self.source.view, environment, others=others)
         driver = Driver(Cache(), lambda: cast("Any", Session(_no_spark)), limits)
         work = Computation(reader, place, self.manifest, driver)
         self.manifest = work.run(Span(pieces), small=small)
@@ -193,10 +204,11 @@ def loaded(folder: Path, query: Query | Top, *, keyed: bool) -> ViewSource:
     key = ", PRIMARY KEY (k) NOT ENFORCED" if keyed else ""
     columns = ", ".join(f"{name} {kind}" for name, kind in query.columns)
     names = ", ".join(name for name, _ in query.columns if name.startswith("x"))
+    other = "CREATE TABLE w WITH ('topic' = 'w') LIKE s (OVERWRITING OPTIONS);\n"
     file = folder / "one.sql"
     file.write_text(
         f"CREATE TABLE s ({model.COLUMNS}{key}) WITH ("
-        f"{(upsert if keyed else plain).format('s')});\n"
+        f"{(upsert if keyed else plain).format('s')});\n{other}"
         f"CREATE TABLE o ({columns}, PRIMARY KEY ({names}) NOT ENFORCED) WITH "
         f"({upsert.format('o')});\nINSERT INTO o {query.text()};\n"
     )
@@ -251,16 +263,19 @@ def test_any_first_rows(folder: Path, keyed: bool, query: Top, random: Random) -
 
 def check(folder: Path, query: Query | Top, random: Random, *, keyed: bool) -> None:
     """The result of the product is that of the model, whatever is read at once and in which way."""
+    if isinstance(query, Query) and keyed:
+        query = query.of_one_table()
     source = loaded(folder, query, keyed=keyed)
     messages = LogSource.model_construct(**dict(source.source))
     run = Run(source, messages, Sink([name for name, _ in query.columns if name.startswith("x")]))
     LOG.clear()
-    LOG.update({"0": [], "1": []})
+    tables = ("0/", "1/") if source.others else ("",)
+    LOG.update({f"{one}{partition}": [] for one in tables for partition in "01"})
     table: dict[Any, Row] = {}
     bad: list[tuple[int, int]] = []
     for last in [False] * random.randint(1, 4) + [True]:
         for key, row in changes(random, keyed=keyed):
-            _append(key, row, table, bad, keyed=keyed)
+            _append(random.choice(tables), key, row, table, bad, keyed=keyed)
         before = run.manifest.offsets if run.manifest else dict.fromkeys(LOG, 0)
         ends = {p: len(log) for p, log in LOG.items()}
         upto = ends if last else {p: random.randint(before[p], end) for p, end in ends.items()}
@@ -278,19 +293,25 @@ def check(folder: Path, query: Query | Top, random: Random, *, keyed: bool) -> N
 
 
 def _append(
-    key: int, row: Any, table: dict[Any, Row], bad: list[tuple[int, int]], *, keyed: bool
+    of: str,
+    key: int,
+    row: Any,
+    table: dict[Any, Row],
+    bad: list[tuple[int, int]],
+    *,
+    keyed: bool,
 ) -> None:
-    """A message into the log, and its row into the table that the log is."""
-    partition = str(zlib.crc32(b"%d" % key) % 2)
-    log = LOG[partition]
+    """A message into the log of a table, and its row into the table that the log is."""
+    whole = f"{of}{zlib.crc32(str(key).encode()) % 2}"
+    (number, partition), log = of_table(whole), LOG[whole]
     sent = b'{"k":%d}' % key if keyed else None
     if row is BAD:
         bad.append((int(partition), len(log)))
         log.append((sent, row))
         return
     log.append((sent, None if row is None else _json({"k": key, **row})))
-    name = key if keyed else (partition, len(log))
+    name = key if keyed else (of, partition, len(log))
     if row is None:
         table.pop(name, None)
     else:
-        table[name] = {"k": key, **row, AT: (len(log) - 1, int(partition))}
+        table[name] = {"k": key, **row, AT: (len(log) - 1, int(partition)), model.TABLE: number}

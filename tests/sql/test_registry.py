@@ -96,7 +96,7 @@ def test_what_others_wrote_is_read_and_what_is_written_names_its_schema(
         ({"url": "http://r:1", "schema": "{}"}, "the schema is that of the columns"),
         ({"url": "r"}, "must be the address of a registry"),
         ({"url": "http://r:1", "basic-auth.user-info": "u"}, "must be user:password"),
-        ({"url": "http://r:1", "ssl.truststore.location": "/x"}, "stores of Java are not read"),
+        ({"url": "http://r:1", "ssl.truststore.location": "/x"}, "key stores are not read"),
     ],
 )
 def test_mistakes_in_the_options_of_a_registry(

@@ -128,7 +128,7 @@ class FilesSourceOptions(FilesConnection, Source):
     """Files changed less than so many seconds ago are left for later: for writers that do not put
     a file in its place at once."""
     poll_interval: int = Field(10, ge=1)
-    """The least time between two looks at the folder, in seconds."""
+    """The shortest time between two looks at the folder, in seconds."""
 
 
 class FilesSinkOptions(FilesConnection, Sink):

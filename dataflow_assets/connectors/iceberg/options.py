@@ -35,14 +35,15 @@ class TableSourceOptions(CatalogConnection, Source):
     """What a manifest says about a source."""
 
     poll_interval: int = Field(10, ge=1)
-    """The least time between two looks at the catalog, in seconds."""
+    """The shortest time between two looks at the catalog, in seconds."""
     query: Annotated[str | None, Refused(_NO_QUERY, allowed=(None, ""))] = None
     """A query instead of the table."""
     incremental_by_snapshot: bool = False
     """True: rows carry the metadata `snapshot_id` and `snapshot_sequence`, and `startSnapshotID`
     may say where to begin."""
     start_snapshot_id: str | None = Field(None, alias="startSnapshotID")
-    """Where a flow without a checkpoint begins: behind this snapshot; else with the current one."""
+    """A flow without a checkpoint begins after this snapshot; by default it begins with the current
+    one."""
     snapshot_checkpoints: Annotated[
         bool, Hint("the position is always stored with the rows, in the same commit")
     ] = True
@@ -53,11 +54,12 @@ class TableSourceOptions(CatalogConnection, Source):
     """The most bytes of one micro-batch, as they are stored in the data files; at least one row is
     read. 0: as many as the flow's limits allow."""
     on_source_rewrite: Annotated[Literal["fail", "rescan", "ignore"], Addition()] = "fail"
-    """When a snapshot deletes or replaces rows: stop and name it; read the current snapshot in full
-    once more, which needs sinks that upsert (rows that were deleted stay in them); or pass over it
-    with a note, also over the rows that it adds."""
+    """What happens when a snapshot deletes or replaces rows. `fail`: the flow stops and names the
+    snapshot. `rescan`: the flow reads the current snapshot in full again; the sinks must upsert,
+    and keep rows that were deleted. `ignore`: the flow skips the snapshot, also the rows that it
+    adds, and logs that."""
     parallel_reads: Annotated[int, Addition()] = Field(4, ge=1, le=64)
-    """How many parts of a long snapshot are read at the same time."""
+    """How many parts of a large snapshot are read at the same time."""
 
     @field_validator("start_snapshot_id", mode="before")
     @classmethod
@@ -126,25 +128,25 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     batch_size: Annotated[int, Hint("a commit takes a whole micro-batch")] = Field(100, ge=0)
     """Rows per flush."""
     batch_flush_interval_seconds: int = Field(10, ge=0)
-    """The least time between two commits while little arrives."""
+    """The shortest time between two commits while few records arrive, in seconds."""
     target_file_size_bytes: Annotated[int, Addition()] = Field(128 * 1024 * 1024, ge=1024)
-    """A data file is closed once it is this long."""
+    """A data file is closed when it has this many bytes."""
     partition_by: Annotated[Texts, Addition(), Needs("auto_create_table")] = ()
-    """Partitions of a table that is created: `created_at`, `year(..)`, `month(..)`, `day(..)`,
-    `hour(..)`, `bucket(16, id)`, `truncate(10, name)`."""
+    """Partitions of a table that the flow creates: `created_at`, `year(..)`, `month(..)`,
+    `day(..)`, `hour(..)`, `bucket(16, id)`, `truncate(10, name)`."""
     sort_by: Annotated[Texts, Addition(), Needs("auto_create_table")] = ()
-    """Sort order of a table that is created: `id`, `created_at desc nulls last`."""
+    """Sort order of a table that the flow creates: `id`, `created_at desc nulls last`."""
     upsert_mode: Annotated[bool, Addition(), Requires("conflict_key")] = False
-    """True: rows replace those of the same `conflictKey`, and deletes delete."""
+    """`true`: a row replaces the row with the same `conflictKey`, and a delete deletes that row."""
     conflict_key: Annotated[Texts, Addition(), Requires("upsert_mode")] = ()
     """One column or a list of them that rows are matched by; required with `upsertMode`."""
     soft_delete_column: Annotated[str | None, Addition(), Requires("upsert_mode")] = None
-    """A timestamp column that deletes set to now; an upsert of the key takes the mark away."""
+    """A timestamp column: a delete sets it to the current time, an upsert of the key to null."""
     maintenance: Annotated[Literal["auto", "off"], Addition()] = "off"
     """`auto`: between its commits the flow itself merges small files; in a REST catalog it also
     removes snapshots that were replaced more than five days ago, and files that no snapshot has
     listed for three days. A table with a sort order, or with delete files of other programs, is not
-    merged. `off`: nothing of this, unless a job does it."""
+    merged. `off`: the flow does nothing of this; a job may."""
     snapshots_stay: ClassVar[timedelta | None] = timedelta(days=5)
     """For how long the flow itself keeps snapshots that were replaced; None: for ever."""
     written_alone: ClassVar[bool] = False

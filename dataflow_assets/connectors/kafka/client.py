@@ -35,6 +35,7 @@ from dataflow_assets.connectors.kafka.consumer_groups import Groups
 from dataflow_assets.connectors.kafka.errors import MISSING, code, settles, translate
 from dataflow_assets.connectors.kafka.shared_client import Client
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.likely_names import suggestion
 
 Answer = TypeVar("Answer")
 Place = OffsetSpec
@@ -243,8 +244,7 @@ class Broker:
 
     def probably(self) -> str:
         """The name that was probably meant, for the end of a message: nothing, or a clause."""
-        meant = self._client.alike(self.name)
-        return f"; did you mean {meant}?" if meant else ""
+        return suggestion(self._client.alike(self.name))
 
     def content(self) -> None:
         """The cluster has answered: what the client complained of before is over."""

@@ -131,9 +131,10 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
         "group"
     )
     """Where a flow without a checkpoint begins. `group`: at the offsets that another program has
-    committed for `consumerGroup`, where there are none at the earliest."""
+    committed for `consumerGroup`, or at the earliest record where there are none."""
     starting_timestamp: Annotated[Timestamp | None, Addition()] = None
-    """With `startingOffsets: timestamp`: the first record that is not older."""
+    """With `startingOffsets: timestamp`: the flow begins at the first record of this time or
+    later."""
     on_data_loss: Annotated[Literal["fail", "continue"], Addition()] = "fail"
     """When retention has removed records that were not read: stop, or go on with a warning."""
     on_topic_recreated: Annotated[Literal["fail", "restart"], Addition()] = "fail"

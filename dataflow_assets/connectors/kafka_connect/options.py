@@ -51,33 +51,34 @@ class KafkaConnectSourceOptions(MessageSource):
     """The keys of a source."""
 
     tombstones: Annotated[NullMessages, Needs("envelope", value=False)] = "reject"
-    """With `envelope: false`, what a record without value means: an error, nothing, or the deletion
-    of its key."""
+    """What a record without a value means, with `envelope: false`: a rejected record, nothing, or
+    the deletion of its key."""
     envelope: bool = True
-    """True: a message is an object with `topic`, `id` and `record`. False: it is the record's value
-    alone: text and bytes as they are, everything else as JSON."""
+    """`true`: a message is an object with `topic`, `id` and `record`. `false`: a message is the
+    value of the record alone: text and bytes as they are, any other value as JSON."""
 
     connector_class: str = Field(alias="class", pattern=_CLASS)
-    """Java class of the source connector, with its package or without."""
+    """Java class of the source connector, with or without its package."""
     config: Mapping[str, _Text] = {}
-    """The connector's own configuration, as it is, with its transforms and predicates. Secrets
-    belong in `credentialsSecretRef`, or are named: `${env:NAME}`, `${file:/PATH:KEY}`,
-    `${directory:/PATH:FILE}`, or by other names of Kafka's own config providers that
-    `config.providers` declares."""
+    """The connector's own configuration, unchanged, with its transforms and predicates. Secrets
+    belong in `credentialsSecretRef`, or are referred to: `${env:NAME}`, `${file:/PATH:KEY}`,
+    `${directory:/PATH:FILE}`, or another of Kafka's own config providers that `config.providers`
+    declares."""
     credentials: SecretStr | None = None
-    """More of the configuration, as a JSON object; it wins over `config`, and is shown nowhere."""
+    """The secret part of the configuration, as a JSON object of texts. It wins over `config`, and
+    is never shown."""
     credentials_secret_ref: Annotated[Ref, Fills("credentials")] = None
     """Secret with that JSON object."""
     plugins: tuple[_Plugin, ...] = Field(json_schema_extra={"minItems": 1})
-    """Where the connector's jars are: folders of the disk, as in `plugin.path` (each is a folder of
-    jars, or of one folder for each plugin), which must be below the folder DATAFLOW_FILES; and
-    blocks that name files of a Maven repository."""
+    """Where the connector's jars are. A text is a folder, as in `plugin.path`: it holds jars, or
+    one folder for each plugin, and must be below the folder DATAFLOW_FILES. A block names a file of
+    a Maven repository."""
     spool: str
-    """A folder of the disk, below the folder DATAFLOW_FILES, in which records wait until they are
-    stored. Each flow needs one of its own, every Spark worker must see it under the same name, and
-    it must not get lost: the connector learns that records were delivered once they are there."""
+    """A folder below the folder DATAFLOW_FILES, in which records wait until they are stored. Each
+    flow needs a folder of its own, which every Spark worker sees under the same path. **The folder
+    must not be lost**: once records are in it, the connector takes them for delivered."""
     tasks_max: int = Field(4, ge=1, le=64)
-    """How many tasks the connector may have."""
+    """The most tasks that the connector may have."""
     heap: str = Field("256m", pattern=r"^[1-9]\d*[mg]$")
     """Memory of the connector's JVM, such as 512m or 2g; its process has up to 200 MB more."""
 

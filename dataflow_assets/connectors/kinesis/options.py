@@ -36,9 +36,10 @@ class KinesisSourceOptions(FormattedSource):
     region: str | None = None
     """AWS region of the stream; AWS_REGION by default."""
     endpoint: str | None = None
-    """Address of the service, such as an interface VPC endpoint's; the region's by default."""
+    """Address of the service, for instance an interface VPC endpoint; by default that of the
+    region."""
     access_key: Secret = None
-    """AWS access key. Without it the credentials are looked up as AWS's own clients do: in the
+    """AWS access key. Without it the credentials are those that AWS's own clients find: in the
     environment, in a profile, by the role of the machine or pod."""
     access_key_secret_ref: Annotated[Ref, Fills("access_key")] = None
     """Secret with the access key."""
@@ -47,11 +48,11 @@ class KinesisSourceOptions(FormattedSource):
     secret_access_key_secret_ref: Annotated[Ref, Fills("secret_access_key")] = None
     """Secret with the secret key."""
     starting_position: Begin = "TRIM_HORIZON"
-    """Where a flow without a checkpoint begins: at the oldest record that the stream has, at what
-    arrives from now on, or at `startingTimestamp`."""
+    """Where a flow without a checkpoint begins: at the oldest record of the stream, at the first
+    record that arrives from now on, or at `startingTimestamp`."""
     starting_timestamp: str | None = None
-    """With `startingPosition: AT_TIMESTAMP`: the first record that arrived then or later. A date
-    and time with a zone, like 2026-01-31T00:00:00Z."""
+    """With `startingPosition: AT_TIMESTAMP`: the flow begins at the first record that arrived at
+    this time or later. A date and time with a zone, such as 2026-01-31T00:00:00Z."""
     envelope: bool = False
     """True: a message is not the data of a record, but an object with `partitionKey`,
     `sequenceNumber`, `shardId` and `data`, the data in base64."""
@@ -61,7 +62,7 @@ class KinesisSourceOptions(FormattedSource):
     """When the stream was deleted and re-created: stop, or read the new stream from its
     beginning."""
     poll_interval: int = Field(1, ge=1)
-    """The least time between two looks at the stream, in seconds."""
+    """The shortest time between two looks at the stream, in seconds."""
     tombstones: Annotated[NullMessages, Refused(_NEVER_NULL, allowed=("reject",))] = "reject"
     """Not for Kinesis: no record is null."""
     key_format: Annotated[Literal["text", "avro"], Refused(_TEXT_KEYS, allowed=("text",))] = "text"

@@ -27,6 +27,7 @@ class Store:
     """One named store; every transaction is serialized with all others, across processes."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         safe = re.sub(r"[^\w.-]", "_", name)
         self.path = Path(tempfile.gettempdir(), f"dataflow-memory-{safe}.db")
 

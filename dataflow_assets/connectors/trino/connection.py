@@ -65,8 +65,8 @@ def _parts(value: str, example: str) -> SplitResult:
 class Keycloak(Spec):
     """A token for Trino: given, or fetched from a realm of Keycloak and renewed while a run lasts.
 
-    The first of these that is complete is used: `token`; `username` and `password`; the client's
-    own credentials.
+    Of several ways the first complete one is used: `token`; `username` and `password`; the
+    credentials of the client (`clientID` and `clientSecret`).
     """
 
     token: Secret = None
@@ -163,16 +163,17 @@ class TrinoConnection(NamedTable):
     )
     """Secret with the schema's name."""
     keycloak: Keycloak | None = None
-    """Where the token for Trino comes from; without it none is sent."""
+    """How the flow gets a token for Trino; without this block no token is sent."""
     user: Annotated[str | None, Addition()] = None
-    """Who runs the statements; with a token the token's own user, else `dataflow-operator`."""
+    """The user who runs the statements: by default the user of the token or, without a token,
+    `dataflow-operator`."""
     ca: Annotated[Secret, Addition()] = None
-    """Certificates (PEM text, or the path of a file) that Trino's and Keycloak's own are checked
-    with; without them the usual authorities."""
+    """CA certificates (PEM text, or the path of a file) by which the certificates of Trino and
+    Keycloak are checked; by default the public CAs."""
     ca_secret_ref: Annotated[Ref, Fills("ca")] = None
     """Secret with these certificates."""
     query_timeout_seconds: int = 600
-    """How long one statement may run; 0 or less for 300 seconds."""
+    """How long one statement may run, in seconds; 0 or less means 300."""
 
     _address = field_validator("server_url")(_coordinator)
 

@@ -53,24 +53,25 @@ class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
     batch_size: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
     """Rows of one statement."""
     batch_flush_interval_seconds: int = Field(10, ge=0)
-    """The least seconds between two commits while little arrives: each is several statements."""
+    """The shortest time between two commits while few records arrive, in seconds: a commit is
+    several statements."""
     upsert_mode: Annotated[bool, Requires("conflict_key")] = False
     """Rows are matched by `conflictKey` with MERGE, which the catalog must support: the last row of
     a key wins, and columns that a record does not carry keep their values."""
     conflict_key: Annotated[ColumnNames, Requires("upsert_mode")] = ()
     """One column or a list of them that rows are matched by; required with `upsertMode`."""
     soft_delete_column: Annotated[ColumnName | None, Addition(), Requires("upsert_mode")] = None
-    """A timestamp column that deletes set to now; an upsert of the key takes the mark away."""
+    """A timestamp column: a delete sets it to the current time, an upsert of the key to null."""
     delete_mode: Annotated[DeleteMode, Requires("soft_delete_column", when="soft")] = None
-    """`hard` removes the row of a deleted key, `soft` marks it; `soft` where `softDeleteColumn` is
-    given. Without both deletes are rejected records."""
+    """What a delete does: `hard` removes the row, `soft` marks it in `softDeleteColumn`. By default
+    `soft` if `softDeleteColumn` is given; otherwise deletes are rejected records."""
     checkpoint_table: Annotated[str | None, Addition()] = None
-    """`schema.table` or `catalog.schema.table` where the flow's checkpoint is kept; without it the
-    table `dataflow_checkpoints` beside the target. Its catalog must support UPDATE: name one that
-    does where the target's does not."""
+    """The table with the flow's checkpoint, `schema.table` or `catalog.schema.table`; by default
+    `dataflow_checkpoints` in the schema of the target. Its catalog must support UPDATE: if
+    the catalog of the target does not, name a table of another catalog."""
     max_statement_length: Annotated[int, Field(ge=10_000), Addition()] = 1_000_000
-    """Characters of one statement: what the coordinator's `query.max-length` says. A row that is
-    longer is rejected."""
+    """The most characters of one statement: the value of the coordinator's `query.max-length`. A
+    longer row is a rejected record."""
 
     @field_validator("columns")
     @classmethod

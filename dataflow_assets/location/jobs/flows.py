@@ -1,4 +1,7 @@
-"""One job per flow: its runs by hand, on a schedule, and those of a flow that no lane drives."""
+"""One job per flow: its runs by hand, on a schedule, and those of a flow that no lane drives.
+
+Each kind of job of this location has a module of its own; sensors know this one by `Job`.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,5 +24,5 @@ def flow_job(flow: Flow, nodes: Sequence[Node]) -> Job:
         selection=dg.AssetSelection.assets(*keys),
         executor_def=dg.in_process_executor,  # whatever the others of its location run with
         tags={FLOW: flow.id, DRIVES: "true"},
-        description=f"Flow {flow.id}: drains to the end visible at its start.",
+        description=f"Flow {flow.id}: reads up to the newest record at start, then ends.",
     )

@@ -1,8 +1,7 @@
-"""Rejected records put back through their flow: one job for all flows that keep theirs.
+"""Rejected records sent through their flow again: one job for all flows that keep theirs.
 
-One job, not one per flow: it stands in the list of jobs under the name of what it does, its
-launchpad offers the flows there are, and a location of fifty flows has no fifty jobs that are
-seldom needed.
+One job, not one per flow: the list of jobs has it under the name of what it does, its launchpad
+offers the flows there are, and a location of fifty flows has no fifty jobs that are seldom needed.
 """
 
 from collections.abc import Sequence
@@ -24,10 +23,10 @@ from dataflow_assets.runs.replay import Replayed, keeps, moment, replay
 NAME = "replay"
 OP = "put_back"
 _DESCRIPTION = (
-    "Rejected records once more through their flow: run it when their cause is fixed (the table, "
-    "the steps, the manifest). Reads them from the flow's error sink, or from the table of "
-    "rejected records beside its tables. Each is stored at most once; what is rejected again waits "
-    "for the next replay. The flow itself may run meanwhile."
+    "Retries the rejected records of one flow: launch the job once their cause is fixed (the "
+    "table, the steps, the manifest). The records are read from the flow's error sink, or from the "
+    "table of rejected records beside its tables. Each record is stored at most once; a record "
+    "that is rejected again waits for the next replay. The flow itself may run meanwhile."
 )
 
 

@@ -63,8 +63,8 @@ def flow_sensor(flow: Flow, job: Job, flows: int = 1) -> dg.SensorDefinition:
         minimum_interval_seconds=interval(flows),
         default_status=default_status(),
         description=(
-            f"Switches flow {flow.id} on and off, and says how it fares. While it is on, the "
-            f"sensor {INGEST} sees to it that whatever is new in {flow.source_address} is read."
+            f"The switch of flow {flow.id}; each tick says how the flow fares. When switched on, "
+            f"the sensor {INGEST} starts runs for new records of {flow.source_address}."
         ),
     )
     def tick() -> dg.SkipReason:

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from dataflow_assets.assets import switches
-from dataflow_assets.assets.claims import going
+from dataflow_assets.assets.claims import LIVE, going
+from dataflow_assets.assets.drive_states import STALE_SECONDS
 from dataflow_assets.assets.graph import Graph, Key, Node
+from dataflow_assets.assets.heartbeat import SILENT_SECONDS
 from dataflow_assets.assets.lane_book import Page, Part
 from dataflow_assets.assets.lane_departures import Departure, Departures
 from dataflow_assets.assets.lane_flows import drivable
@@ -30,6 +32,7 @@ from dataflow_assets.location.sensors.backoff import Waits
 from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
 from dataflow_assets.location.sensors.flows import Board, board, suspended
 from dataflow_assets.location.sensors.instances import instance_of
+from dataflow_assets.location.sensors.returns import freed
 from dataflow_assets.location.sensors.sources import News, sources
 from dataflow_assets.redaction import mask
 
@@ -48,7 +51,7 @@ def ingest_sensor(graph: Graph, jobs: Sequence[Job]) -> dg.SensorDefinition:
         jobs=jobs,
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Has every flow driven that is switched on and has something new.",
+        description="Starts runs for the flows that are switched on and have new records.",
     )
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         requests = location.look(instance_of(context))
@@ -88,7 +91,7 @@ class Location:
         """The runs that are due."""
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
-        look = _Look(instance, going(instance), Departures(instance).of(flows))
+        look = _Look(instance, going(instance), _departures(instance, flows))
         look.said |= {flow.id: suspended(flow) for flow in flows if flow.suspended}
         idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
         alone = [flow for flow in idle if not drivable(flow) or flow.id in look.departures]
@@ -126,8 +129,10 @@ class Location:
             live = runs.live()  # reports those that died, before failures are counted
             wait = self._waits.of(f"lane {lane}", "", runs.failures)
             if live:
-                self._driven(look, runs.pages(), live[0].dagster_run, members)
-                if wait.over and len(live) == 1 and _is_old(live[0]):
+                pages, newest = runs.pages(), live[0]
+                self._driven(look, pages, newest.dagster_run, members)
+                due = _is_old(newest) or _silence(pages, newest) >= SILENT_SECONDS
+                if wait.over and len(live) == 1 and due:
                     look.asked.append(lane_request(lane))  # its successor
             elif wait.over:
                 resting += members
@@ -145,7 +150,7 @@ class Location:
         """A lane that lives: how its flows fare in it."""
         states: dict[str, str] = {}
         for page in pages.values():  # the newer run comes last and knows better
-            states |= page.flows
+            states |= _said(page)
         look.failing |= {f.id for f in members for page in pages.values() if f.id in page.failing}
         for flow in members:
             state = states.get(flow.id)
@@ -216,5 +221,35 @@ class Location:
                 yield dg.RunRequest(job_name=job_name(flow))
 
 
+def _departures(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[str, Departure]:
+    """Of the flows that stay out of their lanes."""
+    departures = Departures(instance)
+    known = departures.known(flows)
+    back = {flow.id: flow for flow in freed(flows, known)}
+    departures.let_back(back.values())
+    left = [flow for flow in flows if flow.id in known and known[flow.id].out(flow)]
+    return {flow.id: known[flow.id] for flow in left if flow.id not in back}
+
+
 def _is_old(record: dg.RunRecord) -> bool:
-    return time.time() - record.create_timestamp.timestamp() >= LONG_SECONDS
+    """Whether a lane is to hand over; a run that waits in the queue drives nothing."""
+    began = record.start_time or record.create_timestamp.timestamp()
+    return record.dagster_run.status in LIVE and time.time() - began >= LONG_SECONDS
+
+
+def _silence(pages: Mapping[Part, Page], record: dg.RunRecord) -> float:
+    """Seconds since a run that has flows has written its page, as it does all the time."""
+    own = [page for page in pages.values() if page.run == record.dagster_run.run_id and page.flows]
+    return min(map(_age, own), default=0.0)
+
+
+def _age(page: Page) -> float:
+    return time.time() - page.at
+
+
+def _said(page: Page) -> Mapping[str, str]:
+    """How the flows of a run fare; an old page says nothing of that."""
+    if _age(page) < STALE_SECONDS:
+        return page.flows
+    quiet = f"whose run {page.run[:8]} has said nothing for {_age(page):.0f} s"
+    return dict.fromkeys(page.flows, f"{quiet}: its process may be paused, or hang")

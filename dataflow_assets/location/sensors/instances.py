@@ -2,6 +2,8 @@
 
 Dagster opens one for each tick that asks for it. On SQLite that takes a third of what a tick of
 this location costs: each time the storages compare their tables with Dagster's code.
+
+A module of its own because the sensors `ingest` and `lag` share the one open instance.
 """
 
 import threading

@@ -38,7 +38,7 @@ def reload_sensor(
         name="files",
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Has the location loaded again when a file of its folders changed.",
+        description="Loads the location again when a file in its folders has changed.",
     )
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now = fingerprint(folders)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import DataflowError, Finding
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import did_you_mean_or
 from dataflow_assets.manifests.dialects.documents import Document, Path
+from dataflow_assets.manifests.dialects.keys import models_at
 from dataflow_assets.manifests.dialects.wording import ruled, validate
 from dataflow_assets.manifests.packages import not_installed
 
@@ -35,8 +36,17 @@ def end(
     if not isinstance(config, dict) or not config:
         return None, []
     connector, findings = validate(found[name], document, (*path, "config"))
+    findings += _empty(document, (*path, "config"), found[name])
     findings = findings or list(_lost(document, path, connector))
     return (None if findings else connector), findings
+
+
+def _empty(document: Document, base: Path, model: type[Connector]) -> Iterator[Finding]:
+    """Keys without a value in a mapping, such as a column without its type: they would be lost."""
+    for path in document.empty:
+        inside = path[: len(base)] == base and len(path) > len(base) + 1
+        if inside and not models_at(path[:-1], model, base):
+            yield document.finding(path, "has no value: write one, or remove the key", key=True)
 
 
 def _lost(document: Document, path: Path, connector: Connector | None) -> Iterable[Finding]:
@@ -56,5 +66,5 @@ def _no_type(name: str, end: str, found: Mapping[str, type[Connector]]) -> str:
     allowed = "allowed: " + ", ".join(one for one, cls in found.items() if not cls.double)
     if name in registry.sources():
         return f"{name} is a source only; {allowed}"
-    probably = likely(name, found)
-    return f"unknown {end} type; {f'did you mean {probably}? ' if probably else ''}{allowed}"
+    meant = did_you_mean_or(name, found, "")
+    return f"unknown {end} type; {meant}{meant and ' '}{allowed}"

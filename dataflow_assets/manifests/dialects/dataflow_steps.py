@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dataflow_assets import registry
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import did_you_mean_or
 from dataflow_assets.manifests.dialects.dataflow_ends import end
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.wording import validate
@@ -28,8 +28,8 @@ _ELSEWHERE = {
     "split": "flatten or router",
     "deduplicate": "dedupe",
     "unwrap": "debeziumUnwrap",
-    "timestampconverter": "timezone or cast",
-    "timestampconvert": "timezone or cast",
+    "timestampconverter": "timezone (it converts times)",
+    "timestampconvert": "timezone (it converts times)",
     "insert": "insertField",
     "addfield": "insertField",
     "addfields": "insertField",
@@ -130,8 +130,7 @@ def _meant(name: str, steps: tuple[str, ...]) -> str:
     """The step that does what this name says; a name that is merely alike may do the opposite."""
     if known := _ELSEWHERE.get(name.casefold()):
         return f"did you mean {known}?"
-    close = likely(name, steps)
-    return f"did you mean {close}?" if close else f"allowed: {', '.join(steps)}"
+    return did_you_mean_or(name, steps, f"allowed: {', '.join(steps)}")
 
 
 def _merged(

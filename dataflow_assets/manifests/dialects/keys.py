@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
-from dataflow_assets.likely_names import closest, likely, plain
+from dataflow_assets.likely_names import closest, did_you_mean_or, plain
 from dataflow_assets.manifests.dialects.documents import Path
 from dataflow_assets.spec import Spec
 
@@ -38,6 +38,7 @@ _ALIASES = {
     "messagekey": "keyField",
     "keycolumn": "keyField",
     "predicate": "when",
+    "when": "condition",
 }
 """What other tools call a key that is called otherwise here."""
 _OF_ERRORS = "errors (a sink for rejected records) and onRejected (fail, table or skip)"
@@ -73,8 +74,7 @@ MOST_NAMES = 12
 def meant(word: str, allowed: Iterable[str]) -> str:
     """`did you mean x?`, or else what is allowed."""
     choices = list(allowed)
-    found = likely(word, choices)
-    return f"did you mean {found}?" if found else f"allowed: {_listed(word, choices)}"
+    return did_you_mean_or(word, choices, f"allowed: {_listed(word, choices)}")
 
 
 def _listed(word: str, choices: list[str]) -> str:

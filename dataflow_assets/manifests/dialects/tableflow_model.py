@@ -73,8 +73,8 @@ class Broker(TableflowSpec):
 class Credentials(TableflowSpec):
     """Encryption and authentication.
 
-    Variables are named, not expanded: the value of `NAME` is that of the environment variable
-    `TABLEFLOW_NAME` or, where that is not set, of `NAME`. They are read when the flow runs.
+    A key that ends in `_env` names an environment variable, `NAME`. The value is that of the
+    variable `TABLEFLOW_NAME` or, where that is not set, of `NAME`; it is read when the flow runs.
     """
 
     use_tls: bool = False
@@ -86,7 +86,7 @@ class Credentials(TableflowSpec):
     sasl_password_env: _Variable | None = None
     """Variable with the password."""
     sasl_mechanism: Literal["plain", "scram-256", "scram-512"] = "plain"
-    """How the password is proven."""
+    """The SASL mechanism."""
     mtls_client_cert_env: _Variable | None = None
     """Variable with the absolute path of the client's certificate in PEM, or with its text."""
     mtls_client_key_env: _Variable | None = None
@@ -132,33 +132,33 @@ class SourceCluster(TableflowSpec):
     """A Kafka cluster."""
 
     name: _Name
-    """Begins the names of its tables: **renaming a cluster makes new tables**, which begin with the
-    oldest records."""
+    """The names of its tables begin with it: **renaming a cluster creates new tables**, which begin
+    at the oldest records."""
     bootstrap_brokers: tuple[Broker, ...] = Field(min_length=1)
-    """Some of its brokers."""
+    """One or more of its brokers; they name the others."""
     credentials: Credentials | None = None
     """Encryption and authentication; without it there is neither."""
     schema_registry: Annotated[Registry | None, Addition()] = None
-    """An addition: where the schemas of its topics are, for tables of `schema_mode: registry`."""
+    """Where the schemas of its topics are; tables with `schema_mode: registry` need it."""
 
 
 class SchemaField(TableflowSpec):
     """A column, or a field inside one."""
 
     name: str = Field(min_length=1)
-    """Its name. Of a `list` the one field is called `element`, of a `map` they are `key` and
+    """Its name. The one field of a `list` must be called `element`, the fields of a `map` `key` and
     `value`."""
     id: int = Field(ge=1, le=LARGEST_ID)
-    """The field id in the Iceberg table; no other field of the table has it."""
+    """The field id in the Iceberg table; unique in the table."""
     type: str
     """`boolean`, `int`, `long`, `float`, `double`, `string`, `binary`, `date`, `time`, `timestamp`,
-    `timestamptz`, `decimal(p, s)`; `uuid` and `fixed[n]` of columns only; or `struct`, `list`,
-    `map`."""
+    `timestamptz`, `decimal(p, s)`; `uuid` and `fixed[n]` (for columns, not inside one); or
+    `struct`, `list`, `map`."""
     optional: bool = False
-    """`true`: it may be null or missing. A record without a field that is not optional is a
-    rejected record."""
+    """`true`: the value may be null or missing. `false`: a record without the value is a rejected
+    record."""
     fields: tuple[SchemaField, ...] = ()
-    """What is inside a `struct`, `list` or `map`."""
+    """The fields inside a `struct`, `list` or `map`."""
 
     @field_validator("type")
     @classmethod
@@ -174,12 +174,12 @@ class TableSchema(TableflowSpec):
     """The columns of a table, and the fields of its records."""
 
     fields: tuple[SchemaField, ...] = Field(min_length=1)
-    """The columns. They may be changed later: optional ones are added, a column becomes
-    `optional`, `int` becomes `long`, `float` becomes `double`. Any other change is a finding."""
+    """The columns. These changes are possible later: a new optional column, a column that becomes
+    `optional`, `int` to `long`, `float` to `double`. Any other change is a finding."""
 
 
 class Table(TableflowSpec):
-    """One topic, and the table that is made of it: `<cluster>+<topic>`."""
+    """One topic and its table, which is called `<cluster>+<topic>`."""
 
     source_cluster_name: str
     """The `name` of a cluster of this file."""
@@ -188,35 +188,36 @@ class Table(TableflowSpec):
     ]
     """The topic. It is read from its oldest record."""
     source_format: Literal["json", "avro"]
-    """`json`: keys that are no columns are left out. `avro`: `schema` must be that of the writer:
-    in the same order, optional fields as unions whose first type is null. Magic byte and schema id
-    are removed; a message that begins with the byte 0, and does not fit the schema without its
-    first five bytes, is decoded as a whole."""
+    """`json`: keys that are not columns are left out. `avro`: `schema` must describe the schema of
+    the writer: fields in the same order, an optional field where the writer has a union whose first
+    type is null. A magic byte and schema id at the beginning of a message are removed; a message
+    that begins with the byte 0, and does not fit the schema without its first five bytes, is
+    decoded as a whole."""
     schema_mode: Literal["inline", "registry"] = "inline"
-    """`inline`: the columns are those of `schema`. `registry`, an addition: they are the fields of
-    all versions of a subject in the `schema_registry` of the cluster. With `source_format: avro`
-    each message is decoded by the schema whose id it begins with; with `json` the subject has JSON
-    Schemas, and such an id is removed where a message has one."""
+    """`inline`: the columns are those of `schema`. `registry` (an addition): the columns are the
+    fields of all versions of a subject in the `schema_registry` of the cluster. With
+    `source_format: avro` each message is decoded with the schema whose id it begins with. With
+    `json` the subject has JSON Schemas, and an id at the beginning of a message is removed."""
     schema_: TableSchema | None = Field(None, alias="schema")
     """The columns; required with `inline`, and not allowed with `registry`."""
     schema_subject: Annotated[str | None, Addition()] = Field(None, min_length=1)
-    """An addition, for `schema_mode: registry`: the subject; by default `<topic>-value`."""
+    """With `schema_mode: registry`: the subject; by default `<topic>-value`."""
     partitioning_scheme: Literal["unpartitioned", "hour"] = "unpartitioned"
-    """`hour`: by the hour of the record's own time, which is in the column `_record_timestamp`. It
-    cannot be changed once there is a table."""
+    """`hour`: the table is partitioned by the hour of the record's own time, which is in the column
+    `_record_timestamp`. The key cannot be changed once the table exists."""
     partition_by: Annotated[tuple[str, ...], OneOrMany, Addition()] = ()
-    """An addition, instead of `partitioning_scheme`: any partitions of Iceberg, such as
+    """Instead of `partitioning_scheme`: any partition transforms of Iceberg, such as
     `day(_record_timestamp)`, `bucket(16, user_id)`, `truncate(4, country)`, `year(..)`,
-    `month(..)`, `hour(..)`, or a column. It cannot be changed once there is a table."""
+    `month(..)`, `hour(..)`, or a column. The key cannot be changed once the table exists."""
     retention: Annotated[str | None, Addition()] = None
-    """An addition: how old a record may be, such as `12h` or `30d`. Files leave the table when the
-    records of all of their rows are older, while the flow commits. The table must be partitioned by
-    the time of the records."""
+    """How old a record may be, such as `12h` or `30d`. A file is removed from the table once all of
+    its rows are older; this happens while the flow commits. The table must be partitioned by the
+    time of the records, `_record_timestamp`."""
     upsert_key: Annotated[tuple[str, ...], OneOrMany, Addition()] = ()
-    """An addition, for compacted topics: rows replace those that are equal in these columns, and a
-    null message (tombstone) deletes the row of its key. Keys of messages are JSON objects with
-    these columns, or the plain value of the one column. It cannot be changed once there is a
-    table."""
+    """For compacted topics: a row replaces the row with the same values in these columns, and a
+    null message (tombstone) deletes the row of its key. Keys of messages must be JSON objects with
+    these columns or, if there is only one column, its plain value. `upsert_key` cannot be changed
+    once the table exists."""
 
     @field_validator("partition_by")
     @classmethod
@@ -256,15 +257,15 @@ class Table(TableflowSpec):
 
 
 class Tableflow(TableflowSpec):
-    """The document."""
+    """The whole file."""
 
     source_clusters: tuple[SourceCluster, ...] = Field(min_length=1)
-    """Where topics are."""
+    """The Kafka clusters that the topics are in."""
     tables: tuple[Table, ...] = ()
-    """What happens to topics. A table that is removed here stays in the bucket."""
+    """The topics, each with its table. When an entry is removed, its table stays in the bucket."""
     destination_bucket_url: str
-    """`s3://bucket`, with `?region=` and `&prefix=` where needed; or, an addition, `file:///folder`
-    below the folder DATAFLOW_FILES. Tables are in `<prefix>/warpstream/_tableflow/`."""
+    """`s3://bucket`, with `?region=` and `&prefix=` where needed; or `file:///folder` (an
+    addition), below the folder DATAFLOW_FILES. Tables are in `<prefix>/warpstream/_tableflow/`."""
 
     @field_validator("destination_bucket_url")
     @classmethod

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import did_you_mean, suggestion
 from dataflow_assets.manifests.dialects.dataflow_model import API_VERSION
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import models_at, names, unknown
@@ -235,11 +235,39 @@ def _says(details: ErrorDetails, value: Any) -> str:
     return message if message[1:2].isupper() else message[:1].lower() + message[1:]
 
 
+_ELSEWHERE = {
+    "beginning": "earliest",
+    "oldest": "earliest",
+    "smallest": "earliest",
+    "end": "latest",
+    "newest": "latest",
+    "largest": "latest",
+    "int": "int64",
+    "integer": "int64",
+    "long": "int64",
+    "float": "float64",
+    "double": "float64",
+    "number": "float64",
+    "decimal": "float64",
+    "text": "string",
+    "varchar": "string",
+    "boolean": "bool",
+}
+"""What other tools call a value: what it is called here, where the key takes that."""
+_TIMES = frozenset({"timestamp", "timestamptz", "datetime", "date", "time"})
+
+
 def _choice(expected: str, value: Any) -> str:
     names = expected.replace("'", "").replace(" or ", ", ").split(", ")
-    found = likely(value, names) if isinstance(value, str) else None
-    advice = f"; did you mean {found}?" if found else ""
+    advice = _meant(value, names) if isinstance(value, str) else ""
     return f"is not one of the allowed values: {', '.join(names)}{advice}"
+
+
+def _meant(value: str, names: list[str]) -> str:
+    if value.casefold() in _TIMES and "int64" in names:
+        return "; a time stays text: the step timezone converts times"
+    known = _ELSEWHERE.get(value.casefold())
+    return suggestion(known) if known in names else did_you_mean(value, names)
 
 
 def _pattern(pattern: str) -> str:

@@ -18,6 +18,7 @@ A regular expression that backtracks without end cannot be stopped: avoid `(a+)+
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ from dataflow_assets.records.conditions.holding import holds
 from dataflow_assets.records.record import Record
 from dataflow_assets.spec import Written
 
+_SLASHES = re.compile(r"/.+/[a-z]*")
 _WORDS = frozenset({"true", "false", "True", "False", "null"})
 
 
@@ -81,6 +83,8 @@ def _value_remarks(test: Test) -> Iterator[str]:
         yield f"compares with the text {value}, not with JSON's: did you mean {value.lower()}?"
     elif value in {"null", "None"}:
         yield f"compares with the text {value}: a null has the empty text '', a missing field none"
+    elif test.sign == "=~" and _SLASHES.fullmatch(value):
+        yield "the pattern matches only with its slashes: write it without them"
 
 
 def _tests(node: Node) -> Iterator[Test]:

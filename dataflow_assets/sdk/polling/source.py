@@ -27,12 +27,13 @@ class PolledSource(NamedTable, Source):
 
     query: str | None = None
     """A SELECT to read instead of the table. With `changeTrackingColumn` it is read like a table
-    and must select that column and `orderByColumn`; without, each read is of all its rows."""
+    and must select that column and `orderByColumn`; without it, each read takes all of its rows."""
     poll_interval: int = Field(default=5, ge=0)
-    """The least seconds between two looks for new rows; a run reads at once."""
+    """The shortest time between two looks for new rows, in seconds; a run reads at once."""
     read_batch_size: int = Field(default=0, ge=0)
-    """The most rows of a part of a micro-batch; 0 for no other bound than `maxRecordsPerBatch` and
-    `maxBytesPerBatch`. A lower value also divides parts that were begun and not committed."""
+    """The most rows of a part of a micro-batch; with 0 only `maxRecordsPerBatch` and
+    `maxBytesPerBatch` limit it. A lower value also divides parts that were begun and not
+    committed."""
     change_tracking_column: ColumnName
     order_by_column: ColumnName = "id"
 

@@ -79,7 +79,7 @@ def test_every_record_arrives_in_its_place(
         }[position]
     )
     send(source, count, large)
-    name = store.path.stem.removeprefix("dataflow-memory-")
+    name = store.name
     sink = MemorySliceSink(store=name, table="t")
     flow = Flow("default", source.topic, source, (Branch(sink),), Policies(), hash="h1")
     list(drain(flow, lambda: spark, Request(run=Run())))

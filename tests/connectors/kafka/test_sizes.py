@@ -44,7 +44,7 @@ def test_large_records_behind_small_ones_do_not_make_a_large_micro_batch(
     source = KafkaSource.model_validate(
         {"brokers": [kafka.bootstrap], "topic": messages, "consumerGroup": messages}
     )
-    name = store.path.stem.removeprefix("dataflow-memory-")
+    name = store.name
     sink = MemorySliceSink(store=name, table="t")
     policies = Policies(limit=Limit(bytes=MIB))
     flow = Flow("default", messages, source, (Branch(sink),), policies, hash="h1")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jpype
 import pyarrow as pa
 import pytest
 
@@ -212,8 +213,8 @@ class Lost(Exception):
 def lost(polled: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records of no entry are a poll that must be tried again."""
     monkeypatch.setattr(tasks, "_RETRY", 0.0)
-    monkeypatch.setattr(tasks.jpype, "JException", Lost)
-    monkeypatch.setattr(tasks.jpype, "JClass", lambda _: Lost)
+    monkeypatch.setattr(jpype, "JException", Lost)
+    monkeypatch.setattr(jpype, "JClass", lambda _: Lost)
     poll = polled.poll
 
     def polling() -> Records:

@@ -27,7 +27,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.runs.reset import reset
-from dataflow_assets.runs.take_over import take_over
+from dataflow_assets.runs.take_over import adopt_stored
 from tests.conftest import Topics
 from tests.connectors.postgresql.predecessor import Predecessor
 from tests.connectors.postgresql.test_parse_texts import USUAL
@@ -577,6 +577,6 @@ def test_preview_and_status_show_where_the_connector_is(
 def test_taking_over_asks_for_a_table_that_can_have_been_filled(justone: Justone) -> None:
     flow = justone.write(db__columns="id", db__json__parse="/@id")
     justone.table("id bigint")
-    take_over(flow, Run())
+    adopt_stored(flow, Run())
     justone.send(_numbers(0, 3))
     assert justone.drain(flow) == 3

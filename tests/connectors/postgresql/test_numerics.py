@@ -45,7 +45,8 @@ def test_stored_or_refused_as_the_text_would_be(
     records = [{"id": index, "n": text} for index, text in enumerate(texts)]
     store(place.sink(), records).close()
     declared = f"{schema}.price" if kind == "price" else kind
-    read = [as_read(place, text, declared) for text in texts]
+    with psycopg.connect(place.dsn, autocommit=True) as connection:
+        read = [as_read(connection, text, declared) for text in texts]
     expected = {index: text for index, (code, text) in enumerate(read) if code is None}
     codes = {index: code for index, (code, _) in enumerate(read) if code}
     assert dict(place.rows("id, n::text")) == expected
@@ -54,15 +55,16 @@ def test_stored_or_refused_as_the_text_would_be(
     assert [index for index, code in codes.items() if code not in found[index]] == []
 
 
-def as_read(place: Place, text: str | None, declared: str) -> tuple[str | None, str | None]:
+def as_read(
+    connection: psycopg.Connection, text: str | None, declared: str
+) -> tuple[str | None, str | None]:
     """(SQLSTATE, None) or (None, what is stored), from PostgreSQL."""
-    with psycopg.connect(place.dsn) as connection:
-        try:
-            query = f"SELECT cast(cast(%s AS text) AS {declared})::text"
-            ((found,),) = connection.execute(query, [text]).fetchall()
-        except psycopg.Error as error:
-            return error.sqlstate, None
-        return None, found
+    try:
+        query = f"SELECT cast(cast(%s AS text) AS {declared})::text"
+        ((found,),) = connection.execute(query, [text]).fetchall()
+    except psycopg.Error as error:
+        return error.sqlstate, None
+    return None, found
 
 
 def test_usual_digits_are_packed_at_once_wherever_the_column_begins() -> None:

@@ -31,7 +31,7 @@ from dataflow_assets.spec import hints
 from dataflow_assets.testing import chosen
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
-from tests.systems import manifest
+from tests.systems import manifest, messages
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -99,10 +99,9 @@ def test_a_catalog_without_updates_needs_a_checkpoint_elsewhere(
     execute(trino, f"CREATE TABLE memory.default.{name} (id bigint, name varchar)")
     config = {"serverURL": trino.uri, "catalog": "memory", "schema": "default", "table": name}
     store.produce("t", 0, [json.dumps({"id": 1, "name": "one"}).encode()])
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
 
     def drained(**more: str) -> int:
-        path = manifest(tmp_path, ("memory-offsets", read), ("trino", config | more))
+        path = manifest(tmp_path, messages(store), ("trino", config | more))
         return run(chosen(load(path), None), engine)
 
     with pytest.raises(PermanentError, match="set checkpointTable to a table of a catalog that"):
@@ -139,10 +138,9 @@ def test_tables_are_made_in_the_types_of_the_catalog(
         "nothing": None,
     }
     store.produce("t", 0, [json.dumps(row).encode(), json.dumps({"small": 1}).encode()])
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
     config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
     config |= {"autoCreateTable": True, "columns": columns}  # type: ignore[dict-item]
-    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config))
+    path = manifest(tmp_path, messages(store), ("trino", config))
     assert run(chosen(load(path), None), engine) == 2
     made = {name: kind for name, kind, *_ in execute(trino, f"DESCRIBE lake.{trino_schema}.target")}
     assert made["small"] == "integer"
@@ -179,10 +177,9 @@ def test_many_rows_wait_in_a_stage_that_is_dropped(
     for partition in (0, 1):
         store.produce("t", partition, bodies[partition::2])
     execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
     config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
     config |= {"maxStatementLength": 150_000}  # type: ignore[dict-item]
-    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config), records=10_000)
+    path = manifest(tmp_path, messages(store), ("trino", config), records=10_000)
     with path.open("a", encoding="utf-8") as file:
         file.write("  onRejected: table\n")
     assert run(chosen(load(path), None), engine) == 1_000
@@ -252,9 +249,8 @@ def test_a_row_that_is_too_long_is_rejected_where_values_are_tried_as_well(
     execute(trino, f"CREATE TABLE lake.{trino_schema}.target ({columns})")
     rows = [{"id": 1, "counts": {"a": 1}}, {"id": 2, "name": "x" * 1_200_000}, {"id": 3}]
     store.produce("t", 0, [json.dumps(row).encode() for row in rows])
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
     config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
-    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config))
+    path = manifest(tmp_path, messages(store), ("trino", config))
     with path.open("a", encoding="utf-8") as file:
         file.write("  onRejected: skip\n")
     assert run(chosen(load(path), None), engine) == 2
@@ -270,9 +266,8 @@ def test_a_record_that_no_statement_takes_is_kept_beside_the_table(
     long = 'it\'s 😀 \\ "long" ' * 100_000
     rows = [{"id": 1, "name": "a"}, {"id": "no", "name": "b"}, {"id": 2, "name": long}, {"id": 3}]
     store.produce("t", 0, [json.dumps(row).encode() for row in rows])
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
     config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
-    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config))
+    path = manifest(tmp_path, messages(store), ("trino", config))
     with path.open("a", encoding="utf-8") as file:
         file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
     assert run(chosen(load(path), None), engine) == 2
@@ -325,10 +320,9 @@ def test_a_text_that_postgresql_cannot_hold_is_rejected(
     names = ["one", "a\0b", "three"]
     bodies = [json.dumps({"id": at, "name": name}).encode() for at, name in enumerate(names)]
     store.produce("t", 0, [*bodies, b'{"id": "c\\u0000d"}'])
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
     config = {"serverURL": trino.uri, "catalog": "pg", "schema": pg, "table": "target"}
     checkpoints = {"checkpointTable": f"lake.{trino_schema}.dataflow_checkpoints"}
-    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config | checkpoints))
+    path = manifest(tmp_path, messages(store), ("trino", config | checkpoints))
     with path.open("a", encoding="utf-8") as file:
         file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
     assert run(chosen(load(path), None), engine) == 2

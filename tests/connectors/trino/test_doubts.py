@@ -27,7 +27,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
-from tests.systems import manifest
+from tests.systems import manifest, messages
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -48,8 +48,7 @@ def test_a_commit_that_arrives_while_a_later_statement_runs_counts(
     rows = [[number, f"row {number}"] for number in range(4)]
     bodies = [json.dumps({"id": number, "name": name}).encode() for number, name in rows]
     store.produce("t", 0, bodies[:1])
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
-    flow = chosen(load(manifest(tmp_path, ("memory-offsets", read), ("trino", config))), None)
+    flow = chosen(load(manifest(tmp_path, messages(store), ("trino", config))), None)
     assert run(flow, engine) == 1
     store.produce("t", 0, bodies[1:])
     sink = TrinoSink.model_validate(config)

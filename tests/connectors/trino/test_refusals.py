@@ -29,7 +29,7 @@ from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.testing import chosen
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
-from tests.systems import manifest
+from tests.systems import manifest, messages
 
 pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -44,13 +44,12 @@ def drained(
     trino: devservers.Trino, trino_schema: str, tmp_path: Path, engine: SparkSession, store: Store
 ) -> Drained:
     """Rows into a table `target`, or as `config` says; how many were stored."""
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
 
     def drain(*rows: dict[str, Any], **config: Any) -> int:
         store.produce("t", 0, [json.dumps(row).encode() for row in rows])
         where = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema}
         where |= {"table": "target"} | config
-        path = manifest(tmp_path, ("memory-offsets", read), ("trino", where))
+        path = manifest(tmp_path, messages(store), ("trino", where))
         with path.open("a", encoding="utf-8") as file:
             file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
         return run(chosen(load(path), None), engine)
@@ -222,10 +221,9 @@ def test_a_catalog_that_is_full_where_rows_are_staged(
     store.produce(
         "t", 0, [json.dumps({"id": n, "name": "x" * 200_000}).encode() for n in range(20)]
     )
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
     where = {"serverURL": trino.uri, "catalog": "memory", "schema": "default", "table": name}
     where["checkpointTable"] = f"pg.public.c_{name}"
-    flow = chosen(load(manifest(tmp_path, ("memory-offsets", read), ("trino", where))), None)
+    flow = chosen(load(manifest(tmp_path, messages(store), ("trino", where))), None)
     execute(trino, f"CREATE TABLE {target} (id bigint, name varchar)")
     try:
         _fill(trino, filler)

@@ -30,13 +30,14 @@ from dataflow_assets.connectors.trino.table.checkpoint_table import (
 )
 from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
 from dataflow_assets.errors import DataflowError, PermanentError, TakenOver
+from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.branch_state import BranchState, owned
 from dataflow_assets.testing import chosen
 from tests.connectors.trino import driver
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
-from tests.systems import manifest
+from tests.systems import manifest, messages
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -51,6 +52,13 @@ def config(server: devservers.Trino, schema: str) -> dict[str, Any]:
 def declared(trino: devservers.Trino, trino_schema: str) -> TrinoSink:
     execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
     return TrinoSink.model_validate(config(trino, trino_schema))
+
+
+@pytest.fixture
+def flow(trino: devservers.Trino, trino_schema: str, tmp_path: Path, store: Store) -> Flow:
+    """From the topic `t` of the store into the table of `declared`."""
+    sink = ("trino", config(trino, trino_schema))
+    return chosen(load(manifest(tmp_path, messages(store), sink)), None)
 
 
 def opened(declared: TrinoSink, run_id: str) -> TrinoSinkSession:
@@ -122,18 +130,14 @@ def test_a_driver_that_comes_late_writes_nothing_although_it_reads_its_checkpoin
 
 def test_a_micro_batch_reads_its_checkpoint_once(
     declared: TrinoSink,
-    trino: devservers.Trino,
-    trino_schema: str,
-    tmp_path: Path,
+    flow: Flow,
     engine: SparkSession,
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One more for the session that opens: each is a query that the coordinator plans."""
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
-    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config(trino, trino_schema)))
     store.produce("t", 0, [b'{"id": 1, "name": "one"}'])
-    assert run(chosen(load(path), None), engine) == 1
+    assert run(flow, engine) == 1
     store.produce("t", 0, [b'{"id": 2, "name": "two"}'])
     texts, prepare = list[str](), Client.prepare
 
@@ -142,7 +146,7 @@ def test_a_micro_batch_reads_its_checkpoint_once(
         return prepare(self, sql)
 
     monkeypatch.setattr(Client, "prepare", kept)
-    assert run(chosen(load(path), None), engine) == 1
+    assert run(flow, engine) == 1
     assert len([text for text in texts if text.startswith("SELECT stamp, state FROM")]) == 2
 
 
@@ -175,7 +179,7 @@ def test_rows_are_stored_once_where_a_conflict_was_a_commit_whose_answer_was_los
     declared: TrinoSink,
     trino: devservers.Trino,
     trino_schema: str,
-    tmp_path: Path,
+    flow: Flow,
     engine: SparkSession,
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
@@ -183,8 +187,6 @@ def test_rows_are_stored_once_where_a_conflict_was_a_commit_whose_answer_was_los
     rows = [[number, f"row {number}"] for number in range(3)]
     bodies = [json.dumps({"id": number, "name": name}).encode() for number, name in rows]
     store.produce("t", 0, bodies)
-    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
-    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config(trino, trino_schema)))
     lost: list[str] = []
     to_its_end = Statement.run
 
@@ -196,11 +198,11 @@ def test_rows_are_stored_once_where_a_conflict_was_a_commit_whose_answer_was_los
         return written
 
     monkeypatch.setattr(Statement, "run", unanswered)
-    run(chosen(load(path), None), engine)
+    run(flow, engine)
     assert lost
     query = f"SELECT id, name FROM lake.{trino_schema}.target ORDER BY id"
     assert execute(trino, query) == rows
-    assert run(chosen(load(path), None), engine) == 0
+    assert run(flow, engine) == 0
     assert execute(trino, query) == rows
 
 

@@ -1,4 +1,7 @@
-"""What reading and writing whole tables share: where a table is."""
+"""What reading and writing whole tables share: where a table is.
+
+Apart from both, because `read` and `write` do not know each other.
+"""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from dataflow_assets.sdk.polling import Part
 class ClickhouseSource(ClickhouseSourceOptions):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
-    A row is read again each time its change value has grown. Rows of the current tick of
-    the change column (the second of a DateTime, the day of a Date) are read when that tick is over.
+    A row is read again each time its change value has grown. Rows whose change value is the current
+    second of a DateTime, or the current day of a Date, are read after that second or day.
     """
 
     type: ClassVar = "clickhouse"

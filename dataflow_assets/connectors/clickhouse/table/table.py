@@ -13,7 +13,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
 from dataflow_assets.connectors.clickhouse.type_names import Type, listed, unquoted
-from dataflow_assets.contracts import HAS_DEFAULT, KEY, KIND
+from dataflow_assets.contracts import DIGITS, HAS_DEFAULT, KEY, KIND, LOOSE
 from dataflow_assets.errors import PermanentError
 
 JSON_TEXT = "JSON text"
@@ -29,6 +29,8 @@ _COLUMNS = """
 SELECT name, type, default_kind, default_expression, comment, is_in_partition_key
 FROM system.columns WHERE database = {d:String} AND table = {t:String} ORDER BY position
 """
+_EXACT = frozenset({"String", "Enum", "Enum8", "Enum16", "Int128", "Int256", "UInt128", "UInt256"})
+"""Types that travel as text, and store texts that differ as values that differ."""
 _PLAIN = "non_replicated_deduplication_window"
 _DEFAULTS = "SELECT name, value FROM system.{kind}merge_tree_settings WHERE name LIKE '%dedup%'"
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\(")
@@ -72,6 +74,10 @@ class Column:
         metadata = dict(field.metadata or {})
         if self.comment == JSON_TEXT and field.type == pa.string():
             metadata[KIND] = b"json"
+        if field.type == pa.string() and Type.of(self.type).bare.name not in _EXACT:
+            metadata[LOOSE] = b"1"
+        if (digits := types.digits(self.type)) is not None:
+            metadata[DIGITS] = str(digits).encode()
         # Read again, a row must go into the same partition; a new default could be another one's.
         if self.default_kind == "DEFAULT" and not (self.parts and _CHANGING.search(self.default)):
             metadata[HAS_DEFAULT] = b"1"

@@ -16,13 +16,14 @@ from dataflow_assets.errors import DataflowError
 class KafkaSource(KafkaSourceOptions):
     """Reads one topic: only committed records, in the order of their partition.
 
-    Records of `format: avro` begin with the byte 0 and the number of a schema of `schemaRegistry`,
-    which is fetched once and kept; without a registry, and where they begin otherwise, they have
-    the manifest's schema. For steps, raw mode and topics a record becomes JSON: a value of a union
-    is the value itself, times are RFC 3339, decimals numbers, bytes base64 (docs/types.md). A
-    record that cannot be decoded, or whose schema the registry does not have, is rejected; it is
-    kept as it was sent, and decoded again by a replay. A registry that does not answer is waited
-    for.
+    With `format: avro` a record begins with the byte 0 and the id of a schema, which is fetched
+    from `schemaRegistry` once. Without a registry, or where a record begins otherwise, the schema
+    of the manifest counts (`avroSchema`). Steps, raw mode and topics get the record as JSON: the
+    value of a union is the value itself, times are RFC 3339, decimals numbers, bytes base64.
+
+    A record that cannot be decoded, or whose schema the registry does not have, is rejected. It is
+    kept as it was sent, and a replay decodes it again. While the registry does not answer, the flow
+    waits.
     """
 
     type: ClassVar[str] = "kafka"

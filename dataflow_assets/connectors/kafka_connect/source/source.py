@@ -15,10 +15,11 @@ from dataflow_assets.contracts import Slice, SourceSession
 class KafkaConnectSource(KafkaConnectSourceOptions):
     """Runs a source connector of Kafka Connect, without Kafka: a process with a JVM for each flow.
 
-    Every record becomes an object with `topic`, `id` (its key as JSON; without a key the source
-    partition and offset) and `record` (its value as JSON: bytes are base64, decimals numbers), or
-    with `envelope: false` the value alone.
-    Records are stored in the spool before the connector learns that they were delivered. A
+    Every record becomes an object with `topic`, `id` (the key as JSON; source partition and offset
+    of a record without key) and `record` (the value as JSON: bytes are base64, decimals numbers).
+    With `envelope: false` it becomes the value alone.
+
+    Records are stored in the folder `spool` before the connector learns that they were delivered. A
     connector that fails is started again.
     """
 
@@ -27,21 +28,27 @@ class KafkaConnectSource(KafkaConnectSourceOptions):
     reads_back: ClassVar[bool] = False
     parts_in_order: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
-        "Each record that the connector delivers exactly once, as far as the connector goes on "
-        "exactly behind the offset that it is given: FileStreamSourceConnector, "
-        "MirrorSourceConnector and Debezium's PostgresConnector do. The spool must not be lost."
+        "Each record that the connector delivers is stored exactly once, if the connector "
+        "continues exactly behind the offset that it is given. FileStreamSourceConnector, "
+        "MirrorSourceConnector and Debezium's PostgresConnector do. The folder `spool` must not be "
+        "lost."
     )
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"key", "topic", "task"})
     metadata_keys: ClassVar[Mapping[str, str]] = {
         "key": "the record's id as text",
-        "topic": "the topic that the connector names",
-        "task": "number of the task that has delivered the record",
+        "topic": "the topic that the connector gives the record",
+        "task": "the number of the task that delivered the record",
     }
 
     @property
     @override
     def poll_seconds(self) -> float:
         return 1.0
+
+    @property
+    @override
+    def keeps_running(self) -> bool:
+        return True
 
     @override
     def open(self, flow: str) -> SourceSession:

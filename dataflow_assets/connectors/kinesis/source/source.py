@@ -16,9 +16,9 @@ class KinesisSource(KinesisSourceOptions):
     """Reads one stream of Amazon Kinesis Data Streams: each shard in the order of its records.
 
     Shards that were split or merged are read to their end before the shards that they became, so
-    that the records of a partition key keep their order. A record that the Kinesis Producer Library
-    has packed out of several is one message, as it was sent. The partition key is the message's
-    key, as a topic of Kafka gets it.
+    that the records of a partition key keep their order. An aggregate of the Kinesis Producer
+    Library, which packs several records into one, is one message: it is not taken apart. The
+    partition key is the key of the message.
 
     The driver reads each record once to fix where a micro-batch ends, and a task reads it again to
     store it. A shard gives 2 MB a second to all its readers together, so a flow reads at most 1 MB
@@ -29,12 +29,12 @@ class KinesisSource(KinesisSourceOptions):
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
     reads_back: ClassVar[bool] = False  # nothing here writes to a stream
     guarantee: ClassVar[str] = (
-        "Each record of each shard exactly once, by its sequence number: the records of a "
-        "micro-batch are recorded before they are read, and read again after a crash. Records that "
-        "retention may have removed before they were read are an error, unless "
-        "`onDataLoss: continue`; the flow must run at least once in the stream's retention period "
-        "for that to be known. A stream that was deleted and re-created counts as another one "
-        "(`onTopicRecreated`)."
+        "Each record of each shard exactly once, by its sequence number: the bounds of a "
+        "micro-batch are stored before its records are read, and the same records are read again "
+        "after a crash. Records that retention may have removed before they were read are an "
+        "error, unless `onDataLoss: continue`; this is noticed only if the flow runs at least once "
+        "in the stream's retention period. A stream that was deleted and re-created counts as "
+        "another one (`onTopicRecreated`)."
     )
     metadata_columns: ClassVar[frozenset[str]] = frozenset(
         {"key", "timestamp", "shardId", "sequenceNumber"}

@@ -32,50 +32,51 @@ class PostgresqlCdcOptions(Database, Source):
     """`postgresql://` URL or libpq key=value text. The role needs the attribute REPLICATION, and
     SELECT on the tables."""
     slot_name: str | None = None
-    """The replication slot, which only this flow may read. Lower-case letters, digits and `_`."""
+    """The replication slot, which no other flow or program may read. Its name has lower-case
+    letters, digits and `_`."""
     slot_name_secret_ref: Annotated[SecretRef | None, Fills("slot_name", required=True)] = None
     """Secret with the slot's name."""
     publication_name: str | None = None
-    """The publication that has the tables."""
+    """The publication that the tables belong to."""
     publication_name_secret_ref: Annotated[
         SecretRef | None, Fills("publication_name", required=True)
     ] = None
     """Secret with the publication's name."""
     tables: Annotated[tuple[str, ...], Field(min_length=1)]
     """The tables to read, each `name` or `schema.name`; the schema is `public` unless given. A
-    partitioned table is named by its root. A name with a dot in it is put in double quotes."""
+    partitioned table is given by its root. A name with a dot in it needs double quotes."""
     snapshot_mode: Literal["initial", "never", "always"] = "initial"
-    """`initial`: the rows that are there at the first start, then the changes since; those of a
-    table that is added to `tables` later when it is added. `never`: the changes alone, from where
-    the slot is. `always`: each run loads the rows of all tables again, then follows; the sink must
-    upsert, and no lane drives the flow."""
+    """`initial`: the first run loads the rows of the tables, then all changes since are read; the
+    rows of a table that is added to `tables` later are loaded when it is added. `never`: only
+    changes are read, from the position of the slot on. `always`: each run loads the rows of all
+    tables again, then follows the changes; the sink must upsert, and no lane drives the flow."""
     create_slot_if_not_exists: bool = True
-    """Create the slot at the first start."""
+    """Create the slot in the first run, if it is missing."""
     create_publication_if_not_exists: bool = True
-    """Create the publication at the first start, for `tables`."""
+    """Create the publication for `tables` in the first run, if it is missing."""
     plugin: Literal["pgoutput"] = "pgoutput"
-    """The output plugin; the server has this one built in."""
+    """The output plugin. `pgoutput` is built into the server."""
     heartbeat_interval_seconds: Annotated[int, Field(ge=0)] = 10
-    """While the tables do not change, but the server's log grows by a mebibyte or more, the
-    position moves on after so many seconds, so that the slot lets the log go. 0: only with the next
-    change."""
+    """If other tables make the server's log grow by 1 MiB or more while these tables do not change,
+    the position moves forward after so many seconds, so that the server can remove that log. `0`:
+    the position moves with the next change only."""
     primary_key_column: ColumnName = "id"
     """The column whose value is the metadata `id`."""
     include_columns: tuple[ColumnName, ...] = ()
-    """The columns to read, in upper or lower case; none given: all of them."""
+    """The columns to read, whatever their case; by default all."""
     exclude_columns: tuple[ColumnName, ...] = ()
-    """Columns to leave out of these."""
+    """Columns that are not read."""
     envelope_format: Literal["row", "debezium"] = "row"
-    """`row`: a record is the row as it is after the change, of a deletion as it was before.
-    `debezium`: a record is one column `payload` with `before`, `after`, `op` and `source`."""
+    """`row`: a record is the row after the change; for a delete, the row before it. `debezium`: a
+    record has one column, `payload`, with `before`, `after`, `op` and `source`."""
     on_truncate: Annotated[Literal["fail", "skip"], Addition()] = "fail"
-    """What to do where a table is emptied by TRUNCATE: the flow stops, or goes on without a
-    record of it. With `envelopeFormat: debezium` there is a record of `op` `t`, whatever this
-    says."""
+    """What happens when somebody runs TRUNCATE on a table: the flow stops (`fail`), or goes on
+    without a record of it (`skip`). With `envelopeFormat: debezium` the setting has no effect: a
+    TRUNCATE is a record with `op: t`."""
     schema_changes: Annotated[Literal["fail", "add", "ignore"], Addition()] = "fail"
-    """What to do where a table gets a column that the target lacks. `fail`: the flow stops at the
-    first change that has the column, and says what to run. `add`: the target gets the column, of
-    the type that it has at the source. `ignore`: the column is left out."""
+    """What happens when a table gets a column that the target does not have. `fail`: the flow stops
+    at the first change with the column, and names the statement to run. `add`: the target gets the
+    column, with its type in the source. `ignore`: the column is left out."""
 
     @field_validator("slot_name")
     @classmethod

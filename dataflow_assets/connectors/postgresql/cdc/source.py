@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -10,27 +10,29 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.cdc.envelope import OPERATION, operations
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.read import read
+from dataflow_assets.connectors.postgresql.cdc.position import StreamPart, parse_part
+from dataflow_assets.connectors.postgresql.cdc.read import read, read_in_order
 from dataflow_assets.connectors.postgresql.cdc.session import PostgresqlCdcSession
-from dataflow_assets.contracts import OP, Slice, SourceSession
+from dataflow_assets.contracts import OP, PartSlice, Slice, SourceSession, Span
 
 
 class PostgresqlCdcSource(PostgresqlCdcOptions):
     """Follows tables by the server's log: every insert, update and delete, in the order of commits.
 
-    The rows that are there at the first start are loaded before, as of one place in the log.
+    The first run loads the rows that the tables have at one position of the log, then reads all
+    changes behind that position. The server needs `wal_level = logical`.
     """
 
     type: ClassVar = "postgresql-cdc"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
     holds_log: ClassVar = True
     guarantee: ClassVar = (
-        "Each change of a committed transaction once, those of a table in the order of commits; "
-        "the rows that were there before exactly as of the place in the log from which changes "
-        "follow. The slot moves only when every branch has committed, and a read repeats the same "
-        "changes. If the process that loads the first rows dies in between, a sink that upserts "
-        "goes on and is right once the changes since are through; an appended one must begin again "
-        "into an empty table, and says so."
+        "Each change of a committed transaction exactly once, and the changes of a table in the "
+        "order of commits, behind the first rows as of one position of the log. The slot moves "
+        "only when every branch has committed; a repeated read gives the same changes. If the "
+        "process dies while it loads the first rows, a sink that upserts continues, and is right "
+        "once it has the changes since then; a sink that appends must begin again with an empty "
+        "table."
     )
     metadata_columns: ClassVar[frozenset[str]] = frozenset(
         {"operation", "table", "id", "lsn", "xid", "committed_at"}
@@ -59,6 +61,18 @@ class PostgresqlCdcSource(PostgresqlCdcOptions):
     @override
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
         return read(self, piece, metadata)
+
+    @override
+    def batches_in_order(
+        self, pieces: Sequence[Slice], metadata: frozenset[str]
+    ) -> Iterator[Iterator[pa.RecordBatch]]:
+        return read_in_order(self, pieces, metadata)
+
+    @override
+    def reads_in_order(self, span: Span, *, upserts: bool) -> bool:
+        """Stretches of the log always: a slot has one reader, and commits have an order."""
+        parts = (parse_part(one.part) for one in span.slices if isinstance(one, PartSlice))
+        return any(isinstance(part, StreamPart) for part in parts)
 
     @override
     def message_form(self, batch: pa.RecordBatch) -> pa.RecordBatch:

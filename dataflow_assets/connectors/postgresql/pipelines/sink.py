@@ -1,4 +1,7 @@
-"""The PostgreSQL sink of SingleStore's pipelines."""
+"""The PostgreSQL sink of SingleStore's pipelines.
+
+In a package of its own by the import contract: `sink` must not know the languages that use it.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.postgresql.client import qualified, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table.table import Table, key_of
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import did_you_mean_or
 
 GROUP = "_dataflow_group"  # column: the number of the row's key
 STORED = "_dataflow_stored"  # column: the source says that the key was there before
@@ -53,8 +53,7 @@ class FoldedRows:
 
 
 def _no_column(sink: PostgresqlSinkOptions, name: str, known: Sequence[str]) -> str:
-    alike = likely(name, known)
-    advice = f"did you mean {alike}?" if alike else f"it has {', '.join(known[:MOST_COLUMNS])}"
+    advice = did_you_mean_or(name, known, f"it has {', '.join(known[:MOST_COLUMNS])}")
     return f"conflictKey: table {sink.table} has no column {name}; {advice}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import likely, suggestion
 from dataflow_assets.sdk.database import DatabaseTable, NamedTable
 
 _TABLES = """
@@ -31,7 +31,7 @@ def absent(link: Link, owner: NamedTable) -> PermanentError:
     for found, place in link.execute(_TABLES, schema, name):
         places.setdefault(str(found), str(place))
     meant = name if name in places else likely(name, places)
-    return PermanentError(f"{error}; did you mean {places[meant]}?") if meant else error
+    return PermanentError(f"{error}{suggestion(places.get(meant or ''))}")
 
 
 def check_insertable(link: Link, sink: DatabaseTable, oid: str) -> None:

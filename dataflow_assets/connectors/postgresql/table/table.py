@@ -18,13 +18,23 @@ the text one: rows and checkpoint share one session.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Driver, Link
-from dataflow_assets.contracts import HAS_DEFAULT, INFINITE, KEY, KIND, MAX_LENGTH, NO_NUL
+from dataflow_assets.contracts import (
+    DIGITS,
+    HAS_DEFAULT,
+    INFINITE,
+    KEY,
+    KIND,
+    LOOSE,
+    MAX_LENGTH,
+    NO_NUL,
+)
 from dataflow_assets.errors import PermanentError
 
 TYPE = b"dataflow.postgresql.type"
@@ -54,6 +64,11 @@ _ARROW: dict[str, pa.DataType] = {
 }
 _TEXT = frozenset({"text", "varchar", "bpchar", "name", "xml", "citext"})
 _KINDS = {"json": b"json", "jsonb": b"json", "numeric": b"numeric"}
+_EXACT = frozenset({"text", "varchar", "numeric"})
+"""Types, beside those of _ARROW, whose values are equal only where they are written alike, or where
+they are equal numbers."""
+_WITH_DIGITS = frozenset({"numeric", "time", "timestamp", "timestamptz"})
+_MODIFIER = re.compile(r"\((-?\d+)(?:,(-?\d+))?\)")
 _BINARY = frozenset({*_ARROW, *_TEXT, *_KINDS, "uuid"})
 
 _FIND = """
@@ -156,10 +171,28 @@ class Column:
             metadata[MAX_LENGTH] = str(self.modifier - 4).encode()
         if self.base not in _ARROW and self.base not in _TEXT:
             metadata[KIND] = b"json" if self.array else _KINDS.get(self.base, b"text")
+        if self._is_loose:
+            metadata[LOOSE] = b"1"
+        if (digits := self._digits) is not None:
+            metadata[DIGITS] = str(digits).encode()
         if self.deterministic:
             metadata[COMPARED] = b"enum" if self.enum else self.base.encode()
         arrow = _ARROW.get(self.base, pa.string())
         return pa.field(self.name, arrow, nullable=not self.required, metadata=metadata)
+
+    @property
+    def _is_loose(self) -> bool:
+        """Whether texts that differ may be stored as equal ones."""
+        exact = self.enum or self.base in _ARROW or self.base in _EXACT
+        return not exact or not self.deterministic
+
+    @property
+    def _digits(self) -> int | None:
+        """Behind the point, or of a second; None: all that the type has."""
+        found = _MODIFIER.search(self.declared)
+        if found is None or self.base not in _WITH_DIGITS:
+            return None
+        return int(found[2] or 0) if self.base == "numeric" else int(found[1])
 
     @property
     def binary(self) -> bool:

@@ -29,19 +29,19 @@ from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 class TrinoSink(TrinoSinkOptions, FrameSink):
     """Rows into one table of any catalog of Trino: appended, or merged into it by a key.
 
-    A micro-batch is one statement. Rows wait in the receipts of the tasks or, where they are many,
-    in a table `dataflow_stage_...` beside the target. Without `deleteMode` and
-    `softDeleteColumn` deletes are rejected records. What the catalog can do is found by trying it
-    when the flow opens.
+    Each micro-batch is stored by one statement. Few rows are part of that statement; many rows are
+    first put into a table `dataflow_stage_...` next to the target. When the flow opens, it tries
+    out what the catalog can do.
     """
 
     type: ClassVar = "trino"
     guarantee: ClassVar[str] = (
-        "Exactly once in a catalog with snapshots and MERGE, such as Iceberg's: the query that "
-        "will write is recorded first, writes only while the checkpoint is its own, and is looked "
-        "for among the snapshots after a crash. In others, rows that are appended are stored at "
-        "least once: twice where the coordinator ends in the middle of a commit. Rejected records "
-        "go to `<table>_rejected` before the rows: at least once, by id."
+        "Exactly once in a catalog with snapshots and MERGE, such as Iceberg's: the id of the "
+        "query is stored before the query writes, the query writes only while nobody else has "
+        "moved the checkpoint, and after a crash the id is looked for among the snapshots. In "
+        "other catalogs appended rows are stored at least once: twice if the coordinator ends in "
+        "the middle of a commit. Rejected records go to `<table>_rejected` before the rows: at "
+        "least once, by id."
     )
     commits: ClassVar[Literal["slice", "span"]] = "span"
 

@@ -19,17 +19,17 @@ from dataflow_assets.sdk.polling import Part
 class TrinoSource(TrinoSourceOptions):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
-    A row is read again each time its change value has grown. Rows of the current tick of the
-    change column (the second of a timestamp(0), the day of a date) are read when that tick is over.
+    A row is read again each time its change value has grown. Rows whose change value is the current
+    second of a timestamp(0), or the current day of a date, are read after that second or day.
     """
 
     type: ClassVar = "trino"
     guarantee: ClassVar[str] = (
-        "Each row exactly once per change value, as far as its change column shows: bounds are "
-        "fixed before anything is read, by the coordinator's clock, and a part is stored whole or "
-        "not at all. Values are compared to the last digit. Each part is a query of its own, which "
-        "sees one state of the table where the catalog has snapshots. Deletes are not seen, nor "
-        "rows that are committed with a change value that was already passed."
+        "Each row exactly once for each of its change values: bounds are fixed before anything is "
+        "read, by the coordinator's clock, and a part is stored whole or not at all. Values are "
+        "compared to the last digit. Each part is a query of its own, which sees one state of the "
+        "table if the catalog has snapshots. Deletes are not seen, nor are rows that are committed "
+        "with a change value that was already passed."
     )
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"id"})
     metadata_keys: ClassVar[Mapping[str, str]] = {

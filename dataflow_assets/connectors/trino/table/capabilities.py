@@ -12,6 +12,7 @@ from dataflow_assets.connectors.trino.table.table import Table
 from dataflow_assets.errors import PermanentError
 
 _LISTED = "SELECT element_at(summary, 'trino_query_id') FROM {snapshots} LIMIT 1"
+_FLOATING = ("real", "double")
 ISOLATION = "write.delete.isolation-level"
 """The property by which Iceberg's commits of a MERGE look for rows that were added meanwhile."""
 SERIALIZABLE = "serializable"
@@ -157,4 +158,11 @@ def check_upsert(table: Table, found: Capabilities, key: Sequence[str]) -> None:
         raise PermanentError(
             f"conflictKey names {', '.join(missing)}, which {table.place} does not have; it has "
             f"{', '.join(sorted(known))}"
+        )
+    if floating := [one for one in table.columns if one.name in key and one.type in _FLOATING]:
+        named = ", ".join(f"{one.name} ({one.type})" for one in floating)
+        raise PermanentError(
+            f"conflictKey: rows of {table.place} cannot be matched by {named}: a NaN equals no "
+            "other one in Trino, so that it would be stored again with each change; take columns "
+            "of whole numbers, decimals, text, times or bytes"
         )

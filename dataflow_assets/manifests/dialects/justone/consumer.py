@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import likely, suggestion
 from dataflow_assets.manifests.dialects.client_security import Told, security
 from dataflow_assets.manifests.dialects.documents import Document
 from dataflow_assets.manifests.dialects.justone.keys import CONSUMER, WORKER
@@ -63,11 +63,9 @@ def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:
 def _meant(where: Where, tables: Sequence[Sequence[Key]]) -> str:
     document, key = where
     found = likely(key, names(*tables))
-    if found is None:
-        return ""
-    if document.value.get(found, "").strip():
+    if found is not None and document.value.get(found, "").strip():
         return f"; {found} is given too, and counts: remove this key"
-    return f"; did you mean {found}?"
+    return suggestion(found)
 
 
 def other_keys(worker: Document, notes: Notes) -> None:

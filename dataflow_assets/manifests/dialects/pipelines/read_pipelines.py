@@ -82,6 +82,8 @@ def _clause(cursor: Cursor, found: CreatePipeline, notes: list[Noted]) -> Create
         return found
     if word == "WITH":
         cursor.fail("WITH TRANSFORM is not supported: it starts a program on the server")
+    if word == "INTO":
+        cursor.fail("INTO needs one more word: write INTO TABLE name or INTO PROCEDURE name")
     if word in ("REPLACE", "IGNORE", "ON", "SET", "WHERE") or token.text == "(":
         cursor.fail(
             f"{token} is not supported in CREATE PIPELINE: rows are appended as they are; "

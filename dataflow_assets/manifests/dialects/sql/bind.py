@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import did_you_mean_or
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.refusals import is_refused, refused
 from dataflow_assets.manifests.dialects.sql.syntax import (
@@ -94,13 +94,18 @@ _CHECKS: Mapping[str, tuple[int, Callable[[str], Any]]] = {
 """Arguments that are looked at when the file is loaded, where they are written out."""
 
 
+Named = Sequence[tuple[str, Expression]]
+"""Columns by their names."""
+
+
 @dataclass(frozen=True)
 class Scope:
     """What names mean in one query."""
 
-    columns: Sequence[tuple[str, Expression]]
-    tables: frozenset[str] = frozenset()
-    """Names of the table that its columns may be written behind."""
+    columns: Named
+    tables: Sequence[tuple[str, Named]] = ()
+    """Those of FROM by their names, which may be written in front of their columns; without a name
+    an empty one."""
     environment: Environment = Environment()
 
     def names(self) -> list[str]:
@@ -109,11 +114,23 @@ class Scope:
 
     def find(self, name: str) -> Expression | None:
         """A column; None where there is none."""
-        return next((one for found, one in self.columns if found == name), None)
+        return _among(self.columns, name)
+
+    def of_table(self, name: str) -> Named | None:
+        """The columns of a table; None where FROM has none of the name."""
+        return next((columns for found, columns in self.tables if found == name), None)
+
+    def owners(self, name: str) -> list[str]:
+        """The tables that have a column."""
+        return [one for one, columns in self.tables if _among(columns, name) is not None]
 
     def whole(self, node: Node) -> Expression | None:  # noqa: ARG002 - what overrides need
         """What a part is as a whole; None where it is what its own parts make of it."""
         return None
+
+
+def _among(columns: Named, name: str) -> Expression | None:
+    return next((one for found, one in columns if found == name), None)
 
 
 def bound(node: Node, scope: Scope) -> Expression:
@@ -140,15 +157,30 @@ def _fail(node: Node, message: str) -> NoReturn:
 
 def _named(node: Name, scope: Scope) -> Expression:
     parts = list(node.parts)
-    if len(parts) > 1 and parts[0] in scope.tables and scope.find(parts[1]) is not None:
-        parts.pop(0)
-    found = scope.find(parts[0])
+    found = _of_table(scope, parts)
     if found is None:
-        other = next((one for one in scope.names() if one.lower() == parts[-1].lower()), None)
-        said = f"did you mean {other}? Names are case-sensitive" if other else None
-        _fail(node, f"no column {parts[0]}; {said or meant(parts[-1], scope.names())}")
+        _check_owner(node, scope.owners(parts[0]), parts[0])
+        found = scope.find(parts[0])
+    if found is None:
+        _fail(node, f"no column {parts[0]}; {meant(parts[-1], scope.names())}")
     for name in parts[1:]:
         found = _member(node, found, name)
+    return found
+
+
+def _check_owner(node: Name, owners: Sequence[str], name: str) -> None:
+    if len(owners) > 1:
+        named = " or ".join(f"{one or 'name'}.{name}" for one in owners)
+        said = "" if all(owners) else ", and give each table a name by AS"
+        _fail(node, f"several tables of FROM have a column {name}: write {named}{said}")
+
+
+def _of_table(scope: Scope, parts: list[str]) -> Expression | None:
+    """A column behind the name of its table, which is taken off; None for anything else."""
+    columns = scope.of_table(parts[0]) if len(parts) > 1 else None
+    found = None if columns is None else _among(columns, parts[1])
+    if found is not None:
+        parts.pop(0)
     return found
 
 
@@ -227,8 +259,7 @@ def _unknown(node: Invoked) -> NoReturn:
     if is_refused(node.name):
         _fail(node, refused(node.name))
     known = [one for one in (*FUNCTIONS, *ALIASES, *PARTS) if one.replace("_", "").isalnum()]
-    nearest = likely(node.name, known)
-    advice = f"did you mean {nearest}?" if nearest else "docs/reference/sql.md lists all functions"
+    advice = did_you_mean_or(node.name, known, "docs/reference/sql.md lists all functions")
     if node.name in _ELSEWHERE and node.name not in known:
         advice = f"write {_ELSEWHERE[node.name]}"
     _fail(node, f"the function {node.name} is not supported; {advice}")

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dataflow_assets.manifests.dialects.sql.like import merged
-from dataflow_assets.manifests.dialects.sql.relations import Catalog, Refusals, Relation, related
+from dataflow_assets.manifests.dialects.sql.relation import Catalog, Refusals, Relation
+from dataflow_assets.manifests.dialects.sql.relations import related
 from dataflow_assets.manifests.dialects.sql.several_inserts import Made
 from dataflow_assets.manifests.dialects.sql.statements import (
     StatementNotes,
 )
 from dataflow_assets.manifests.dialects.sql.syntax import (
-    Select,
+    Query,
     Table,
     View,
 )
@@ -32,10 +33,12 @@ class FileState(StatementNotes):
     settings: dict[str, str] = field(default_factory=dict)
     written: dict[str, Table] = field(default_factory=dict)
     tables: dict[str, Declared] = field(default_factory=dict)
-    views: dict[str, tuple[View, Relation]] = field(default_factory=dict)
+    views: dict[str, tuple[View, tuple[Relation, ...]]] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     beside: Mapping[str, Sequence[tuple[str, Declared | None]]] = field(default_factory=dict)
     """By the name of a table the files of the folder that declare it; None: with findings there."""
+    flows: dict[str, Place] = field(default_factory=dict)
+    """By their names the queries of the flows that were read."""
     made: dict[str, list[Made]] = field(default_factory=dict)
     """By their targets the INSERTs that were read."""
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
@@ -104,14 +107,14 @@ def _with_like(table: Table, state: FileState) -> Table:
 
 def _view(view: View, state: FileState) -> None:
     rows = query_of(f"view {view.name}", view.query, state)
-    if rows is None:
+    if not rows:
         state.broken.add(view.name)
     else:
         state.views[view.name] = view, rows
 
 
-def query_of(what: str, query: Select, state: FileState) -> Relation | None:
-    """What a query reads and makes; None, with findings, where the query is wrong.
+def query_of(what: str, query: Query, state: FileState) -> tuple[Relation, ...]:
+    """What a query reads and makes, table by table; none, with findings, where it is wrong.
 
     `what`: the statement that it is in.
     """
@@ -123,4 +126,4 @@ def query_of(what: str, query: Select, state: FileState) -> Relation | None:
     except Refusals as error:
         for place, message in error.found:
             state.wrong(what, place, message)
-    return None
+    return ()

@@ -18,7 +18,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.sql.aggregates import AGGREGATES, Aggregate, result_of
-from dataflow_assets.sql.expressions import Column, Expression
+from dataflow_assets.sql.expressions import Column, Constant, Expression
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import Type
 
@@ -49,6 +49,8 @@ class Grouping(Scope):
         if found not in self.keys:
             name = ".".join(node.parts)
             message = f"{name} is neither in GROUP BY nor inside an aggregate"
+            if any(isinstance(one, Constant) for one in self.keys):
+                message += "; a number in GROUP BY is no place in the SELECT: write the column"
             raise Unreadable(node.place, message)
         return self._column(found, node.parts[-1])
 

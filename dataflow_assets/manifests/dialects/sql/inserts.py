@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.key_columns import OTHER, column_at
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, UPSERT
-from dataflow_assets.manifests.dialects.sql.relations import Relation
+from dataflow_assets.manifests.dialects.sql.relation import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
@@ -26,7 +27,11 @@ from dataflow_assets.sql.expressions import (
 from dataflow_assets.sql.metadata import HEADER_LIST, HEADERS, METADATA, WRITABLE
 from dataflow_assets.sql.plan import Cell, Output, Plan
 from dataflow_assets.sql.sharing import shared
+from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import NULL, STRING, assignable
+from dataflow_assets.sql.unnest import Unnest
+
+Parts = TypeVar("Parts", Stage, Unnest)
 
 
 def plan(
@@ -43,6 +48,7 @@ def plan(
     """
     table = relation.table
     layouts = readable(insert, relation)
+    _check_unnested(relation)
     check_grouped(relation.windows, relation.stages, insert.query.place)
     outputs = outputs_of(insert, relation, target, settings)
     changelog = table.connector == UPSERT
@@ -63,6 +69,7 @@ def plan(
         times=times_of(target, insert),
         drops_nulls=settings.get("table.exec.sink.not-null-enforcer") == "DROP",
         zone=settings.get("table.local-time-zone", "UTC"),
+        unnests=tuple(sharing_parts(insert, one) for one in relation.unnests),
     )
     if changelog:
         _check_changelog(insert, relation, target, replace(found, outputs=outputs), alone=alone)
@@ -78,6 +85,12 @@ def sharing(
     except ValueError as error:
         message = f"{error}: write what is inside into a topic of its own"
         raise Unreadable(insert.place, message) from None
+
+
+def sharing_parts(insert: Insert, one: Parts) -> Parts:
+    """The same, with what its expressions have in common computed once. Raises Unreadable."""
+    parts, found = sharing(insert, one.expressions)
+    return replace(one.over(found), shared=parts)
 
 
 def check_upserts(insert: Insert, target: Declared, changing: str) -> None:
@@ -223,6 +236,18 @@ def times_of(target: Declared, insert: Insert) -> Times:
         message = "times in the key need the same format of times as in the value"
         raise Unreadable(insert.table_place, message)
     return value.times
+
+
+def _check_unnested(relation: Relation) -> None:
+    """Without state nobody knows which items a row had before."""
+    if relation.unnested is not None and relation.changes:
+        name = relation.table.name
+        message = (
+            f"UNNEST of {name}, whose rows are replaced and deleted: without state the rows of "
+            "items that a row has lost would stay in the target. Write SELECT DISTINCT, or GROUP "
+            "BY, with these columns as the PRIMARY KEY of the target: such a query keeps the items"
+        )
+        raise Unreadable(relation.unnested, message)
 
 
 def _check_changelog(

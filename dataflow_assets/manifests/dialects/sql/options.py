@@ -38,21 +38,21 @@ COMMON: Sequence[Key] = (
     Key(
         "value.fields-include",
         "used",
-        "`ALL`, or `EXCEPT_KEY`: columns of the key are not in the value.",
+        "`ALL`, or `EXCEPT_KEY`: columns of the key are not part of the value.",
         "ALL",
     ),
     Key(
         "key.fields-prefix",
         "used",
-        "Begins the names of the key's columns in the table, and is cut in the key's bytes; needs "
-        "`EXCEPT_KEY`.",
+        "The names of the key's columns begin with this prefix in the table, and without it in the "
+        "message; needs `EXCEPT_KEY`.",
     ),
     Key(
         "scan.bounded.mode",
         "used",
-        "Where a flow ends for ever: `unbounded`, `timestamp`, or `specific-offsets`, of which a "
-        "partition that is not named is not read. With `latest-offset` each run reads what is "
-        "there when the run begins. `group-offsets` is refused.",
+        "Where a flow ends for good: `unbounded` (never), `timestamp`, or `specific-offsets`, with "
+        "which only the named partitions are read. With `latest-offset` each run reads the records "
+        "that are there when the run begins. `group-offsets` is refused.",
         "unbounded",
     ),
     Key("scan.bounded.timestamp-millis", "used", "With `scan.bounded.mode` = `timestamp`."),
@@ -109,8 +109,9 @@ ONLY_KAFKA: Sequence[Key] = (
     Key(
         "scan.startup.mode",
         "used",
-        "Where a flow without a checkpoint begins: `group-offsets` (where the group has none at "
-        "the earliest), `earliest-offset`, `latest-offset`, `timestamp` or `specific-offsets`.",
+        "Where a flow without a checkpoint begins: `group-offsets` (the earliest record where the "
+        "group has no offset), `earliest-offset`, `latest-offset`, `timestamp` or "
+        "`specific-offsets`.",
         "group-offsets",
     ),
     Key("scan.startup.timestamp-millis", "used", "With `scan.startup.mode` = `timestamp`."),
@@ -118,7 +119,7 @@ ONLY_KAFKA: Sequence[Key] = (
         "scan.startup.specific-offsets",
         "used",
         "With `scan.startup.mode` = `specific-offsets`: `partition:0,offset:42;partition:1,"
-        "offset:300`; other partitions begin where the group is.",
+        "offset:300`; other partitions begin at the offsets of the group.",
     ),
     Key("sink.partitioner", "used", "`default`: by the key, as Java does (murmur2).", "default"),
 )
@@ -128,15 +129,15 @@ ONLY_UPSERT: Sequence[Key] = (
     Key(
         "sink.buffer-flush.max-rows",
         "used",
-        "Above zero: of the changes of a key the last one is written, among as many keys. Needs "
-        "`sink.buffer-flush.interval`.",
+        "Above zero: of several changes of a key only the last one is written, as long as no more "
+        "than so many keys wait. Needs `sink.buffer-flush.interval`.",
         "0",
     ),
     Key(
         "sink.buffer-flush.interval",
         "used",
-        "How long a row may wait, like `1s`: the flow's `dataflow.freshness`, unless SET says "
-        "another one. Needs `sink.buffer-flush.max-rows`.",
+        "How long a row may wait, such as `1s`. It becomes the flow's `dataflow.freshness`, unless "
+        "a SET says otherwise. Needs `sink.buffer-flush.max-rows`.",
         "0",
     ),
 )
@@ -155,7 +156,7 @@ OF_JDBC: Sequence[Key] = (
     Key("table-name", "used", "The table, which must exist.", "required"),
     Key("username", "used", "The user."),
     Key("password", "used", "The password, or a reference to it."),
-    Key("driver", "ignored", "No classes of Java are run."),
+    Key("driver", "ignored", "No Java classes are run."),
     Key(
         "connection.max-retry-timeout", "note", "has no effect: attempts are the flow's own", "60s"
     ),
@@ -168,8 +169,8 @@ OF_JDBC: Sequence[Key] = (
     Key("properties.*", "note", "has no effect: parameters are in the url"),
 )
 _ON_TIMES = (
-    "`SQL` (`2020-12-30 12:13:14`) or `ISO-8601` (`2020-12-30T12:13:14`); TIMESTAMP_LTZ has `Z` "
-    "behind it."
+    "`SQL` (`2020-12-30 12:13:14`) or `ISO-8601` (`2020-12-30T12:13:14`); TIMESTAMP_LTZ ends "
+    "in `Z`."
 )
 FORMATS: Sequence[Key] = (
     Key(
@@ -191,7 +192,11 @@ FORMATS: Sequence[Key] = (
         "`FAIL`: a row with a null key in a map is rejected. `DROP` and `LITERAL` are refused.",
         "FAIL",
     ),
-    Key("json.map-null-key.literal", "refused", "is of the mode LITERAL, which is not supported"),
+    Key(
+        "json.map-null-key.literal",
+        "refused",
+        "belongs to the mode LITERAL, which is not supported",
+    ),
     Key("json.encode.decimal-as-plain-number", "used", "`true`: no exponents.", "false"),
     Key("json.encode.ignore-null-fields", "used", "`true`: null fields are left out.", "false"),
     Key("json.decode.json-parser.enabled", "ignored", "There is one parser."),
@@ -202,7 +207,13 @@ FORMATS: Sequence[Key] = (
     Key("csv.array-element-delimiter", "used", "Between items of an array.", ";"),
     Key("csv.null-literal", "used", "The text that is null."),
     Key("csv.allow-comments", "used", "`true`: records that begin with `#` are left out.", "false"),
-    Key("csv.ignore-parse-errors", "used", "As with JSON; columns that lack are null.", "false"),
+    Key(
+        "csv.ignore-parse-errors",
+        "used",
+        "`true`: a field that cannot be read, or is missing, is null; a record that is not CSV is "
+        "left out.",
+        "false",
+    ),
     Key(
         "csv.write-bigdecimal-in-scientific-notation",
         "used",
@@ -212,13 +223,16 @@ FORMATS: Sequence[Key] = (
     Key("avro.encoding", "used", "`binary`; `json` is refused.", "binary"),
     Key("avro.timestamp_mapping.legacy", "note", "only `true` is supported", "true"),
     Key(
-        "avro-confluent.url", "used", "The schema registry, of key and value the same.", "required"
+        "avro-confluent.url",
+        "used",
+        "The schema registry; key and value must have the same one.",
+        "required",
     ),
     Key("avro-confluent.schema-registry.url", "used", "The older name of `url`."),
     Key(
         "avro-confluent.subject",
         "used",
-        "Under which the schema is registered, where the table is written.",
+        "The subject under which the schema is registered when the table is written.",
         "`<topic>-value`, `<topic>-key`",
     ),
     Key("avro-confluent.schema", "refused", "the schema is that of the columns"),
@@ -231,19 +245,28 @@ FORMATS: Sequence[Key] = (
     ),
     Key("avro-confluent.bearer-auth.credentials-source", "used", "`STATIC_TOKEN`."),
     Key("avro-confluent.bearer-auth.token", "used", "A token, or a reference to it."),
-    Key("avro-confluent.ssl.*", "refused", "stores of Java are not read: see schemaRegistry.tls"),
+    Key(
+        "avro-confluent.ssl.*",
+        "refused",
+        "Java's key stores are not read: write a DataFlow manifest with schemaRegistry.tls",
+    ),
     Key("avro-confluent.properties.*", "note", "has no effect: the client is the product's own"),
-    Key("raw.charset", "used", "Of texts.", "UTF-8"),
-    Key("raw.endianness", "used", "Of numbers: `big-endian` or `little-endian`.", "big-endian"),
+    Key("raw.charset", "used", "The character set of texts.", "UTF-8"),
+    Key(
+        "raw.endianness",
+        "used",
+        "The order of a number's bytes: `big-endian` or `little-endian`.",
+        "big-endian",
+    ),
 )
 CONFLUENT = "avro-confluent"
 KINDS = ("json", "csv", "avro", CONFLUENT, "raw")
 OTHER_KINDS = {
-    "debezium-json": "is not supported: it is a changelog by itself",
-    "canal-json": "is not supported: it is a changelog by itself",
-    "maxwell-json": "is not supported: it is a changelog by itself",
-    "ogg-json": "is not supported: it is a changelog by itself",
-    "debezium-avro-confluent": "is not supported: it is a changelog by itself",
+    "debezium-json": "is not supported: its messages are changes, not rows",
+    "canal-json": "is not supported: its messages are changes, not rows",
+    "maxwell-json": "is not supported: its messages are changes, not rows",
+    "ogg-json": "is not supported: its messages are changes, not rows",
+    "debezium-avro-confluent": "is not supported: its messages are changes, not rows",
     "protobuf": "is not supported in SQL: write a DataFlow manifest",
 }
 

@@ -9,7 +9,7 @@ from dataflow_assets.manifests.dialects.sql.inserts import check_upserts
 from dataflow_assets.manifests.dialects.sql.key_columns import OTHER, column_at
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.ranking import compared_to
-from dataflow_assets.manifests.dialects.sql.relations import Relation
+from dataflow_assets.manifests.dialects.sql.relation import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
@@ -45,7 +45,7 @@ def by_key(
     given = {column_at(one.expression) for one in outputs if one.key}
     places = frozenset(at for at in given if at is not None)
     places |= implied(relation.windows, relation.bounds, places)
-    found = list(unique(relation.stages, _primary(relation.table)))
+    found = list(unique(relation.stages, _primary(relation)))
     if is_single(last, relation.where):
         found.append(frozenset(range(len(last.keys))))
     if OTHER in given or not any(one <= places for one in found):
@@ -61,11 +61,14 @@ def by_key(
     return _as_groups(relation, outputs, sorted(places))
 
 
-def _primary(table: Declared) -> frozenset[int]:
+def _primary(relation: Relation) -> frozenset[int]:
+    """A row is told by its key, and by the number of each of its items."""
+    table = relation.table
     if table.connector != UPSERT:
         return frozenset()
     at = {one.name: number for number, one in enumerate(table.stored)}
-    return frozenset(at[name] for name in table.table.key)
+    items = (one.number_at for one in relation.unnests)
+    return frozenset(at[name] for name in table.table.key).union(items)
 
 
 def _as_groups(

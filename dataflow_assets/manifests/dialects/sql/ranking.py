@@ -23,6 +23,7 @@ from dataflow_assets.sql.plan import Cell
 from dataflow_assets.sql.ranking import NUMBERED, Order, Ranking
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import BIGINT
+from dataflow_assets.sql.unnest import Unnest
 
 MOST = 100_000
 """The largest number of rows of a key."""
@@ -40,6 +41,24 @@ class Numbering:
     partition: tuple[Expression, ...]
     order: tuple[tuple[Expression, bool, bool], ...]
     """Of each expression whether it descends, and whether nulls are first."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What tells when a row came that never goes: behind its columns, and among them."""
+
+    width: int
+    """How many columns it has: behind are offset and partition of its message."""
+    unnests: tuple[Unnest, ...] = ()
+    """What has made it one of several rows of the message."""
+
+    @property
+    def columns(self) -> Iterator[Column]:
+        """In the order in which rows come."""
+        for at, name in enumerate(_ARRIVAL):
+            yield Column(METADATA[name], self.width + at, name)
+        for one in self.unnests:
+            yield Column(one.types[-1], one.number_at, "number")
 
 
 def numbering(select: Select, scope: Scope) -> Numbering | None:
@@ -77,7 +96,7 @@ def ranking(
     found: Numbering,
     columns: Iterable[Expression],
     where: Expression | None,
-    width: int | None,
+    arrival: Arrival | None,
     *,
     retracts: bool,
 ) -> Ranking:
@@ -87,7 +106,7 @@ def ranking(
         found: the ROW_NUMBER().
         columns: of the SELECT.
         where: of the rows that are numbered.
-        width: of records that only come: how many columns they have; behind is when they came.
+        arrival: of rows that only come: what tells when that was.
         retracts: whether rows may go as well.
     """
     given: list[Expression] = []
@@ -95,20 +114,15 @@ def ranking(
     given += (one for one, _, _ in found.order if one not in given)
     order = [Order(given.index(one), descending, first) for one, descending, first in found.order]
     late = _is_latest(found)
-    for one in () if width is None else _arrival(width):
-        order.append(Order(len(given), late, not late))
-        given.append(one)
+    for one in () if arrival is None else arrival.columns:
+        given += () if one in given else (one,)
+        order.append(Order(given.index(one), late, not late))
     calls = tuple(Aggregate(NUMBERED, one.type, one) for one in given)
     return Ranking(found.partition, calls, where, retracts=retracts, order=tuple(order))
 
 
 def _stored(one: Expression, found: Numbering) -> bool:
     return one != NUMBER and not isinstance(one, Constant) and one not in found.partition
-
-
-def _arrival(width: int) -> Iterator[Expression]:
-    for at, name in enumerate(_ARRIVAL):
-        yield Column(METADATA[name], width + at, name)
 
 
 def arrival_cells(stage: Stage) -> Iterator[Cell]:

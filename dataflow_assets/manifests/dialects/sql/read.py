@@ -18,6 +18,7 @@ from dataflow_assets.manifests.dialects.sql.file_state import FileState, declare
 from dataflow_assets.manifests.dialects.sql.inserts import plan
 from dataflow_assets.manifests.dialects.sql.options import KAFKA
 from dataflow_assets.manifests.dialects.sql.read_statements import read_script
+from dataflow_assets.manifests.dialects.sql.relation import Relation
 from dataflow_assets.manifests.dialects.sql.several_inserts import check_apart
 from dataflow_assets.manifests.dialects.sql.statements import (
     StatementDocument,
@@ -94,7 +95,6 @@ def _flows(
     statements: Sequence[Statement], inserts: Sequence[Insert], state: FileState
 ) -> Iterator[Reading]:
     targets = Counter(one.table for insert in inserts for one in insert.parts)
-    seen: dict[str, Place] = {}
     for one in statements:
         if isinstance(one, Set):
             settings.apply(one.option, state, state.settings)
@@ -105,20 +105,33 @@ def _flows(
         else:
             before = len(state.notes.findings)
             alone = targets[one.table] == 1
-            found = [each for part in one.parts for each in _flow(part, state, seen, alone=alone)]
+            found = [flow for part in one.parts for flow in _flows_of(part, state, alone=alone)]
             # Half of a UNION would be a table that lacks rows.
             yield from found if len(state.notes.findings) == before else ()
 
 
-def _flow(
-    insert: Insert, state: FileState, seen: dict[str, Place], *, alone: bool
+def _flows_of(insert: Insert, state: FileState, *, alone: bool) -> Iterator[Reading]:
+    """A flow, or with UNION ALL one for each table, unless the query takes them together."""
+    what = f"INSERT INTO {insert.table}"
+    relations = query_of(what, insert.query, state)
+    target = _target(what, insert, state)
+    if target is None:
+        return
+    alone = alone and len(relations) == 1
+    for relation in relations:
+        yield from _flow_of(insert, relation, target, state, alone=alone)
+
+
+def _flow_of(
+    insert: Insert,
+    relation: Relation,
+    target: Declared,
+    state: FileState,
+    *,
+    alone: bool,
 ) -> Iterator[Reading]:
     what = f"INSERT INTO {insert.table}"
     before = len(state.notes.findings)
-    relation = query_of(what, insert.query, state)
-    target = _target(what, insert, state)
-    if relation is None or target is None:
-        return
     try:
         if relation.stages:
             made: Plan | ViewPlan = views.view(insert, relation, target, state.settings)
@@ -129,27 +142,29 @@ def _flow(
         state.wrong(what, error.place, error.message)
         return
     name = f"{target.name}.{relation.table.name}"
-    if name in seen:
-        message = f"a second query of {relation.table.name} into it: line {seen[name].line} has one"
+    if name in state.flows:
+        line = state.flows[name].line
+        message = f"a second query of {relation.table.name} into it: line {line} has one"
         advice = f"declare the table again, CREATE TABLE another LIKE {relation.table.name}"
         state.wrong(what, insert.query.place, f"{message}; a flow has the name {name}: {advice}")
         return
-    seen[name] = insert.query.place
-    _check_group(insert, relation.table, state)
-    source = ends.source(relation.table, name, state.notes)
+    state.flows[name] = insert.query.place
+    for table in relation.tables:
+        _check_group(insert, table, state)
+    found = [ends.source(table, name, state.notes) for table in relation.tables]
+    sources = [one for one in found if one is not None]
     sink = ends.sink(target, state.notes)
-    if source is not None and sink is not None and same(source, sink):
+    if sink is not None and any(same(one, sink) for one in sources):
         message = f"the flow reads what it writes: {sink.address().name} is also its source"
         state.wrong(what, insert.table_place, message)
-    if source is None or sink is None or len(state.notes.findings) > before:
+    if sink is None or len(sources) < len(found) or len(state.notes.findings) > before:
         return
     try:
-        step, reads = _steps(insert, source, made, state)
+        step, reads = _steps(insert, sources, made, state)
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
-    tables = (relation.table, target)
-    document = _document(insert, tables, state, name)
+    document = _document(insert, (relation.table, target), state, name)
     flow = Flow(
         namespace="default",
         name=name,
@@ -159,7 +174,7 @@ def _flow(
         transformations=(Transformation(step),),
         file=File(state.file),
         line=insert.place.line,
-        hash=_hash(insert, tables, made),
+        hash=_hash(insert, (*relation.tables, target), made),
         suspended=state.settings.get("dataflow.suspended") == "true",
         language="sql",
     )
@@ -167,11 +182,11 @@ def _flow(
 
 
 def _steps(
-    insert: Insert, messages: Source, made: Plan | ViewPlan, state: FileState
+    insert: Insert, messages: Sequence[Source], made: Plan | ViewPlan, state: FileState
 ) -> tuple[Step, Source]:
     """What the flow does with each message, and what it reads. Raises Unreadable."""
     if isinstance(made, Plan):
-        return SqlQuery(plan=made, text=insert.text), messages
+        return SqlQuery(plan=made, text=insert.text), messages[0]
     step = ViewRows(view=made, text=insert.text)
     return step, views.source(insert, messages, made, state.settings)
 
@@ -224,7 +239,7 @@ def _policies(state: FileState, target: Declared, made: Plan | ViewPlan) -> Poli
     )
 
 
-def _hash(insert: Insert, tables: tuple[Declared, Declared], made: object) -> str:
+def _hash(insert: Insert, tables: Sequence[Declared], made: object) -> str:
     """Of what the flow does: spelling and comments do not count."""
     options = [sorted((key, one.value) for key, one in table.options.items()) for table in tables]
     return hashlib.sha256(repr((insert.table, options, made)).encode()).hexdigest()

@@ -73,6 +73,8 @@ def read_interval(cursor: Cursor) -> Literal:
     """`INTERVAL '2' SECOND`, also with `(p)`; several units in one text are refused."""
     place = cursor.take().place
     sign = -1 if cursor.takes("-") else 1
+    if cursor.next.kind == "number":
+        cursor.fail("the number of an interval is in quotes: write INTERVAL '5' MINUTE")
     text = cursor.text("the number of an interval")
     unit = str(read_unit(cursor, UNITS).value)
     if cursor.takes("("):

@@ -6,16 +6,19 @@ from collections.abc import Iterator
 
 from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
 from dataflow_assets.manifests.dialects.sql.read_expressions import read_expression
-from dataflow_assets.manifests.dialects.sql.read_tables import qualified, read_options
+from dataflow_assets.manifests.dialects.sql.read_joins import read_joins
+from dataflow_assets.manifests.dialects.sql.read_tables import qualified, read_alias, read_options
 from dataflow_assets.manifests.dialects.sql.read_windows import read_window, sees_window
-from dataflow_assets.manifests.dialects.sql.refusals import UNITED, refused, refused_aggregate
+from dataflow_assets.manifests.dialects.sql.refusals import refused, refused_aggregate
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Invoked,
     Node,
     Option,
+    Query,
     Reference,
     Select,
     Selected,
+    United,
     Windowed,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable, tokens
@@ -29,47 +32,36 @@ NO_AGGREGATES = frozenset(_NO_AGGREGATES.split())
 """Aggregates of Flink's that are not computed here."""
 _CLAUSES = ("ORDER", "LIMIT", "FETCH", "OFFSET", "WINDOW", "QUALIFY")
 _SETS = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
-_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _OF_ARRAYS = ("UNNEST", "LATERAL")
 
 
-def read_query(cursor: Cursor) -> Select:
+def read_query(cursor: Cursor) -> Query:
     """A query. Raises Unreadable where nothing behind a place can be understood."""
-    found = _bracketed(cursor)
-    _refuse_united(cursor)
-    return found
+    found = read_united(cursor)
+    return found[0] if len(found) == 1 else United(found[0].place, found)
 
 
 def read_united(cursor: Cursor) -> tuple[Select, ...]:
-    """The queries of an INSERT, between which UNION ALL is. Raises Unreadable."""
-    found = [_bracketed(cursor)]
+    """Queries, between which UNION ALL is. Raises Unreadable."""
+    found = _bracketed(cursor)
     while cursor.takes("UNION", "ALL"):
-        found.append(_bracketed(cursor))
-    _refuse_sets(cursor)
-    return tuple(found)
+        found += _bracketed(cursor)
+    if cursor.next.says(*_SETS):
+        cursor.fail(refused(cursor.next.text.upper()))
+    return found
 
 
-def _bracketed(cursor: Cursor) -> Select:
+def _bracketed(cursor: Cursor) -> tuple[Select, ...]:
+    """A query, or several in parentheses."""
     if cursor.sees("WITH"):
         cursor.fail(refused("WITH"))
     if cursor.sees("VALUES"):
         cursor.fail(refused("VALUES"))
-    bracket = cursor.takes("(")
-    found = _select(cursor)
-    if bracket:
-        cursor.expect(")")
+    if not cursor.takes("("):
+        return (_select(cursor),)
+    found = read_united(cursor)
+    cursor.expect(")")
     return found
-
-
-def _refuse_united(cursor: Cursor) -> None:
-    if cursor.sees("UNION", "ALL"):
-        cursor.fail(UNITED)
-    _refuse_sets(cursor)
-
-
-def _refuse_sets(cursor: Cursor) -> None:
-    if cursor.next.says(*_SETS):
-        cursor.fail(refused(cursor.next.text.upper()))
 
 
 def _select(cursor: Cursor) -> Select:
@@ -83,6 +75,7 @@ def _select(cursor: Cursor) -> Select:
     if not cursor.takes("FROM"):
         cursor.fail(f"expected , or FROM, found {cursor.next}")
     source, alias = _source(cursor)
+    unnested = tuple(read_joins(cursor))
     where = read_expression(cursor) if cursor.takes("WHERE") else None
     groups = _groups(cursor) if cursor.takes("GROUP", "BY") else None
     having = read_expression(cursor) if cursor.takes("HAVING") else None
@@ -90,7 +83,16 @@ def _select(cursor: Cursor) -> Select:
     nodes = [one.node for one in items] + [one for one in (where, having) if one is not None]
     refused += [one for node in nodes for one in _aggregates(node)]
     return Select(
-        place, tuple(items), source, alias, where, groups, having, distinct, tuple(refused)
+        place=place,
+        items=tuple(items),
+        source=source,
+        alias=alias,
+        where=where,
+        groups=groups,
+        having=having,
+        distinct=distinct,
+        refused=tuple(refused),
+        unnested=unnested,
     )
 
 
@@ -116,13 +118,12 @@ def _selected(cursor: Cursor) -> Selected:
     return Selected(node)
 
 
-def _source(cursor: Cursor) -> tuple[Reference | Select | Windowed, str | None]:
+def _source(cursor: Cursor) -> tuple[Reference | Query | Windowed, str | None]:
     token = cursor.next
-    source: Reference | Select | Windowed
-    if token.says("(") and cursor.ahead(1).says("SELECT"):
+    source: Reference | Query | Windowed
+    if token.says("(") and cursor.ahead(1).says("SELECT", "("):
         cursor.take()
-        source = _select(cursor)
-        _refuse_united(cursor)
+        source = read_query(cursor)
         cursor.expect(")")
     elif token.says("(") and cursor.ahead(1).says("VALUES"):
         cursor.fail(refused("VALUES"))
@@ -137,29 +138,10 @@ def _source(cursor: Cursor) -> tuple[Reference | Select | Windowed, str | None]:
     options = _hint(cursor) if cursor.next.kind == "hint" else ()
     if cursor.sees("MATCH_RECOGNIZE", "("):
         cursor.fail(refused("MATCH_RECOGNIZE"))
-    alias = _alias(cursor)
-    _refuse_joins(cursor)
+    alias = read_alias(cursor)
     if isinstance(source, Reference):
         source = Reference(source.place, source.table, alias, options)
     return source, alias
-
-
-def _refuse_joins(cursor: Cursor) -> None:
-    if not cursor.next.says(",", *_JOINS):
-        return
-    other = cursor.copy()
-    while other.next.says(",", "OUTER", *_JOINS):
-        other.take()
-    of_arrays = other.next.says(*_OF_ARRAYS)
-    cursor.fail(refused(other.next.text.upper() if of_arrays else "a join"))
-
-
-def _alias(cursor: Cursor) -> str | None:
-    if cursor.takes("AS"):
-        return cursor.name("a name for the table")
-    token = cursor.next
-    plain = token.kind == "word" and token.text.upper() not in RESERVED | {"QUALIFY", "MINUS"}
-    return cursor.take().text if token.kind == "quoted" or plain else None
 
 
 def _hint(cursor: Cursor) -> tuple[Option, ...]:

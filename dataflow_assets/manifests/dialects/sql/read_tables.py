@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_assets.manifests.dialects.sql.cursor import Cursor
+from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
 from dataflow_assets.manifests.dialects.sql.read_expressions import read_expression
 from dataflow_assets.manifests.dialects.sql.read_types import read_type
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Like, Option, Table, Watermark
@@ -64,6 +64,15 @@ def qualified(cursor: Cursor) -> str:
     return name
 
 
+def read_alias(cursor: Cursor) -> str | None:
+    """The name behind a table of FROM, with or without AS; None where there is none."""
+    if cursor.takes("AS"):
+        return cursor.name("a name for the table")
+    token = cursor.next
+    plain = token.kind == "word" and token.text.upper() not in RESERVED | {"QUALIFY", "MINUS"}
+    return cursor.take().text if token.kind == "quoted" or plain else None
+
+
 def read_options(cursor: Cursor) -> tuple[Option, ...]:
     """`('key' = 'value', ...)`."""
     cursor.expect("(")
@@ -102,7 +111,8 @@ def _read_items(cursor: Cursor, items: _Items) -> None:
             _read_column(cursor, items)
         if not cursor.takes(","):
             break
-    cursor.expect(")")
+    if not cursor.takes(")"):
+        cursor.fail(f"expected , or ) behind a column, found {cursor.next}")
 
 
 def _read_watermark(cursor: Cursor, items: _Items) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import did_you_mean_or
 from dataflow_assets.manifests.dialects.sql.cursor import Cursor
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
 from dataflow_assets.sql.types import LONGEST, MOST_DIGITS, Type
@@ -89,13 +89,9 @@ def _type(cursor: Cursor) -> Type:
     if kind in ("ARRAY", "MAP", "ROW"):
         return _nested(cursor, kind)
     said = "is not supported" if word in ("MULTISET", "RAW", "VARIANT") else "is not a type"
-    advice = f"write {_ELSEWHERE[word]}" if word in _ELSEWHERE else _meant(word)
+    known = f"write {_ELSEWHERE[word]}" if word in _ELSEWHERE else None
+    advice = known or did_you_mean_or(word, NAMES, "docs/reference/sql.md lists all types")
     raise Unreadable(token.place, f"{word} {said}; {advice}")
-
-
-def _meant(word: str) -> str:
-    nearest = likely(word, NAMES)
-    return f"did you mean {nearest}?" if nearest else "docs/reference/sql.md lists all types"
 
 
 def _length(cursor: Cursor) -> int:

@@ -9,7 +9,14 @@ _JOINED = (
     "write each table into a database by an INSERT of its own, and join them there, or in an asset "
     "of PySpark over the target tables"
 )
-_UNNESTED = f"write the array into a column of a database, and unnest it there, or {_PYSPARK}"
+_UNNESTED = (
+    "an array, or a map, is unnested beside the row that has it: FROM t CROSS JOIN UNNEST(items) "
+    "AS x (item)"
+)
+_OF_FUNCTIONS = (
+    "functions of tables are not run: unnest an array by CROSS JOIN UNNEST(items), or compute the "
+    f"rows {_PYSPARK}"
+)
 _NUMBERED = "number the rows in a subquery, ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) AS rn"
 _FIRST = f"{_NUMBERED}, and write WHERE rn <= 10, or another number, around it"
 _ONE = f"for the first or the last row of each key {_NUMBERED}, and write WHERE rn = 1 around it"
@@ -29,7 +36,8 @@ _INSTEAD: Mapping[str, str] = {
         ("GROUPING", "ROLLUP", "CUBE"), "write an INSERT INTO with a GROUP BY for each of them"
     ),
     **dict.fromkeys(("a join", "a temporal join", "a subquery in an expression"), _JOINED),
-    **dict.fromkeys(("UNNEST", "LATERAL"), _UNNESTED),
+    "UNNEST": _UNNESTED,
+    "LATERAL": _OF_FUNCTIONS,
     "WITH": "write a CREATE VIEW",
     "VALUES": "a flow reads a table; send such rows to its topic, or insert them into the target",
     "MATCH_RECOGNIZE": f"find such rows {_PYSPARK}",
@@ -44,8 +52,9 @@ OVER = (
     f"counts write GROUP BY, or compute them {_PYSPARK}"
 )
 UNITED = (
-    "UNION ALL is supported in an INSERT INTO alone: write it there; for groups of several tables "
-    "write all of them into one topic, and read that one"
+    "UNION ALL below GROUP BY, DISTINCT or an aggregate is supported over tables of kafka, with "
+    "expressions, WHERE and UNNEST: {} is something else. Write all rows into one topic, and read "
+    "that one"
 )
 
 

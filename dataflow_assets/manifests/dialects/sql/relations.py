@@ -2,123 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
-from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.bind import Named, Scope, bound
 from dataflow_assets.manifests.dialects.sql.group_windows import over_windows
 from dataflow_assets.manifests.dialects.sql.grouping import grouping, has_map, is_grouped, stage
-from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.ranking import (
     NUMBER,
+    Arrival,
     Numbering,
-    limited,
     numbered,
     numbering,
     ranking,
 )
+from dataflow_assets.manifests.dialects.sql.relation import Catalog, Refusals, Relation, Rows
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Name,
     Node,
     Numbered,
+    Query,
     Reference,
     Select,
     Selected,
     Star,
+    United,
+    Unnested,
     View,
     Windowed,
 )
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.manifests.dialects.sql.unions import alike, as_one
+from dataflow_assets.manifests.dialects.sql.unnesting import columns as unnested_columns
+from dataflow_assets.manifests.dialects.sql.unnesting import unnest
 from dataflow_assets.manifests.dialects.sql.windows import closing, windows
 from dataflow_assets.manifests.dialects.sql.windows import columns as window_columns
 from dataflow_assets.sql.expressions import Column, Expression, conjunction, conjuncts
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.stages import Stage
-from dataflow_assets.sql.windows import Windows
-
-Refused = Sequence[tuple[Place, str]]
 
 
-class Refusals(Exception):
-    """Parts of a query that are understood, and cannot run."""
+def related(query: Query, catalog: Catalog, environment: Environment) -> tuple[Relation, ...]:
+    """The rows of a query: of several tables where UNION ALL is between them.
 
-    def __init__(self, found: Refused) -> None:
-        self.found = found
-        super().__init__(found)
-
-
-@dataclass(frozen=True)
-class Relation:
-    """Rows: columns of them, over the rows of a table of which a condition holds."""
-
-    table: Declared
-    columns: tuple[tuple[str, Expression], ...]
-    places: tuple[Place, ...] = ()
-    """Where each column is written."""
-    where: Expression | None = None
-    stages: tuple[Stage, ...] = ()
-    """What GROUP BY, DISTINCT and ROW_NUMBER() have made of the rows: columns and condition are
-    over the rows of the last one."""
-    windows: Windows | None = None
-    """Of the rows of the table, whose columns are behind those of the table."""
-    bounds: tuple[Expression, ...] = ()
-    """Of a row in a window `window_start`, `window_end` and, where it is there, `window_time`."""
-    unlimited: Place | None = None
-    """Where a ROW_NUMBER() is, as long as the condition may still say how many rows it is about."""
-
-    @property
-    def changes(self) -> bool:
-        """Whether rows may go as well as come."""
-        if self.stages:
-            return self.stages[-1].window is None
-        return self.table.connector == UPSERT
-
-    def limited(self) -> Relation:
-        """With rankings that know how many rows they are about. Raises Unreadable."""
-        if self.unlimited is None:
-            return self
-        stages = limited(self.stages, self.where, self.unlimited)
-        return replace(self, stages=stages, unlimited=None)
+    Raises Unreadable, or Refusals.
+    """
+    if isinstance(query, United):
+        return alike([(one, related(one, catalog, environment)) for one in query.queries])
+    if query.refused:
+        raise Refusals(query.refused)
+    select = over_windows(query)
+    sources = [_narrowed(select, *one) for one in _sources(select, catalog, environment)]
+    if len(sources) > 1 and _keeps(select):
+        sources = [as_one(select.place, sources)]
+    return tuple(_made(select, *one) for one in sources)
 
 
-@dataclass(frozen=True)
-class Catalog:
-    """What can be read, by name."""
-
-    tables: Mapping[str, Declared]
-    views: Mapping[str, tuple[View, Relation]]
-    """Each with its rows, which are found out once, where the view is declared."""
-    broken: frozenset[str] = frozenset()
-    """Names of tables and views that have findings of their own."""
-    unusable: Mapping[str, str] = field(default_factory=dict)
-    """By the name of a table of another file why it cannot be used."""
-
-    def table(self, name: str, place: Place) -> Declared:
-        """A table. Raises Unreadable."""
-        found = self.tables.get(name)
-        if found is not None:
-            return found
-        if name in self.broken:
-            raise Unreadable(place, f"{name} has findings of its own")
-        if name in self.unusable:
-            raise Unreadable(place, self.unusable[name])
-        known = meant(name, [*self.tables, *self.views])
-        raise Unreadable(place, f"no table {name} above, or in another file of the folder; {known}")
+def _narrowed(select: Select, source: Relation, scope: Scope) -> Rows:
+    """Rows with their items, of which WHERE holds."""
+    for one in select.unnested:
+        source, scope = _unnested(one, source, scope)
+    return _filtered(source, select.where, scope, "WHERE"), scope
 
 
-def related(select: Select, catalog: Catalog, environment: Environment) -> Relation:
-    """The rows of a query. Raises Unreadable, or Refusals."""
-    if select.refused:
-        raise Refusals(select.refused)
-    select = over_windows(select)
-    source, scope = _source(select, catalog, environment)
-    where = source.where
-    if select.where is not None:
-        found = _condition(select.where, scope, "WHERE")
-        where = conjunction((*conjuncts(where), *conjuncts(found)))
-    source = replace(source, where=where)
+def _keeps(select: Select) -> bool:
+    """Whether it looks at several rows at once."""
+    numbered_by = any(isinstance(one.node, Numbered) for one in select.items)
+    return is_grouped(select) or select.distinct is not None or numbered_by
+
+
+def _made(select: Select, source: Relation, scope: Scope) -> Relation:
     made = (_grouped if is_grouped(select) else _plain)(select, source, scope)
     return made if select.distinct is None else _distinct(select.distinct, made)
 
@@ -162,9 +116,15 @@ def _ranked(source: Relation, found: Numbering) -> Relation:
     if source.windows is not None and not source.stages:
         message = "ROW_NUMBER() over rows of windows is not supported: number groups of them"
         raise Unreadable(found.place, message)
+    if source.united and not source.stages:
+        message = (
+            "ROW_NUMBER() over UNION ALL is not supported, as nothing says which of two tables is "
+            "first: number groups of these rows, or write them into one topic and number its rows"
+        )
+        raise Unreadable(found.place, message)
     changes, columns = source.changes, [one for _, one in source.columns]
-    width = None if source.stages or changes else len(source.table.stored)
-    made = ranking(found, columns, source.where, width, retracts=changes)
+    arrived = None if source.stages or changes else Arrival(source.width, source.unnests)
+    made = ranking(found, columns, source.where, arrived, retracts=changes)
     passed_on = tuple((name, numbered(made, one, name)) for name, one in source.columns)
     rows = replace(source, columns=passed_on, where=None, unlimited=found.place)
     return _in_windows(found.place, rows, source, made)
@@ -183,6 +143,13 @@ def _distinct(place: Place, source: Relation) -> Relation:
     return _in_windows(place, replace(source, columns=tuple(columns), where=None), source, made)
 
 
+def _filtered(source: Relation, node: Node | None, scope: Scope, clause: str) -> Relation:
+    if node is None:
+        return source
+    found = _condition(node, scope, clause)
+    return replace(source, where=conjunction((*conjuncts(source.where), *conjuncts(found))))
+
+
 def _condition(node: Node, scope: Scope, clause: str) -> Expression:
     found = bound(node, scope)
     if found.type.kind not in ("BOOLEAN", "NULL"):
@@ -190,23 +157,24 @@ def _condition(node: Node, scope: Scope, clause: str) -> Expression:
     return found
 
 
-def _source(select: Select, catalog: Catalog, environment: Environment) -> tuple[Relation, Scope]:
+def _sources(select: Select, catalog: Catalog, environment: Environment) -> list[Rows]:
     source = select.source
     if isinstance(source, Windowed):
-        return _windowed(source, select.alias, catalog, environment)
-    if isinstance(source, Select):
-        relation = related(source, catalog, environment)
-        return relation, _scope(relation, select.alias, environment)
-    return _referred(source, catalog, environment)
+        return [_windowed(source, select.alias, catalog, environment)]
+    if isinstance(source, Reference):
+        return _referred(source, catalog, environment)
+    found = related(source, catalog, environment)
+    return [(one, _scope(one, select.alias, environment)) for one in found]
 
 
 def _windowed(
     node: Windowed, alias: str | None, catalog: Catalog, environment: Environment
-) -> tuple[Relation, Scope]:
+) -> Rows:
     """Rows once for each window that they are in."""
-    relation, scope = _referred(node.table, catalog, environment)
-    if relation.stages or relation.windows is not None:
+    (relation, scope), *others = _referred(node.table, catalog, environment)
+    if others or relation.stages or relation.windows is not None or relation.unnests:
         message = f"a window over {node.table.table} is not supported: windows are over a table"
+        message += "; UNNEST is behind them" if relation.unnests else ""
         raise Unreadable(node.table.place, message)
     found = windows(node, scope, relation.table, environment)
     more = window_columns(found, len(relation.table.stored))
@@ -216,20 +184,40 @@ def _windowed(
     return relation, _scope(relation, alias or node.table.table, environment)
 
 
-def _referred(
-    source: Reference, catalog: Catalog, environment: Environment
-) -> tuple[Relation, Scope]:
+def _unnested(node: Unnested, relation: Relation, scope: Scope) -> Rows:
+    """Rows once for each of their items."""
+    if relation.stages:
+        message = (
+            "UNNEST of groups, or of numbered rows, is not supported: unnest the rows that they "
+            "are made of"
+        )
+        raise Unreadable(node.place, message)
+    made = unnest(node, scope, relation.where, relation.width)
+    more = unnested_columns(node, made)
+    found = replace(
+        relation,
+        columns=(*relation.columns, *more),
+        where=None,
+        unnests=(*relation.unnests, made),
+        unnested=relation.unnested or node.place,
+    )
+    tables = (*scope.tables, (node.alias or "", more))
+    scope = replace(scope, columns=found.columns, tables=tables)
+    return _filtered(found, node.condition, scope, "ON"), scope
+
+
+def _referred(source: Reference, catalog: Catalog, environment: Environment) -> list[Rows]:
     if source.table in catalog.views:
         view, rows = catalog.views[source.table]
-        relation = _renamed(rows, view)
-        return relation, _scope(relation, source.alias or source.table, environment)
+        found = [_renamed(one, view) for one in rows]
+        return [(one, _scope(one, source.alias or source.table, environment)) for one in found]
     table = _table(source, catalog)
     scope = table.scope(environment, source.alias)
-    return Relation(table, tuple(scope.columns)), scope
+    return [(Relation(table, tuple(scope.columns)), scope)]
 
 
 def _scope(relation: Relation, name: str | None, environment: Environment) -> Scope:
-    return Scope(relation.columns, frozenset({name} if name else ()), environment)
+    return Scope(relation.columns, ((name or "", relation.columns),), environment)
 
 
 def _renamed(relation: Relation, view: View) -> Relation:
@@ -252,12 +240,17 @@ def _columns(select: Select, scope: Scope) -> Iterator[tuple[tuple[str, Expressi
     for number, item in enumerate(select.items):
         if isinstance(item.node, Star):
             scope.whole(item.node)
-            if item.node.table and item.node.table not in scope.tables:
-                raise Unreadable(item.node.place, f"no table {item.node.table} in FROM")
-            yield from (((name, one), item.node.place) for name, one in scope.columns)
+            yield from ((one, item.node.place) for one in _starred(item.node, scope))
         else:
             found = NUMBER if isinstance(item.node, Numbered) else bound(item.node, scope)
             yield (_name(item, number), found), item.node.place
+
+
+def _starred(node: Star, scope: Scope) -> Named:
+    found = scope.columns if node.table is None else scope.of_table(node.table)
+    if found is None:
+        raise Unreadable(node.place, f"no table {node.table} in FROM")
+    return found
 
 
 def _name(item: Selected, number: int) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from dataflow_assets.likely_names import likely
+from dataflow_assets.likely_names import did_you_mean
 from dataflow_assets.manifests.dialects.key_tables import Key, entry, names
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.statements import StatementNotes
@@ -14,7 +14,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import Option
 
 _BY_SPARK = "has no effect: the flow is run by Spark, with freshness and lanes of its own"
 SETTINGS: Sequence[Key] = (
-    Key("table.local-time-zone", "used", "The zone of TIMESTAMP_LTZ where it is shown.", "UTC"),
+    Key("table.local-time-zone", "used", "The time zone in which a TIMESTAMP_LTZ is shown.", "UTC"),
     Key(
         "table.exec.sink.not-null-enforcer",
         "used",
@@ -39,15 +39,15 @@ SETTINGS: Sequence[Key] = (
     Key(
         "dataflow.stateLocation",
         "used",
-        "An addition. Where queries with GROUP BY or DISTINCT keep what they have counted: "
+        "An addition. Where queries with GROUP BY or DISTINCT keep their state: "
         "`s3://bucket/prefix`, or a folder below DATAFLOW_FILES that every worker sees.",
         "DATAFLOW_STATE in the environment, else `_state` below DATAFLOW_FILES",
     ),
     Key(
         "dataflow.acceptState",
         "used",
-        "An addition. A changed query goes on with what the one before has kept: its digest, which "
-        "the error says.",
+        "An addition. The digest of the former query, as the error names it: the changed query "
+        "goes on with the state of that query.",
     ),
     Key(
         "table.exec.sink.type-length-enforcer",
@@ -59,15 +59,16 @@ SETTINGS: Sequence[Key] = (
     Key(
         "table.exec.source.idle-timeout",
         "used",
-        "Of queries with windows. A partition that has had no record for as long, like `1 min`, is "
-        "not waited for; `0`: each partition is.",
+        "For queries with windows: they do not wait for a partition that has had no record for "
+        "this time, such as `1 min`; `0`: they wait for every partition.",
         "0",
     ),
     Key(
         "table.exec.state.ttl",
         "used",
-        "Of queries with GROUP BY, DISTINCT or an upsert-kafka table. What was not touched for as "
-        "long, like `7 d`, is forgotten; `0`: nothing is. Windows end by their watermark instead.",
+        "For queries with GROUP BY, DISTINCT or an upsert-kafka table: state that was not touched "
+        "for this time, such as `7 d`, is forgotten; `0`: none is. Windows end by their watermark "
+        "instead.",
         "0",
     ),
     Key("table.exec.sink.*", "note", _BY_SPARK),
@@ -82,7 +83,7 @@ SETTINGS: Sequence[Key] = (
     Key("restart-strategy.*", "note", _BY_SPARK),
     Key("sql-client.*", "note", _BY_SPARK),
 )
-"""They are of the statements behind them; one that is not listed is noted."""
+"""Each counts for the statements behind it; one that is not listed is noted."""
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "dataflow.onRejected": ("table", "fail", "skip"),
     "dataflow.suspended": ("true", "false"),
@@ -108,8 +109,7 @@ def apply(option: Option, state: StatementNotes, settings: dict[str, str]) -> No
     allowed = _CHOICES.get(option.key)
     what = f"SET {option.key}"
     if found is None:
-        nearest = likely(option.key, names(SETTINGS))
-        advice = f"; did you mean {nearest}?" if nearest else ""
+        advice = did_you_mean(option.key, names(SETTINGS))
         state.note(what, option.place, f"has no effect: it is not known here{advice}")
     elif found.verdict == "note":
         state.note(what, option.place, found.says)

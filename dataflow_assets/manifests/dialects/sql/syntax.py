@@ -177,12 +177,29 @@ class Windowed:
 
 
 @dataclass(frozen=True)
+class Unnested:
+    """A join of a row with the items of an array, or of a map, of its own."""
+
+    place: Place
+    given: Node
+    alias: str | None = None
+    columns: tuple[str, ...] = ()
+    """Their names; empty: those that the items have."""
+    outer: bool = False
+    """LEFT JOIN: a row without items stays."""
+    numbered: bool = False
+    """WITH ORDINALITY."""
+    condition: Node | None = None
+    """Of ON; None: there is none."""
+
+
+@dataclass(frozen=True)
 class Select:
     """A query."""
 
     place: Place
     items: tuple[Selected, ...]
-    source: Reference | Select | Windowed
+    source: Reference | Select | United | Windowed
     alias: str | None = None
     """Of a subquery in FROM."""
     where: Node | None = None
@@ -193,6 +210,19 @@ class Select:
     """Where DISTINCT is."""
     refused: tuple[tuple[Place, str], ...] = ()
     """What is part of Flink's grammar, and cannot run yet: where it is, and the sentence."""
+    unnested: tuple[Unnested, ...] = ()
+    """The joins of FROM, in their order."""
+
+
+@dataclass(frozen=True)
+class United:
+    """Queries with UNION ALL between them."""
+
+    place: Place
+    queries: tuple[Select, ...]
+
+
+Query = Select | United
 
 
 @dataclass(frozen=True)
@@ -202,7 +232,7 @@ class View:
     place: Place
     name: str
     columns: tuple[str, ...]
-    query: Select
+    query: Query
     text: str
     if_not_exists: bool = False
 

@@ -110,7 +110,7 @@ class Declared:
                 inner = Scope(tuple(found.items()), environment=environment)
                 found[one.name] = bound(one.computed, inner)
         ordered = tuple((one.name, found[one.name]) for one in self.table.columns)
-        return Scope(ordered, frozenset({alias or self.name}), environment)
+        return Scope(ordered, ((alias or self.name, ordered),), environment)
 
 
 def declared(table: Table, file: str, notes: Notes) -> Declared | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pydantic import ValidationError
@@ -15,6 +15,7 @@ from dataflow_assets.manifests.dialects.sql.inserts import (
     outputs_of,
     readable,
     sharing,
+    sharing_parts,
     times_of,
 )
 from dataflow_assets.manifests.dialects.sql.key_columns import column_at
@@ -22,17 +23,19 @@ from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.pruning import pruned
 from dataflow_assets.manifests.dialects.sql.ranked_keys import by_key
 from dataflow_assets.manifests.dialects.sql.ranking import arrival_cells
-from dataflow_assets.manifests.dialects.sql.relations import Relation
+from dataflow_assets.manifests.dialects.sql.relation import Relation
 from dataflow_assets.manifests.dialects.sql.settings import IDLE, TTL, milliseconds
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
 from dataflow_assets.manifests.dialects.sql.windows import check_grouped, implied
 from dataflow_assets.sdk.local_folders import ROOT
+from dataflow_assets.sql.expressions import Column, looked_at, over_others
 from dataflow_assets.sql.plan import Cell, Output
 from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import STRING, Type
+from dataflow_assets.sql.united import TableRows
 from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.views.options import StateLocation
 from dataflow_assets.views.source import ViewSource
@@ -61,7 +64,8 @@ def view(
     cells = (*cells_of(relation.table), *arrival_cells(relation.stages[0]))
     given = [] if relation.where is None else [relation.where]
     kept, over = pruned(relation.stages, [*given, *(one.expression for one in outputs)])
-    stages = tuple(_sharing(insert, one) for one in kept)
+    kept, united = _united(insert, relation, kept)
+    stages = tuple(sharing_parts(insert, one) for one in kept)
     parts, found = sharing(insert, over)
     computed = iter(found)
     return ViewPlan(
@@ -79,6 +83,37 @@ def view(
         windows=relation.windows,
         idle=milliseconds(settings.get(IDLE, "0")) or 0,
         expires=milliseconds(settings.get(TTL, "0")) or 0,
+        unnests=tuple(sharing_parts(insert, one) for one in relation.unnests),
+        united=united,
+    )
+
+
+def _united(
+    insert: Insert, relation: Relation, stages: tuple[Stage, ...]
+) -> tuple[tuple[Stage, ...], tuple[TableRows, ...]]:
+    """Stages over the columns that the first one looks at, and how each table has them."""
+    if not relation.united:
+        return stages, ()
+    first, *others = stages
+    used = sorted(looked_at(first.expressions))
+    places = {at: Column(relation.united[0].columns[at][1].type, n) for n, at in enumerate(used)}
+    first = first.over(over_others(first.expressions, places))
+    return (first, *others), tuple(_table_rows(insert, one, used) for one in relation.united)
+
+
+def _table_rows(insert: Insert, relation: Relation, used: Sequence[int]) -> TableRows:
+    """Those of one table of a UNION ALL."""
+    layouts = readable(insert, relation)
+    given = [] if relation.where is None else [relation.where]
+    parts, found = sharing(insert, [*given, *(relation.columns[at][1] for at in used)])
+    return TableRows(
+        value=layouts.value,
+        key=layouts.key,
+        cells=tuple(cells_of(relation.table)),
+        unnests=tuple(sharing_parts(insert, one) for one in relation.unnests),
+        where=found[0] if given else None,
+        selected=found[len(given) :],
+        shared=parts,
     )
 
 
@@ -89,12 +124,6 @@ def _primary(table: Declared, cells: tuple[Cell, ...]) -> Iterator[tuple[int, Ty
     types = {one.name: one.type for one in table.stored}
     for name in table.table.key:
         yield places[name], types[name] or STRING
-
-
-def _sharing(insert: Insert, stage: Stage) -> Stage:
-    """The same, with what its expressions have in common computed once."""
-    parts, found = sharing(insert, stage.expressions)
-    return replace(stage.over(found), shared=parts)
 
 
 def _check_key(
@@ -118,7 +147,7 @@ def _check_key(
 
 
 def source(
-    insert: Insert, messages: Source, made: ViewPlan, settings: Mapping[str, str]
+    insert: Insert, messages: Sequence[Source], made: ViewPlan, settings: Mapping[str, str]
 ) -> ViewSource:
     """The view as the source of a flow. Raises Unreadable where its state has no place."""
     path = settings.get(LOCATION) or os.environ.get(VARIABLE)
@@ -137,4 +166,7 @@ def source(
         said = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise Unreadable(insert.place, f"the place of the state, {path}: {said}") from None
     accepted = settings.get(ACCEPTED, "")
-    return ViewSource(source=messages, view=made, location=location, accepted=accepted)
+    first, *others = messages
+    return ViewSource(
+        source=first, others=tuple(others), view=made, location=location, accepted=accepted
+    )

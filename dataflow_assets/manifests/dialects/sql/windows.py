@@ -17,7 +17,7 @@ from dataflow_assets.sql.windows import Closing, Kind, Windows
 
 MOST = 1_440
 """Windows of a row: each is counted by itself."""
-START, END, TIME = "window_start", "window_end", "window_time"
+START, END, TIME = BOUNDS = ("window_start", "window_end", "window_time")
 _GROUPED = f"rows of windows are grouped by {START} and {END}: add both to GROUP BY"
 
 

@@ -1,0 +1,153 @@
+"""The messages of several tables as one source: each partition has its table's number in front."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import cast
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.contracts import (
+    Lag,
+    Limit,
+    OffsetSlice,
+    Position,
+    Positions,
+    SourceSession,
+    Span,
+)
+
+_BETWEEN = "/"
+_IDENTITIES = " "
+
+
+def of_table(partition: str) -> tuple[int, str]:
+    """The number of the table that a partition is of, and the partition; 0 of a single table."""
+    number, _, own = partition.rpartition(_BETWEEN)
+    return int(number or 0), own
+
+
+def named(number: int, partition: str) -> str:
+    """The opposite, where there are several tables."""
+    return f"{number}{_BETWEEN}{partition}"
+
+
+def identities(text: str) -> Sequence[str]:
+    """By the number of a table what `SourceSession.identity` was of it."""
+    return text.split(_IDENTITIES)
+
+
+class UnitedSession(SourceSession):
+    """Sessions of tables of one class, on the driver."""
+
+    def __init__(self, sessions: Sequence[SourceSession]) -> None:
+        self._sessions = sessions
+
+    @property
+    @override
+    def identity(self) -> str:
+        return _IDENTITIES.join(one.identity for one in self._sessions)
+
+    @override
+    def start(self) -> Positions:
+        return _merged(one.start() for one in self._sessions)
+
+    @override
+    def seek(self, where: str) -> Positions:
+        return _merged(one.seek(where) for one in self._sessions)
+
+    @override
+    def take_over(self, known: Positions) -> Positions:
+        return _merged(one.take_over(some) for one, some in self._each(known))
+
+    @override
+    def understands(self, positions: Positions) -> bool:
+        if not all(_BETWEEN in name for name in positions):
+            return False
+        if any(of_table(name)[0] >= len(self._sessions) for name in positions):
+            return False
+        return all(one.understands(some) for one, some in self._each(positions))
+
+    @override
+    def ends(self) -> Positions:
+        return _merged(one.ends() for one in self._sessions)
+
+    @override
+    def closed(self, after: Positions) -> frozenset[str]:
+        found = [one.closed(some) for one, some in self._each(after)]
+        return frozenset(named(n, one) for n, some in enumerate(found) for one in some)
+
+    @override
+    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+        number, own = of_table(partition)
+        return self._sessions[number].behind(own, position, end)
+
+    @override
+    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
+        untils = [None] * len(self._sessions) if until is None else _divided(until, self._sessions)
+        pairs = zip(self._each(after), untils, strict=True)
+        spans = [one.plan(some, limit, bound) for (one, some), bound in pairs]
+        slices = [_moved(n, piece) for n, span in enumerate(spans) for piece in span.slices]
+        return Span(tuple(slices), any(span.full for span in spans))
+
+    @override
+    def is_small(self, span: Span) -> bool:
+        pieces: list[list[OffsetSlice]] = [[] for _ in self._sessions]
+        for piece in span.slices:
+            number, own = of_table(piece.partition)
+            pieces[number].append(replace(cast("OffsetSlice", piece), partition=own))
+        pairs = zip(self._sessions, pieces, strict=True)
+        return all(one.is_small(Span(tuple(some))) for one, some in pairs)
+
+    @override
+    def lag(self, after: Positions) -> Lag:
+        found = [one.lag(some) for one, some in self._each(after)]
+        partitions = [
+            {named(n, name): at for name, at in one.partitions.items()}
+            for n, one in enumerate(found)
+        ]
+        return Lag(
+            records=sum(one.records for one in found),
+            seconds=max(one.seconds for one in found),
+            ends=_merged(one.ends for one in found),
+            partitions=dict(chain.from_iterable(one.items() for one in partitions)),
+        )
+
+    @override
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        found = [one.peek(some, limit) for one, some in self._each(after)]
+        return {named(n, name): at for n, some in enumerate(found) for name, at in some.items()}
+
+    @override
+    def release(self, upto: Positions) -> None:
+        for one, some in self._each(upto):
+            one.release(some)
+
+    @override
+    def close(self) -> None:
+        for one in self._sessions:
+            one.close()
+
+    def _each(self, positions: Positions) -> Iterable[tuple[SourceSession, Positions]]:
+        return zip(self._sessions, _divided(positions, self._sessions), strict=True)
+
+
+def _merged(found: Iterable[Positions]) -> Positions:
+    return {named(n, name): at for n, some in enumerate(found) for name, at in some.items()}
+
+
+def _divided(positions: Positions, among: Sequence[SourceSession]) -> list[Positions]:
+    """By the number of the table its own positions."""
+    found: list[dict[str, Position]] = [{} for _ in among]
+    for name, at in positions.items():
+        number, own = of_table(name)
+        found[number][own] = at
+    return [*found]
+
+
+def _moved(number: int, piece: object) -> OffsetSlice:
+    found = cast("OffsetSlice", piece)
+    return replace(found, partition=named(number, found.partition))

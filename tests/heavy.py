@@ -1,0 +1,89 @@
+"""Tests whose servers are slow to start: which they are, and which of two processes runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+from typing_extensions import override
+from xdist.scheduler import LoadScopeScheduling
+
+HEAVY = frozenset({"kafkaConnect", "nessie", "trino"})
+"""Connectors whose servers are slow to start: `make test` has two processes for them, later."""
+ESSENTIAL: Mapping[str, frozenset[str]] = {
+    "test_drains_everything_once_and_resumes": frozenset(
+        {
+            "kafkaConnect-memory-span",
+            "memory-offsets-nessie",
+            "memory-offsets-trino",
+            "trino-memory-span",
+        }
+    ),
+    "test_a_failure_at_every_step_neither_loses_nor_doubles": frozenset(
+        {
+            "nessie-iceberg.before-commit",
+            "nessie-iceberg.after-commit",
+            "trino-trino.recorded",
+            "trino-trino.written",
+            "trino-upsert-trino.written",
+        }
+    ),
+}
+"""By test: those of its cases with a heavy server that `make test` runs too."""
+GROUPS = {
+    "trino": "trino",
+    "nessie": "nessie",
+    "tableflow/test_catalog": "nessie",
+    "kafka_connect": "kafkaConnect",
+    "kafkaConnect": "kafkaConnect",
+}
+"""By a part of a test's name its server; all other ones have a broker with TLS, or a registry."""
+MARKS = ("heavy", "alone")
+"""Each is a run of `make test` with few of its tests."""
+
+
+class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """No two processes start the same server, or wait until it is warm.
+
+    xdist has groups of its own (`xdist_group`), which pytest 9.2 does not let it name.
+    """
+
+    @override
+    def _split_scope(self, nodeid: str) -> str:
+        return next((server for part, server in GROUPS.items() if part in nodeid), "others")
+
+
+def has_heavy_end(item: pytest.Item) -> bool:
+    """Whether one of its parameters is the name of a connector whose server is heavy."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    names = [name for value in values for name in (value if isinstance(value, tuple) else [value])]
+    return any(isinstance(name, str) and _names_heavy(name) for name in names)
+
+
+def is_essential(item: pytest.Item) -> bool:
+    """Whether it is one of ESSENTIAL."""
+    function = cast("pytest.Function", item)
+    return function.callspec.id in ESSENTIAL.get(function.originalname, ())
+
+
+def may_have(file: Path, mark: str) -> bool:
+    """Whether `make test` may find a test with one of MARKS in this file: its text says so."""
+    tests = [f"def {name}(" for name in ESSENTIAL] if mark == "heavy" else []
+    text = file.read_text(encoding="utf-8")
+    return any(part in text for part in (f"mark.{mark}", *tests))
+
+
+def refuse_hidden(items: Iterable[pytest.Item]) -> None:
+    """Raises UsageError for a test that a run of one of MARKS would not find."""
+    marked = [(item, mark) for item in items for mark in MARKS if item.get_closest_marker(mark)]
+    hidden = [item.nodeid for item, mark in marked if not may_have(item.path, mark)]
+    if hidden:
+        raise pytest.UsageError(f"write pytest.mark.heavy or .alone into the files of {hidden}")
+
+
+def _names_heavy(name: str) -> bool:
+    """Of a connector with a variant, and of an example: `kafka-to-trino.yaml`."""
+    parts = name.removesuffix(".yaml").split("-")
+    return not HEAVY.isdisjoint(parts if name.endswith(".yaml") else parts[:1])
