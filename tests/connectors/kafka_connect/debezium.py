@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,16 @@ class Followed:
             for number in range(self.count, self.count + rows):
                 copy.write_row((number, "x" * width))
         self.count += rows
+
+    def interrupt(self) -> None:
+        """Ends the connection by which the connector reads the log, once there is one."""
+        ended = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active"
+        until = time.monotonic() + 120
+        while not self._connection.execute(
+            f"{ended} AND slot_name = '{self.name}'".encode()
+        ).fetchall():
+            assert time.monotonic() < until, "the connector reads nothing"
+            time.sleep(0.2)
 
     def drop(self) -> None:
         self._run(f"DROP SCHEMA {self.name} CASCADE")

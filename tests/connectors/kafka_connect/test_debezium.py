@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 import devservers
 from tests.connectors.kafka_connect.debezium import Followed, followed
 from tests.connectors.kafka_connect.driver import Flow
-from tests.drained import drain_apart
+from tests.drained import drain_apart, drain_file, follow_file
 
 pytestmark = [pytest.mark.heavy, pytest.mark.crash]
 
@@ -46,3 +47,27 @@ def test_each_row_once(table: Followed, tmp_path: Path) -> None:
     drain_apart(flow.manifest, failpoint="connect.told:kill:1+")
     assert drain_apart(flow.manifest) == 0
     expect(flow, table)
+
+
+@pytest.mark.full
+def test_each_row_once_where_the_server_ends_its_connection(
+    table: Followed, tmp_path: Path
+) -> None:
+    """The connector begins again by itself, and asks where it is; its process stays the same."""
+    flow = Flow(tmp_path, table.source(tmp_path))
+    table.insert(100)
+    drain_file(flow.manifest)
+    changes = Thread(target=change_and_interrupt, args=(table,))
+    changes.start()
+    follow_file(flow.manifest, 100 + 3 * 110)
+    changes.join()
+    drain_file(flow.manifest)
+    expect(flow, table)
+
+
+def change_and_interrupt(table: Followed) -> None:
+    for _ in range(3):
+        table.insert(50)
+        table.copy(10)
+        table.interrupt()
+        table.insert(50)

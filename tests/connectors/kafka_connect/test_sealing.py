@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jpype
 import pyarrow as pa
 import pytest
 
@@ -192,3 +193,81 @@ def test_a_record_behind_a_known_offset_waits_for_nothing(polled: Polled, spool:
     task.seal_when_due(now=True)
     assert rows(spool) == [1]
     assert task.stop(30)
+
+
+def taken(spool: Spool) -> list[tuple[int, int]]:
+    """The records of all parts, by their ids."""
+    ids = [
+        json.loads(one)
+        for part in spool.parts()
+        for one in spool.read(part).read()["id"].to_pylist()
+    ]
+    return [(one["lsn_proc"], one["lsn_events_processed"]) for one in ids]
+
+
+class Lost(Exception):
+    """Stands for Java's RetriableException: the server is gone."""
+
+
+@pytest.fixture
+def lost(polled: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of no entry are a poll that must be tried again."""
+    monkeypatch.setattr(tasks, "_RETRY", 0.0)
+    monkeypatch.setattr(jpype, "JException", Lost)
+    monkeypatch.setattr(jpype, "JClass", lambda _: Lost)
+    poll = polled.poll
+
+    def polling() -> Records:
+        if (records := poll()) == [(0, 0)]:
+            raise Lost
+        return records
+
+    monkeypatch.setattr(polled, "poll", polling)
+
+
+LOST = (0, 0)
+
+
+@pytest.mark.usefixtures("lost")
+def test_a_task_that_begins_again_goes_on_behind_what_it_has_delivered(
+    polled: Polled, spool: Spool
+) -> None:
+    """It loses its server in the middle of an entry, repeats the entry, and that twice."""
+    task = started(polled, spool, {PARTITION: Offset(0, {"lsn_proc": 1})})
+    polled.deliver((5, 1), (6, 1), (6, 2))
+    for _ in range(2):
+        polled.deliver(LOST)
+        polled.deliver((6, 1), (6, 2))
+    polled.deliver((6, 3), (7, 1))
+    assert task.stop(30)
+    assert taken(spool) == [(5, 1), (6, 1), (6, 2), (6, 3), (7, 1)]
+
+
+@pytest.mark.usefixtures("lost")
+def test_what_a_task_cannot_go_on_behind_comes_again(polled: Polled, spool: Spool) -> None:
+    """The first entry of all is not sealed alone; the task has nothing to go on behind."""
+    task = started(polled, spool, {})
+    polled.deliver((5, 1), (5, 2))
+    polled.deliver(LOST)
+    polled.deliver((5, 1), (5, 2), (6, 1))
+    assert task.stop(30)
+    assert taken(spool) == [(5, 1), (5, 2), (6, 1)]
+
+
+@pytest.mark.usefixtures("lost")
+def test_a_task_that_begins_again_inside_of_a_snapshot_ends_its_process(
+    polled: Polled, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next process throws the records of the snapshot away: it begins the snapshot again."""
+    (cut,) = snapshot(("a", False)).to_batches()
+    monkeypatch.setattr(tasks, "unpacked", lambda _: cut)
+    task = started(polled, spool, {})
+    polled.deliver((1, 1))
+    polled.given.put(Records([LOST]))
+    until = time.monotonic() + 30
+    while task.error is None and time.monotonic() < until:
+        time.sleep(0.005)
+    assert "its snapshot was cut off" in str(task.error)
+    assert spool.published() == []
+    spool.clear()
+    assert rows(spool) == [0]

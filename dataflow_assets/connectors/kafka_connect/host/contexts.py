@@ -8,20 +8,23 @@ from typing import Any
 import jpype
 import msgspec
 
-from dataflow_assets.connectors.kafka_connect.spool import Offsets, canonical
+from dataflow_assets.connectors.kafka_connect.spool import Offset, canonical
 
 
-def offset_reader(helper: Any, known: Offsets) -> Any:
+def offset_reader(helper: Any, left: Callable[[str], Offset | None]) -> Any:
     """Answers where each source partition was left; the values have the types that a worker gives.
 
-    Called once, after the JVM has started.
+    Called once, after the JVM has started; the connector and its tasks may ask at any time, from
+    any thread.
+
+    `left`: where that is, by the partition as a key of `Offsets`; None where it has none.
     """
 
     @jpype.JImplements("org.apache.kafka.connect.storage.OffsetStorageReader")
     class Reader:
         @jpype.JOverride
         def offset(self, partition: Any) -> Any:
-            found = known.get(canonical(msgspec.json.decode(bytes(helper.text(partition)))))
+            found = left(canonical(msgspec.json.decode(bytes(helper.text(partition)))))
             return None if found is None else helper.map(msgspec.json.encode(found.value))
 
         @jpype.JOverride

@@ -27,7 +27,7 @@ from dataflow_assets.connectors.kafka_connect.host.virtual_machine import (
     java_map,
 )
 from dataflow_assets.connectors.kafka_connect.mask import is_long_enough
-from dataflow_assets.connectors.kafka_connect.spool import Spool
+from dataflow_assets.connectors.kafka_connect.spool import Offset, Spool
 from dataflow_assets.connectors.kafka_connect.states import WRITTEN, Name, noted, write
 from dataflow_assets.errors import PermanentError, TransientError
 
@@ -62,6 +62,7 @@ class Running:
             "tasks.max": str(order.tasks),
         }
         self._tasks: list[Task] = []
+        self._sealer: Sealer | None = None
         self._noted: tuple[float, list[Name]] = (0.0, [])
         self._changed, self._raised = threading.Event(), ""
         self._started = False
@@ -82,10 +83,10 @@ class Running:
     def _start(self) -> None:
         self._spool.clear()
         last, known = self._spool.end()
-        reader = offset_reader(self._machine.new_helper(), known)
+        sealer = self._sealer = Sealer(self._spool, last, known, self._order)
+        reader = offset_reader(self._machine.new_helper(), self._left)
         if not self._started:
             self._start_connector(reader)
-        sealer = Sealer(self._spool, last, known, self._order)
         kind = jpype.JClass(self._connector.taskClass())
         for number, config in enumerate(self._connector.taskConfigs(self._order.tasks)):
             task = kind()
@@ -95,6 +96,10 @@ class Running:
             self._tasks.append(Task(number, task, self._machine, helper, sealer))
         for one in self._tasks:
             one.start()
+
+    def _left(self, partition: str) -> Offset | None:
+        """Behind all that is sealed: also for one that asks after a lost connection."""
+        return self._sealer.known.get(partition) if self._sealer else None
 
     def _start_connector(self, reader: Any) -> None:
         self._connector.initialize(connector_context(reader, self._changed.set, self._raise))

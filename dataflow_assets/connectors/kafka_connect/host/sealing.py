@@ -43,6 +43,10 @@ class Sealer:
             self._sealed = self._spool.size
         return any(self._open.values()) or self._sealed <= self._order.spool_bytes
 
+    def is_open(self, task: int) -> bool:
+        """Whether a task cannot go on behind what it has delivered last."""
+        return bool(self._open[task])
+
     def full(self, batches: Sequence[pa.RecordBatch]) -> bool:
         """Whether these records are a part, however young they are."""
         rows: int = sum(batch.num_rows for batch in batches)

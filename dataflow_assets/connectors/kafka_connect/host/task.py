@@ -15,6 +15,7 @@ from dataflow_assets.connectors.kafka_connect.host.resuming import Repeats
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
 from dataflow_assets.connectors.kafka_connect.host.virtual_machine import VirtualMachine
 from dataflow_assets.connectors.kafka_connect.states import Name
+from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 
 log = logging.getLogger(__name__)
@@ -98,8 +99,29 @@ class Task:
             ):
                 raise
             log.warning("task %s: %s; trying again", self.number, error)
+            self._begin_again()
             self._stopped.wait(_RETRY)
             return None
+
+    def _begin_again(self) -> None:
+        """The task may ask where it is, as Debezium's do after a lost connection.
+
+        What it has delivered is sealed first. What cannot be sealed comes again.
+
+        Raises:
+            TransientError: inside of a snapshot, which begins again without what is sealed of it:
+                only the next process throws that away.
+        """
+        with self._lock:
+            if self._batches and not self._sealer.may_be_cut(self._batches):
+                self._seal()
+            self._batches, self._lists = [], []
+            if self._sealer.is_open(self.number):
+                raise TransientError(
+                    f"task {self.number}: its snapshot was cut off: the process is started again, "
+                    "and the snapshot with it"
+                )
+            self._repeats = Repeats(self._sealer.known)
 
     def _take(self, records: Any) -> None:
         self.delivered = min(self.delivered, time.monotonic())
