@@ -13,6 +13,12 @@ from urllib.parse import urlsplit
 LONGEST = 200
 _CURL = re.compile(r"curlCode: \d+, ([^;]+)")
 _PORTS = {"http": 80, "https": 443}
+_NO_ROOM = re.compile(
+    r"AWS Error (?:INTERNAL_FAILURE|SERVICE_UNAVAILABLE|UNKNOWN \(HTTP status 5\d\d\)) during "
+    r"(?:PutObject|UploadPart|\w+MultipartUpload) operation"
+    r"|PUT \S+ was answered with HTTP 5\d\d"
+    r"|StorageFull|QuotaExceeded"  # as MinIO and Ceph say it
+)
 
 
 def cause(error: BaseException) -> str:
@@ -64,6 +70,26 @@ def store_silence(error: BaseException, endpoint: str | None) -> StoreSilent | N
         return error
     found = _CURL.search(str(error))
     return StoreSilent.at(endpoint, found[1].strip()) if found else None
+
+
+def no_room(text: str) -> str:
+    """What to check where an object store has not taken what it was to store.
+
+    Called on the driver with the text of an error, its own or one of a task. Few stores say that
+    they have no room: most answer with an error of their own, as for any other trouble.
+
+    Args:
+        text: of the error, as Arrow's client of S3 raises it.
+
+    Returns:
+        A clause that begins with a semicolon; empty where the text is about something else.
+    """
+    if not _NO_ROOM.search(text):
+        return ""
+    return (
+        "; an object store without room answers like this: check its disk, its quota and its log; "
+        "the flow goes on from its checkpoint once the store takes files again"
+    )
 
 
 def _host_port(url: str | None) -> str:

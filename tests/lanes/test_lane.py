@@ -527,8 +527,8 @@ class Preparing(MemoryPartSource):
     most: ClassVar[list[int]] = []
 
     def open(self, flow: str) -> Any:
-        session: Any = super().open(flow)
-        session.prepare = partial(_prepared, flow)
+        session = super().open(flow)
+        session.prepare = partial(_prepared, flow)  # type: ignore[method-assign]
         return session
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.sdk.causes import store_silence
+from dataflow_assets.sdk.causes import no_room, store_silence
 
 # The client of S3 tells these apart in its text only.
 _DENIED = (
@@ -49,4 +49,4 @@ def _ours(error: Exception, what: str) -> DataflowError:
         return PermanentError(f"{text}; the file is damaged, or was not written to its end")
     if isinstance(error, (FileNotFoundError, NotADirectoryError, ValueError)):
         return PermanentError(text)
-    return TransientError(text)
+    return TransientError(f"{text}{no_room(text)}")

@@ -12,7 +12,7 @@ from requests import RequestException
 
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.sdk.causes import cause, store_silence
+from dataflow_assets.sdk.causes import cause, no_room, store_silence
 from dataflow_assets.sdk.handshake import Options, refused
 
 _DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
@@ -78,7 +78,7 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
     if isinstance(error, RequestException) and error.response is None:
         return TransientError(f"{where}: {_unanswered(error)}")
     if isinstance(error, _DOWN):
-        return TransientError(text)
+        return TransientError(f"{text}{no_room(text)}")
     if isinstance(error, ice.NoSuchTableError):
         return PermanentError(f"{text}; create the table again, or set autoCreateTable: true")
     if isinstance(error, (ice.RESTError, *GONE)):

@@ -90,7 +90,7 @@ def test_a_start_may_take_longer_than_a_call(spool: Spool, monkeypatch: pytest.M
     """Debezium reads the history of all tables of a database before its task has started."""
     opened, started = encode(Event("opened", spool="s")), encode(Event("started", tasks=1))
     script = (
-        f"import os, sys, time; os.write(1, {opened}); time.sleep(2); os.write(1, {started})\n"
+        f"import os, sys, time; os.write(1, {opened!r}); time.sleep(2); os.write(1, {started!r})\n"
         "sys.stdin.read()"
     )
     popen, command = subprocess.Popen, [sys.executable, "-c", script]

@@ -33,6 +33,7 @@ from dataflow_assets.connectors.iceberg.table.snapshot import head
 from dataflow_assets.contracts import utc_now
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import from_environment, reach
+from dataflow_assets.sdk.causes import no_room
 from dataflow_assets.spark.errors import sentence
 
 if TYPE_CHECKING:
@@ -206,4 +207,6 @@ def _run(job: Callable[[], Result]) -> Result:
     try:
         return job()
     except (PySparkException, RpcError, OSError) as error:
-        raise TransientError(f"the Spark job that merges failed: {sentence(error)}") from error
+        reason = sentence(error)
+        text = f"the Spark job that merges failed: {reason}{no_room(reason)}"
+        raise TransientError(text) from error

@@ -106,7 +106,11 @@ class Committer:
                 return
 
     def _attempt(self, change: Change) -> Exception | None:
-        attempt = self._prepare(change)
+        try:
+            attempt = self._prepare(change)
+        except OSError:
+            self._drop_unasked(change)
+            raise
         self._attempts.append(attempt)
         reach("iceberg.before-commit")
         try:
@@ -161,6 +165,11 @@ class Committer:
         if refused and not self._lost:
             shown = {snapshot.manifest_list for snapshot in self.table.metadata.snapshots}
             self._delete([] if shown.intersection(refused) else refused)
+
+    def _drop_unasked(self, change: Change) -> None:
+        """Deletes the data files of a change that no request has named: the store may be full."""
+        if not self._attempts and not self._lost:
+            self._delete([file.file_path for file in change.files])
 
     def discard(self, files: Sequence[DataFile]) -> None:
         """Deletes data files that no commit has, and none ever can.
