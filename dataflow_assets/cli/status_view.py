@@ -215,7 +215,8 @@ def _member(name: str, value: object) -> str:
     """Of a position a text, a number, or numbers by their names; nothing of what else is in it."""
     if isinstance(value, dict) and all(isinstance(one, int) for one in value.values()):
         value = " ".join(f"{key}={one}" for key, one in value.items())
-    return f"{name} {value}" if isinstance(value, str | int) and value != "" else ""
+    told = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+    return f"{name} {value}" if told else ""
 
 
 def _age(when: datetime | None) -> str:

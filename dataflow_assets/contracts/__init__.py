@@ -125,6 +125,7 @@ from dataflow_assets.contracts.sink_session import (
 )
 from dataflow_assets.contracts.slices import (
     PART,
+    PARTS,
     Cut,
     Limit,
     OffsetSlice,
@@ -182,6 +183,7 @@ __all__ = [
     "ONE_ROW",
     "OP",
     "PART",
+    "PARTS",
     "PLACE",
     "REFUSED_ROW",
     "REPLAY",

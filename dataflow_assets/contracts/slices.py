@@ -215,9 +215,27 @@ class Span:
         return {s.partition: s.upto for s in self.slices}
 
 
+PARTS = 4
+"""The most parts of a table, or stretches of a log, that one turn of a lane reads."""
+
+
 @dataclass(frozen=True)
 class Limit:
     """The most that one slice of a span may hold."""
 
     records: int = 1_000_000
     bytes: int = 64 * 1024 * 1024
+    declared: Limit | None = None
+    """What the flow allows, where a turn reads less; None: the same."""
+
+    @property
+    def stretches(self) -> int:
+        """How many slices that follow one another may be one span, each of this size.
+
+        `PARTS`, and for a flow that allows less than the default as many as it has room for: all of
+        them together hold no more than it allows.
+        """
+        most, default = self.declared or self, Limit()
+        if most.records >= default.records and most.bytes >= default.bytes:
+            return PARTS
+        return max(1, min(PARTS, most.records // self.records, most.bytes // self.bytes))

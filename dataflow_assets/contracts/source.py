@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataflow_assets.contracts.connector import Address
 from dataflow_assets.contracts.message_format import MessageFormat
 from dataflow_assets.contracts.schema import TypeRow
-from dataflow_assets.contracts.slices import Position, Positions
+from dataflow_assets.contracts.slices import Position, Positions, Span
 from dataflow_assets.contracts.source_reader import SourceReader
 from dataflow_assets.contracts.source_session import SourceSession
 from dataflow_assets.errors import DataflowError, outcome
@@ -46,6 +46,20 @@ class Source(SourceReader):
     """True: a key may come in several parts of a span, and the last of its records counts: where a
     branch upserts, the parts are read one after the other, in the order in which they are planned.
     False: a key comes in one part of a span, or nothing says which of its records is the last."""
+
+    def reads_in_order(self, span: Span, *, upserts: bool) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether one task reads all parts of a span, one after the other.
+
+        Asked by the driver for each job that reads parts of a span.
+
+        Args:
+            span: what is read, as `SourceSession.plan` made it or as a sink has recorded it.
+            upserts: whether a branch upserts.
+
+        Returns:
+            By default True where `parts_in_order` is and a branch upserts.
+        """
+        return self.parts_in_order and upserts
 
     replays: ClassVar[bool] = True
     """False: what was rejected of it is not what its records were, and cannot be put back."""

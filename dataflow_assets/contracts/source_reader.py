@@ -141,6 +141,30 @@ class SourceReader(Connector):
         """
         raise NotImplementedError(f"{self.type} delivers messages")
 
+    def batches_in_order(
+        self, pieces: Sequence[Slice], metadata: frozenset[str]
+    ) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Reads parts that one task stores one after the other.
+
+        Called inside a task, once for all parts of a span that the task reads; a part is asked for
+        when all batches of the one before it were taken and its writers are closed: whether its
+        rows are visible by then depends on the sink. By default each is read by itself.
+
+        Args:
+            pieces: the parts, in the order in which they are planned; some of the span may be
+                missing where they are stored already.
+            metadata: as for `batches`.
+
+        Returns:
+            For each part what `batches` would give. What reads ahead of the part that is asked for
+            says how much it keeps in memory, and ends when the iterator is closed.
+
+        Raises:
+            As `batches`, by the part that cannot be read.
+        """
+        for piece in pieces:
+            yield self.batches(piece, metadata)
+
     def message_form(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Typed rows as batches whose columns are the keys of their messages.
 

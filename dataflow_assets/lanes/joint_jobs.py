@@ -123,7 +123,7 @@ class JointJobs(Turns):
                 continue
             asked[waiting.reading] = waiting.reading.take()
             chosen.append(member)
-            room -= len(asked[waiting.reading])
+            room -= _slices(asked[waiting.reading])
         if not chosen:
             return
         began = time.monotonic()
@@ -131,7 +131,7 @@ class JointJobs(Turns):
             self._slices = max(_FEWEST_SLICES, self._slices / 2)
             return
         self._joint_seconds = time.monotonic() - began
-        self._learn(sum(map(len, asked.values())), full=room <= 0)
+        self._learn(sum(map(_slices, asked.values())), full=room <= 0)
         for member in chosen:
             member.answer_when_over()
 
@@ -140,6 +140,11 @@ class JointJobs(Turns):
         could = slices * AIM_SECONDS / max(self._joint_seconds, 0.01)
         if full or self._joint_seconds > AIM_SECONDS:
             self._slices = max(_FEWEST_SLICES, min(could, 2 * self._slices))
+
+
+def _slices(shares: Sequence[Sequence[int]]) -> int:
+    """Of all tasks: parts that are read in their order are the share of one."""
+    return sum(map(len, shares))
 
 
 def _has_else_to_do(member: Member) -> bool:

@@ -196,7 +196,7 @@ class Member(Host):
         if self.flow.source.delivers == "messages":
             return self.pace.limit(declared)
         records, size = min(declared.records, PART.records), min(declared.bytes, PART.bytes)
-        return Limit(records, size)
+        return Limit(records, size, declared)
 
     def run(self, planned: Planned) -> Outcome:
         """Waits for a turn, and for the job."""

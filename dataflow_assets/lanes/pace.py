@@ -14,8 +14,7 @@ _MOST_CHANGE = 4.0  # from one turn to the next: a short one may have met record
 # Tasks read so little beside the others, for next to nothing: less would only mean more turns.
 _FEW = Limit(records=5_000, bytes=1024 * 1024)
 
-PARTS = 4  # of a table in one turn; a span has more where a sink has recorded larger ones
-# What a part of a table may hold: so many of them take a second or two.
+# What a part of a table may hold: as many of them as a turn reads take a second or two.
 PART = Limit(records=50_000, bytes=4 * 1024 * 1024)
 
 

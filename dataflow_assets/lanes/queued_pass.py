@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from dataflow_assets.lanes.pace import PARTS
+from dataflow_assets.contracts import PARTS
 from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from dataflow_assets.contracts import PARTS
 from dataflow_assets.lanes.member import Member
-from dataflow_assets.lanes.pace import PARTS
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.lanes.turns import Turns
 from dataflow_assets.micro_batch import job

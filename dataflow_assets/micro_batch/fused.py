@@ -79,7 +79,8 @@ class Pass:
     @property
     def in_order(self) -> bool:
         """One task reads all parts, one after the other: the last record of a key counts."""
-        return self.source.parts_in_order and any(branch.sink.upserts for branch in self.branches)
+        upserts = any(branch.sink.upserts for branch in self.branches)
+        return self.source.reads_in_order(self.span, upserts=upserts)
 
     @property
     def _forwards(self) -> bool:
@@ -108,7 +109,8 @@ class Pass:
 
     def over_parts(self, indexes: Sequence[int]) -> list[Result]:
         """The same for parts that the task reads itself, one after the other."""
-        return self._results(self._parts(indexes), Told())
+        with closing(self._parts(indexes)) as parts:
+            return self._results(parts, Told())
 
     def over_messages(self, index: int, batches: Iterator[pa.RecordBatch]) -> list[Result]:
         """The same for a slice of messages that the task has read by `messages_together`."""
@@ -165,10 +167,15 @@ class Pass:
             if piece.partition in told.cuts:
                 return  # what follows in this Spark partition lies behind the cut
 
-    def _parts(self, indexes: Sequence[int]) -> Iterator[Chunks]:
-        for index in indexes:
-            piece = self.span.slices[index]
-            yield piece, self._confirmed(self._columns(piece))
+    def _parts(self, indexes: Sequence[int]) -> Generator[Chunks, None, None]:
+        pieces = [self.span.slices[index] for index in indexes]
+        each = self.source.batches_in_order(pieces, self.wanted)
+        try:
+            for piece, batches in zip(pieces, each, strict=True):
+                yield piece, self._confirmed(self._columns(piece, batches))
+        finally:
+            if isinstance(each, Generator):
+                each.close()
 
     def _until_cut(self, piece: Slice, chunks: Shares, told: Told) -> Shares:
         """Only of a slice that was read to its end is it known whose records they were."""
@@ -213,9 +220,8 @@ class Pass:
             self._judge(slices[index], consumed, rejected, chunks)
             yield chunks
 
-    def _columns(self, piece: Slice) -> Shares:
+    def _columns(self, piece: Slice, batches: Iterator[pa.RecordBatch]) -> Shares:
         index, slices = self.span.slices.index(piece), len(self.span.slices)
-        batches = self.source.batches(piece, self.wanted)
         try:
             if self.source.delivers == "entries":
                 yield from self._messages(index, numbered(batches, index, slices))

@@ -108,10 +108,10 @@ consist of the columns of `GROUP BY` (or of `DISTINCT`): each as it is, or cast 
 that keeps all digits, such as INT to BIGINT. Constants may be added. Groups may be grouped again,
 by subqueries and views.
 
-**Over `UNION ALL`** in a view or subquery the query is one flow, `<target>.<a>_<b>`, which reads
-all tables, each with a position of its own. The tables must be tables of `kafka`. Expressions,
-`WHERE` and `UNNEST` may be between them and `UNION ALL`; groups, windows and upserts may not.
-`ROW_NUMBER()` needs groups in between.
+**Over `UNION ALL`** in a view or subquery the query is one flow, `<target>.<first table>`, which
+reads all tables, each with a position of its own. The tables must be tables of `kafka`.
+Expressions, `WHERE` and `UNNEST` may be between them and `UNION ALL`; groups, windows and upserts
+may not. `ROW_NUMBER()` needs groups in between.
 
 After each micro-batch the flow writes the newest row of each group whose row has changed. A group
 is deleted in the target when its last record is deleted, or when it does not meet `HAVING` any
@@ -251,7 +251,8 @@ what the query treats as different: otherwise several groups become one row, whi
 one of them. A flow does not begin if a column of the key may store different values as equal ones,
 and the error names the column: text in a column of type `citext`, `char(n)` or `uuid`, or with a
 collation that ignores case; a decimal in a column with fewer digits; a time in a column that keeps
-fewer digits of a second."""
+fewer digits of a second. Without groups, rows are written in their order, and of keys that the
+table treats as equal the last change counts."""
 PROPERTIES = (
     "Options that begin with `properties.` are options of the client: these, and [the keys of its "
     "security](justone.md#the-consumer) with this prefix. A password may be `${env:VARIABLE}` or "

@@ -218,7 +218,8 @@ class Attempt:
     def _read(self, span: Span, ready: Sequence[OpenBranch]) -> Outcome:
         """The pass. Where a target lacks columns and gets them, all is read again by a new epoch.
 
-        The span is recorded and none of the branch's part is stored: the same stretch is read.
+        The span is recorded, and parts of the branch that are stored are not read again: the others
+        are the same parts.
         """
         try:
             return self._host.run(Planned(self._pass(span, ready), self._source))

@@ -82,8 +82,8 @@ def _check_understood(flow: Flow, source: SourceSession, session: SinkSession) -
     if known and not source.understands(known):
         raise PermanentError(
             f"flow {flow.id}: its checkpoint was written when the flow read {flow.source_address} "
-            "in another way (a query of SQL with state, or without): begin again, with start: "
-            "earliest (dataflow run --from earliest)"
+            "in another way (a query of SQL with state, without, or over other tables): begin "
+            "again, with start: earliest (dataflow run --from earliest)"
         )
 
 

@@ -91,7 +91,9 @@ class ViewSession(SourceSession):
 
     @override
     def understands(self, positions: Positions) -> bool:
-        return positions.keys() == {VIEW}
+        if positions.keys() != {VIEW}:
+            return False
+        return self._messages.understands(position_of(positions[VIEW]).offsets)
 
     @override
     def rewound(self, chosen: Positions, before: Positions, *, stay: bool) -> Positions:
@@ -142,7 +144,9 @@ class ViewSession(SourceSession):
         start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
         self._states.checked(start)  # a changed query is said at once, not with the next record
         most = replace(limit, records=min(limit.records, self._most))
-        found = self._messages.plan(start.offsets, most, None if end is None else end.offsets)
+        found = self._messages.plan(
+            self._read_upto(start), most, None if end is None else end.offsets
+        )
         if found.empty and not _is_due(start, end) and not self._is_closing(start):
             return Span(())
         name = uuid.uuid4().hex
@@ -186,6 +190,11 @@ class ViewSession(SourceSession):
         parts = [Part(self._flow, one).text() for one in manifest.parts]
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
         return replace(found, planned=span.planned, at=now)
+
+    def _read_upto(self, position: ViewPosition) -> Positions:
+        """Where its messages were read to; the start where a query before read other tables."""
+        known = self._messages.understands(position.offsets)
+        return position.offsets if known else self._messages.start()
 
     def _reader(self, environment: Environment) -> Reader:
         source = self._source
@@ -231,7 +240,7 @@ class ViewSession(SourceSession):
     @override
     def lag(self, after: Positions) -> Lag:
         position = position_of(after[VIEW])
-        found = self._messages.lag(position.offsets)
+        found = self._messages.lag(self._read_upto(position))
         known = replace(found, ends=_ending(found.ends))
         if not position.state:
             return known
@@ -248,7 +257,7 @@ class ViewSession(SourceSession):
         """The rows that the next messages make by themselves, as if nothing were kept."""
         environment = Environment(self._source.view.zone, utc_now())
         reader = self._reader(environment)
-        messages = self._messages.peek(position_of(after[VIEW]).offsets, limit)
+        messages = self._messages.peek(self._read_upto(position_of(after[VIEW])), limit)
         found = looked_at(reader, messages)
         return {} if found is None else {VIEW: found}
 

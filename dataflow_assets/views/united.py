@@ -64,6 +64,14 @@ class UnitedSession(SourceSession):
         return _merged(one.take_over(some) for one, some in self._each(known))
 
     @override
+    def understands(self, positions: Positions) -> bool:
+        if not all(_BETWEEN in name for name in positions):
+            return False
+        if any(of_table(name)[0] >= len(self._sessions) for name in positions):
+            return False
+        return all(one.understands(some) for one, some in self._each(positions))
+
+    @override
     def ends(self) -> Positions:
         return _merged(one.ends() for one in self._sessions)
 

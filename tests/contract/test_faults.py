@@ -69,7 +69,7 @@ def faulty(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Faul
 
 @pytest.fixture(params=CASES)
 def asked(request: pytest.FixtureRequest, engine: SparkSession) -> Iterator[Faulty]:
-    """For what the driver meets before or after that."""
+    """For what is the same wherever the pass runs."""
     yield from _faulty(request, engine)
 
 
@@ -132,15 +132,15 @@ def test_connections_that_break_in_the_middle(faulty: Faulty) -> None:
     faulty.expect_everything_once()
 
 
-def test_a_server_that_dies_in_the_middle_and_comes_back(faulty: Faulty) -> None:
-    reports = faulty.case.reports()
+def test_a_server_that_dies_in_the_middle_and_comes_back(asked: Faulty) -> None:
+    reports = asked.case.reports()
     next(reports)
-    faulty.refuse()
-    waiting = threading.Timer(1.5, faulty.restore)
+    asked.refuse()
+    waiting = threading.Timer(1.5, asked.restore)
     waiting.start()
     list(reports)
     waiting.join()
-    faulty.expect_everything_once()
+    asked.expect_everything_once()
 
 
 def test_a_slow_server_is_waited_for(asked: Faulty) -> None:

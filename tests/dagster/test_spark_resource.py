@@ -15,6 +15,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.memory import Store
@@ -24,6 +25,7 @@ from dataflow_assets.spark import connect
 from dataflow_assets.spark import package as packages
 from dataflow_assets.spark.session import Spark, SparkSettings
 from tests import ROOT
+from tests.dagster.drain_once import package_of_workers
 
 
 @pytest.mark.parametrize(
@@ -199,6 +201,13 @@ def test_a_flow_runs_on_a_cluster_with_our_package(messages: Store, tmp_path: Pa
     assert all("dataflow_assets.zip" in file for file in files)
 
 
+def test_workers_of_a_connect_server_run_our_package_as_it_was_sent(spark: SparkSession) -> None:
+    files = package_of_workers(spark)
+    assert files
+    assert all("dataflow_assets.zip" in file for file in files)
+
+
+@pytest.mark.full
 @pytest.mark.e2e
 def test_a_flow_runs_on_a_connect_server_with_our_package(
     messages: Store, spark_server: devservers.SparkConnect

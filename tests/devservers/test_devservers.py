@@ -273,6 +273,7 @@ def test_standalone_cluster_uses_both_workers(tmp_path: Path) -> None:
     assert len({row.d for row in rows}) == 2
 
 
+@pytest.mark.full  # a flow goes on over it in tests/e2e/test_outages.py
 @pytest.mark.crash
 def test_kafka_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     with devservers.Kafka(tmp_path) as kafka:

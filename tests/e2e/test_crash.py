@@ -63,7 +63,8 @@ def test_killed_at_every_step_in_turn(
 ) -> None:
     """Each run is killed at the next step: it is the recovery of the one before.
 
-    Driver and worker, or the driver alone, in turn; then the worker alone, which the run survives.
+    Driver and worker, or the driver alone, in turn; then the worker alone, at the last step inside
+    a task, which the run survives.
     """
     flow: RealFlow = request.getfixturevalue(target)
     steps = [step for named, step in STEPS if named == target]
@@ -71,7 +72,7 @@ def test_killed_at_every_step_in_turn(
         flow.produce(1_500)
         killed = command.run("run", str(flow.manifest), **_failpoint(step, action))
         assert killed.returncode == -signal.SIGKILL, (step, killed.stderr)
-    for step in ["", *(step for step in steps if step in IN_TASKS)]:
+    for step in ["", *[step for step in steps if step in IN_TASKS][-1:]]:
         flow.produce(100)
         apart = _failpoint(step, "kill-task:1") if step else {}
         again = command.run("run", str(flow.manifest), **apart)

@@ -21,14 +21,14 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     MemorySpanSink,
 )
-from dataflow_assets.contracts import Limit, Rejects, Slice
+from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
 from dataflow_assets.lanes.events import Began, Ended, Event
 from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.lane import POLL_SECONDS
 from dataflow_assets.lanes.member import AT_ONCE, Beside, Member
-from dataflow_assets.lanes.pace import PART, PARTS
+from dataflow_assets.lanes.pace import PART
 from dataflow_assets.runs.request import Patience, Report, Request
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
@@ -338,6 +338,32 @@ def test_parts_in_order_stay_in_order_over_the_turns(
     assert [number for (number,) in stored] == list(range(90))
 
 
+def test_parts_of_one_task_take_room_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four stretches of a log are as much as four slices, though one task reads them."""
+    joint = JointJobs(_no_spark, threading.Condition(), list, lambda: False)
+    asked = list[str]()
+
+    class Waiting:
+        def __init__(self, name: str) -> None:
+            self.name, self.reading = name, self
+
+        def begin_turn(self) -> Waiting:
+            asked.append(self.name)
+            return self
+
+        def take(self) -> list[tuple[int, ...]]:
+            return [tuple(range(PARTS))]
+
+        def answer_when_over(self) -> None:
+            pass
+
+    monkeypatch.setattr(joint, "_slices", 2.0 * PARTS)
+    monkeypatch.setattr(joint, "_done", lambda *_: True)
+    members: Any = [Waiting(name) for name in "abc"]
+    joint._together(members)
+    assert asked == ["a", "b"]
+
+
 class Noted(MemoryPartSource):
     seen: ClassVar[list[str]] = []
 
@@ -527,8 +553,8 @@ class Preparing(MemoryPartSource):
     most: ClassVar[list[int]] = []
 
     def open(self, flow: str) -> Any:
-        session = super().open(flow)
-        session.prepare = partial(_prepared, flow)  # type: ignore[method-assign]
+        session: Any = super().open(flow)
+        session.prepare = partial(_prepared, flow)
         return session
 
 

@@ -366,7 +366,7 @@ MISTAKES: list[tuple[str, int, int, str]] = [
     ("CREATE TABEL x (a INT)", 1, 8, "expected TABLE or VIEW, found TABEL"),
     ("DROP TABLE s;", 1, 1, "DROP is not supported: "),
     (f"CREATE TABLE x (a INTT) WITH ({PLAIN})", 1, 19, "INTT is not a type; did you mean INT?"),
-    ("CREATE TABLE x (a INT", 1, 22, "expected ), found the end of the file"),
+    ("CREATE TABLE x (a INT", 1, 22, "expected , or ) behind a column, found the end of the"),
     ("CREATE TABLE x (a INT);", 1, 23, "table x: WITH is missing, and so the connector"),
     (f"CREATE TABLE x (a INT, a INT) WITH ({PLAIN})", 1, 24, "the column a is written twice"),
     (
@@ -882,3 +882,27 @@ def test_queries_with_state_into_one_topic_may_have_keys_that_are_apart(
         (tmp_path / f"{name}.sql").write_text(f"{SOURCE}{into}{insert}")
     found = load([tmp_path / "one.sql", tmp_path / "two.sql"])
     assert [one.id for one in found.flows] == ["default/o.s", "default/other.s"]
+
+
+def test_each_table_of_a_union_has_its_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    tables = []
+    for name in ("s", "w"):
+        monkeypatch.setenv(f"PASSWORD_{name}", f"of {name}")
+        secured = (
+            f"{PLAIN}, 'properties.security.protocol' = 'SASL_SSL', 'properties.sasl.mechanism' = "
+            f"""'PLAIN', 'properties.sasl.jaas.config' = '{login} username="u" """
+            f"""password="${{env:PASSWORD_{name}}}";'"""
+        )
+        tables.append(SOURCE.replace("TABLE s", f"TABLE {name}").replace(PLAIN, secured))
+    query = "SELECT a, MAX(b) FROM (SELECT * FROM s UNION ALL SELECT * FROM w) GROUP BY a"
+    flow = one(loaded(tmp_path, *tables, TARGET, f"INSERT INTO o {query}")).resolved()
+    assert isinstance(flow.source, ViewSource)
+    for source, name in zip(flow.source.sources, ("s", "w"), strict=True):
+        assert isinstance(source, SqlKafkaSource)
+        assert source.sasl is not None
+        assert source.sasl.password is not None
+        assert source.sasl.password.get_secret_value() == f"of {name}"

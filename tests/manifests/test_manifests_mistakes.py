@@ -49,6 +49,14 @@ def filtered(condition: str) -> str:
 QUOTES = "must be in quotes"
 NEW_WORDS = "no operator"
 MISTAKES = {
+    "a step as text": (
+        manifest(more="  transformations: filter\n"),
+        ["must be a list, got text: begin each step with `- type: ...`"],
+    ),
+    "the address of a registry for its block": (
+        source("brokers: ['h:1'], topic: t, format: avro, schemaRegistry: 'http://r:8081'"),
+        ["must be a mapping, got text: write {url: ...}"],
+    ),
     "a list of sinks": (
         manifest().replace(f"  sink: {{{POSTGRES}}}\n", f"  sink:\n    - {{{POSTGRES}}}\n"),
         ["must be a mapping, got a list: write `key: value`, without `- `"],

@@ -17,6 +17,18 @@ SELECTED = "SELECT id, UPPER(name), age FROM users WHERE age >= 18"
 CONFIG = '"kinesis.region": "eu-central-1"\n'
 
 MISTAKES = {
+    "no comma behind a column": (
+        SQL,
+        "  id BIGINT,\n  name STRING,\n  age INT,\n  changed",
+        "  id BIGINT\n  name STRING,\n  age INT,\n  changed",
+        "expected , or ) behind a column, found name",
+    ),
+    "a port of its own": (
+        JUSTONE,
+        "db.host=127.0.0.1:15432",
+        "db.host=127.0.0.1\ndb.port=15432",
+        "write the port into db.host, as in host:5432",
+    ),
     "a key that Flink does not enforce": (
         SQL,
         "PRIMARY KEY (id) NOT ENFORCED",
@@ -166,3 +178,13 @@ def test_what_cannot_be_read_is_reported_once(
     file = folder / Path(example).name
     file.write_text(file.read_text(encoding="utf-8").replace(*broken, 1))
     assert len(load(folder).findings) == 1
+
+
+def test_a_variable_that_is_not_set_is_noted_at_the_key_that_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SHOP_PASSWORD", raising=False)
+    lines = (EXAMPLES / JUSTONE).read_text(encoding="utf-8").splitlines()
+    (hint,) = [one for one in load(EXAMPLES / "justone").hints if "SHOP_PASSWORD" in one.message]
+    assert hint.path == "db.password"
+    assert lines[hint.line - 1].startswith("db.password=")

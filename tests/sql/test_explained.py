@@ -22,6 +22,7 @@ from tests.sql.files import Sql
 KEYED = "k BIGINT, g STRING, a BIGINT, PRIMARY KEY (k) NOT ENFORCED"
 COUNTED = "SELECT g, COUNT(DISTINCT a) AS n FROM s WHERE k > 3 GROUP BY g"
 WINDOWED = "TABLE(HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND))"
+UNITED = "SELECT * FROM s UNION ALL SELECT UPPER(g), 1 FROM s WHERE a > 1"
 NUMBERED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY g ORDER BY a DESC) AS rn FROM s"
 
 
@@ -84,6 +85,33 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             group    k: ROW(a) (rows come and go): state `groups-1`
             write    k = k, a = ROW(a).EXPR$0
                      by the key k
+            """,
+        ),
+        (
+            "g STRING, xs ARRAY<INT>",
+            "g STRING, x INT",
+            "SELECT g, x FROM s LEFT JOIN UNNEST(xs) AS t (x) ON TRUE WHERE x > 1",
+            """
+            read     g, xs
+            unnest   LEFT JOIN UNNEST(xs)
+            where    (xs.item > 1)
+            write    g = g, x = xs.item
+                     appended
+            """,
+        ),
+        (
+            "g STRING, a BIGINT",
+            "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED",
+            f"SELECT g, SUM(a) FROM ({UNITED}) GROUP BY g",
+            """
+            read     g, a
+            union    g, a
+            read     g, a
+            where    (a > 1)
+            union    UPPER(g), CAST(1 AS BIGINT)
+            group    g: SUM(a) (rows only come): state `groups-0`
+            write    g = g, n = SUM(a)
+                     by the key g
             """,
         ),
     ],

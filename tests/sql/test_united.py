@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from dataflow_assets.assets.graph import build
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.runs.request import Report
+from dataflow_assets.runs.request import Report, Start
 from dataflow_assets.testing import chosen
 from dataflow_assets.views.source import ViewSource
 from tests.conftest import Topics
+from tests.drained import drained
 from tests.sql.files import Sql, latest
 from tests.sql.test_rows import table
 
@@ -114,7 +116,7 @@ def test_groups_of_two_topics_together(sql: Sql, run: Drain, topic: Topics, tmp_
     text = sql.path.read_text().replace("FROM s GROUP", "FROM v GROUP")
     sql.path.write_text(text.replace("INSERT INTO", f"{more}INSERT INTO"))
     flow = chosen(load(sql.path), None)
-    assert flow.name == "o.s_w"
+    assert flow.name == "o.s"
     assert isinstance(flow.source, ViewSource)
     for turn in (1, 2):
         sql.send([(None, b'{"g":"a","n":1}'), (None, b'{"g":"b","n":-5}'), (None, b"{bad")])
@@ -141,3 +143,25 @@ def test_the_graph_has_an_edge_from_each_topic(tmp_path: Path) -> None:
     assert node.source is not None
     assert [one[-1] for one in (node.source, *node.also)] == ["s", "w"]
     assert [one.name for one in graph.topics.values()] == ["s", "w"]
+
+
+def test_a_table_more_or_less_is_another_query(sql: Sql, run: Drain, topic: Topics) -> None:
+    """The flow keeps its name, so that it stops as for any changed query, and its lag is told."""
+    other = Sql(sql.path, sql.kafka, topic(), sql.target)
+    into = "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED"
+    flow = sql.write(ROWS, into, "SELECT g, SUM(n) FROM s GROUP BY g")
+    alone = sql.path.read_text()
+    sql.send([(None, b'{"g":"a","n":1}')])
+    other.send([(None, b'{"g":"a","n":10}')])
+    run(flow)
+    more = (
+        f"CREATE TABLE w WITH ('topic' = '{other.source}') LIKE s (OVERWRITING OPTIONS);\n{VIEW}\n"
+    )
+    united = alone.replace("FROM s GROUP", "FROM v GROUP").replace("INSERT", f"{more}INSERT")
+    for text, total in ((united, 11), (alone, 1)):
+        sql.path.write_text(text)
+        flow = chosen(load(sql.path), None)
+        with pytest.raises(PermanentError, match=r"read .* in another way"):
+            run(flow)
+        drained(flow, Start("earliest", confirmed=True))
+        assert [json.loads(row)["n"] for row in latest(sql.stored()).values()] == [total]

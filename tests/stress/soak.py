@@ -195,6 +195,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--restart-every", type=float, default=90, help="seconds")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--result", type=Path, default=RESULT, help="the page that is written")
     parser.add_argument("--no-result", dest="write", action="store_false", help="do not write it")
     given = parser.parse_args()
     head = commit()
@@ -208,7 +209,7 @@ def main() -> None:
     grown = [one.meter.name for one in trends if not one.flat]
     assert not grown, f"not flat: {', '.join(grown)}"
     if given.write:
-        RESULT.write_text(found, encoding="utf-8")
+        given.result.write_text(found, encoding="utf-8")
 
 
 def _temporary(folder: Path) -> None:

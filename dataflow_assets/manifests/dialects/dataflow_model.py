@@ -166,10 +166,13 @@ class DataFlowSpec(Spec):
     arrives, it commits two to four times in that time, at most once a second. A goal: nothing fails
     when it is missed."""
     max_records_per_batch: Annotated[int, Addition()] = Field(default=1_000_000, ge=1)
-    """The most records of one partition in one micro-batch."""
+    """The most records of one partition in one micro-batch. `postgresql-cdc` counts 128 bytes of
+    log for a record. Far behind the end of the log a micro-batch has up to four times as many,
+    unless this or `maxBytesPerBatch` is lower than its default."""
     max_bytes_per_batch: Annotated[int, Addition()] = Field(default=64 * 1024 * 1024, ge=1)
     """The bytes of one partition in one micro-batch, estimated from its next records. A micro-batch
-    with larger records than expected is cut off at twice this number."""
+    with larger records than expected is cut off at twice this number. `postgresql-cdc` counts bytes
+    of log, as above, and never divides a transaction."""
     replicas: Annotated[
         int, Hint("0 pauses the flow; above that, Spark's free slots decide, not this number")
     ] = Field(default=1, ge=0, le=2**31 - 1)

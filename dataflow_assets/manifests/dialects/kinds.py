@@ -16,6 +16,12 @@ _UNITS = {
     "freshness": "seconds",
 }
 """By what is in a key: the unit of its number."""
+_BLOCKS = {
+    "bootstrap_brokers": "{hostname: broker, port: 9092}",
+    "schemaRegistry": "{url: ...}",
+    "schema_registry": "{url: ...}",
+}
+"""Blocks that are often written as the one text in them."""
 _KINDS = ((bool, "a boolean"), (str, "text"), (list, "a list"), (dict, "a mapping"))
 
 
@@ -44,6 +50,8 @@ def _advice(allowed: Sequence[str], value: Any, key: str) -> str:
     """What to do, where a value of the wrong kind is an everyday mistake."""
     if "text" in allowed:
         return _as_text(value, key)
+    if "a list" in allowed and isinstance(value, str) and key == "transformations":
+        return ": begin each step with `- type: ...`"
     if "a list" in allowed:
         lists = {str: ": write it as a list, [a, b]", dict: ": begin each entry with `- `"}
         return next((say for sort, say in lists.items() if isinstance(value, sort)), "")
@@ -75,9 +83,9 @@ def _as_mapping(value: Any, key: str) -> str:
         return ": write `key: value`, without `- `"
     if isinstance(value, str) and key in ("source", "sink", "errors"):
         return ": write `type: ...` and `config: ...` below it"
-    if isinstance(value, str) and key == "bootstrap_brokers":
-        return ": write {hostname: broker, port: 9092}"
-    if isinstance(value, str) and _NO_SPACE.match(value):
+    if isinstance(value, str) and key in _BLOCKS:
+        return f": write {_BLOCKS[key]}"
+    if isinstance(value, str) and "//" not in value and _NO_SPACE.match(value):
         return ": put a space after the `:`"
     return ""
 

@@ -7,9 +7,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import pytest
 
+from dataflow_assets.connectors.clickhouse.sink import chunks as chunks_module
 from dataflow_assets.connectors.clickhouse.sink import recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
@@ -249,6 +251,29 @@ def test_parts_of_two_reads_are_not_mistaken_for_each_other() -> None:
         (done,) = branch.read().parts
         assert done.empty
     assert branch.read().partitions["part-0"].totals.rows == 2
+
+
+def test_a_later_part_has_a_higher_version_whatever_the_clocks_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Parts that are stored in order, by tasks whose clocks differ: the update is the newer row."""
+    seat, versions = Seat(Model(), _at_once), list[int]()
+    driver = BranchCheckpoint(seat, TARGET)
+    state = driver.take(Run("r", "h", 1))
+    parts = tuple(PartSlice(f"part-{n}", None, "end", f"stretch {n}") for n in range(3))
+    driver.head(replace(state.snapshot(), intent=Intent("i1", utc_now(), 0, parts)))
+
+    def insert(_: Piece, border: Border) -> Totals:
+        versions.append(border.version)
+        return Totals(1)
+
+    now = utc_now()
+    for seconds, part in zip((0, 60, 30), parts, strict=True):
+        clock = now - timedelta(seconds=seconds)
+        monkeypatch.setattr(chunks_module, "utc_now", lambda clock=clock: clock)
+        task = BranchCheckpoint(seat, TARGET, driver.epoch)
+        Chunks(task, seat, part, TARGET.id).commit("end", Rows(lambda _: "", insert), now)
+    assert versions[0] < versions[1] < versions[2]
 
 
 def test_a_part_that_is_gone_takes_what_was_recorded_of_it_along() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from dataflow_assets.connectors.postgresql.cdc import reader
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump, parse
-from dataflow_assets.connectors.postgresql.cdc.read import begin
 from dataflow_assets.connectors.postgresql.cdc.reader import Progress, Silence
+from dataflow_assets.connectors.postgresql.cdc.started_reader import begin
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.errors import TransientError
 from tests.connectors.postgresql.followed import Followed, tuples

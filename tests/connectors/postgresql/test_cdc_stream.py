@@ -116,7 +116,7 @@ def test_a_span_is_read_alike_again_and_others_lie_beside_it(table: Followed) ->
 
     def ids(low: int, high: int) -> list[int]:
         part = StreamPart(str(Lsn(low)), str(Lsn(high)))
-        batches = list(Stream(source, frozenset({"lsn"})).batches(part))
+        batches = list(Stream(source, frozenset({"lsn"}), [part]).batches(part))
         return [row[0] for row in tuples(batches, ["id"])]
 
     whole = ids(begin.value, end.value)
@@ -142,7 +142,7 @@ def test_what_every_branch_has_is_let_go_and_cannot_be_asked_for(table: Followed
         table.plan(first)
     part = StreamPart(json.loads(str(first["wal"]))["lsn"], lsn)
     with pytest.raises(PermanentError, match="Load the tables again"):
-        list(Stream(table.source, frozenset()).batches(part))
+        list(Stream(table.source, frozenset(), [part]).batches(part))
 
 
 def test_nothing_is_released_before_every_branch_has_committed(table: Followed) -> None:
@@ -334,7 +334,7 @@ def test_what_a_look_has_found_is_not_looked_for_again(
             asked.clear()
 
 
-def test_behind_full_spans_there_are_fewer_looks_than_spans(
+def test_behind_full_stretches_there_are_fewer_looks_than_stretches(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look makes the server decode as much as the read."""
@@ -342,24 +342,24 @@ def test_behind_full_spans_there_are_fewer_looks_than_spans(
     looks = _looks(monkeypatch)
     for key in range(300, 400):
         table.run("INSERT INTO source SELECT %s, repeat('x', 1000), i FROM (VALUES (1)) v(i)", key)
-    spans = _planned(table, Limit(bytes=12_000))
-    assert sum(spans) == 100
-    assert len(spans) >= 8
-    assert len(looks) <= len(spans) / 2
+    stretches = _planned(table, Limit(bytes=12_000))
+    assert sum(stretches) == 100
+    assert len(stretches) >= 8
+    assert len(looks) <= len(stretches) / 2
 
 
-def test_behind_a_change_the_log_of_others_is_not_read_span_by_span(
+def test_behind_a_change_the_log_of_others_is_not_read_stretch_by_stretch(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One change is no sign of more: each empty span would be read and committed."""
+    """One change is no sign of more: each empty stretch would be read and committed."""
     table.drain()
     looks = _looks(monkeypatch)
     table.run("INSERT INTO source VALUES (300, 'x', 1)")
     table.run("CREATE TABLE noise AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
     table.run("INSERT INTO source VALUES (301, 'x', 1)")
-    spans = _planned(table, Limit(bytes=4_000))
-    assert sum(spans) == 2
-    assert len(spans) <= 4
+    stretches = _planned(table, Limit(bytes=4_000))
+    assert sum(stretches) == 2
+    assert len(stretches) <= 4
     assert len(looks) <= 3
 
 
@@ -376,15 +376,16 @@ def _looks(monkeypatch: pytest.MonkeyPatch) -> list[Lsn]:
 
 
 def _planned(table: Followed, limit: Limit) -> list[int]:
-    """The changes of each span up to the end of the log."""
-    spans = list[int]()
+    """The changes of each stretch up to the end of the log."""
+    stretches = list[int]()
     with closing(table.source.open("followed/asked")) as session:
         at, ends = table.position(), session.ends()
         while (span := session.plan(at, limit, ends)).slices:
-            (piece,), at = span.slices, span.upto
-            spans.append(sum(b.num_rows for b in table.source.batches(piece, frozenset())))
+            for batches in table.source.batches_in_order(span.slices, frozenset()):
+                stretches.append(sum(batch.num_rows for batch in batches))
+            at = span.upto
             table.wait_until_free()
-    return spans
+    return stretches
 
 
 def test_another_server_is_looked_at_from_the_beginning(table: Followed) -> None:

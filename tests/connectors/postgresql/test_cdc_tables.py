@@ -9,7 +9,11 @@ from dataclasses import replace
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import Checkpoint, Limit, PartSlice, Rejects, Run
+from dataflow_assets.connectors.postgresql.cdc import slot
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, stored
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.contracts import Checkpoint, Limit, PartSlice, Rejects, Run, lasting
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
@@ -79,6 +83,49 @@ def test_a_kill_between_the_commits_of_two_targets(two: Two, failpoint: str) -> 
     assert two.killed_at(failpoint)
     two.drain()
     assert _same(two)
+
+
+@pytest.mark.crash
+def test_the_slot_waits_for_the_target_that_has_fewer_stretches(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a kill one target has two stretches of four, the other one has one of them."""
+    two.drain()
+    for key in range(1000, 1120):
+        order = f"INSERT INTO source VALUES ({key}, repeat('x', 800))"
+        two.run(f"BEGIN; {order}; INSERT INTO items VALUES ({key}, {key}, 1); COMMIT")
+    two.limit = Limit(bytes=12_000)
+    assert two.killed_at("postgresql.after-commit", nth=2 * 2 + 3)
+    checkpoints = [branch.sink.peek(two.flow.target(branch)) for branch in two.flow.branches]
+    assert sorted(_stretches(one) for one in checkpoints if one) == [1, 2]
+    released, move = list[tuple[int, int]](), slot.move
+
+    def noted(link: TextLink, source: PostgresqlCdcOptions, upto: Lsn) -> None:
+        released.append((upto.value, _lowest(two)))
+        move(link, source, upto)
+
+    monkeypatch.setattr(slot, "move", noted)
+    two.drain()
+    assert _same(two)
+    assert released
+    assert all(upto <= stored for upto, stored in released)
+
+
+def _stretches(checkpoint: Checkpoint) -> int:
+    """How many of an unfinished micro-batch are stored."""
+    return len(checkpoint.positions) - len(lasting(checkpoint.positions))
+
+
+def _lowest(two: Two) -> int:
+    """What both targets have."""
+    found = []
+    for branch in two.flow.branches:
+        checkpoint = branch.sink.peek(two.flow.target(branch))
+        assert checkpoint is not None
+        reached = stored(lasting(checkpoint.positions))
+        assert reached is not None
+        found.append(reached.lsn.value)
+    return min(found)
 
 
 @pytest.mark.crash

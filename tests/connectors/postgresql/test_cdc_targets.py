@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dataflow_assets import registry
-from dataflow_assets.contracts import Rejects
+from dataflow_assets.contracts import Limit, Rejects
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
@@ -84,6 +85,46 @@ def _event(row: dict[str, Any]) -> tuple[Any, ...]:
     payload = row["payload"]
     event = json.loads(payload) if isinstance(payload, str) else payload
     return event["op"], event["before"], event["after"]
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        Clickhouse,
+        Iceberg,
+        pytest.param(Nessie, marks=pytest.mark.full),
+        pytest.param(Trino, marks=pytest.mark.full),
+    ],
+)
+def test_the_last_stretch_of_a_micro_batch_counts(
+    followed: Followed, request: pytest.FixtureRequest, system: type[System]
+) -> None:
+    """The same keys are changed, deleted and inserted again in each of them."""
+    target = system(request)
+    config = {**target.at("sink", made_by(target)), **(system.upsert or {}), "deleteMode": "hard"}
+    sink = registry.sinks()[system.type].model_validate(config)
+    limit = Limit(bytes=6_000)
+    flow = Elsewhere(followed.dsn, followed.schema, followed.engine, {}, into=sink, limit=limit)
+    flow.run("CREATE TABLE source (id int PRIMARY KEY, name text, price float8)")
+    flow.run("INSERT INTO source VALUES (1, 'a', 1.5), (2, 'b', 2.5)")
+    flow.drain()
+    for number in range(40):
+        flow.run(
+            f"UPDATE source SET name = repeat('{number} ', 200), price = {number} WHERE id = 1"
+        )
+        flow.run("DELETE FROM source WHERE id IN (2, 3)")
+        flow.run(f"INSERT INTO source VALUES ({number % 2 + 2}, 'again', {number})")
+    spans = list[int]()
+    with closing(flow.source.open("followed/spans")) as session:
+        at, end = flow.position(), session.ends()
+        while slices := (span := session.plan(at, limit, end)).slices:
+            spans.append(len(slices))
+            at = span.upto
+    assert max(spans) > 1
+    flow.drain()
+    found = sorted((row["id"], row["name"], row["price"]) for row in target.rows(config))
+    assert found == flow.rows("source")
+    assert flow.drain() == 0
 
 
 class Two(Followed):

@@ -10,11 +10,11 @@ from psycopg.pq import TransactionStatus
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.connectors.postgresql.cdc import peeked, read
+from dataflow_assets.connectors.postgresql.cdc import peeked, started_reader
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump, parse
-from dataflow_assets.connectors.postgresql.cdc.read import begin, begun
 from dataflow_assets.connectors.postgresql.cdc.reader import Reader, Row
+from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begun
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Limit
@@ -150,7 +150,7 @@ def test_a_slot_that_becomes_free(table: Followed, monkeypatch: pytest.MonkeyPat
     after = _after(table)
     table.run(CHANGES)
     end = _end(table)
-    monkeypatch.setattr(read, "_STEP", 0.01)
+    monkeypatch.setattr(started_reader, "_STEP", 0.01)
     with closing(Walsender(table.dsn)) as other, closing(Peeked(table.dsn, end)) as sender:
         begin(table.source, other, after)
         with pytest.raises(Failure, match="is active"):

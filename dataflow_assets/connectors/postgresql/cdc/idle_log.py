@@ -7,7 +7,7 @@ and a position that never moved would keep the whole server's log.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
@@ -17,8 +17,8 @@ LOOK_BYTES = 1024 * 1024 * 1024  # of the log without changes that one look goes
 SLOW_SECONDS = 1.0  # that a look may take without a rest behind it
 REST = 10.0  # times as long as the look took
 IDLE_BYTES = 1024 * 1024  # of the log without changes for which the position moves on
-_NEAR = 8  # a change is near that comes in the first eighth of a span
-_MOST_SPANS = 8  # that are planned without a look
+_NEAR = 8  # a change is near that comes in the first eighth of a stretch
+_MOST_PROVEN = 7  # stretches that are planned without a look, behind one with a look
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class _Dense:
     """Log that is taken for changes of these tables without a look."""
 
     begin: Lsn | None = None
-    spans: int = 0
-    """How many spans may follow so."""
+    left: int = 0
+    """How many stretches may follow so."""
     proven: int = 0
     """How many were allowed by the last look."""
 
@@ -62,19 +62,37 @@ class IdleLog:
         """A span was planned from there: who asks for news asks for what lies behind."""
         self._after = after
 
-    def ended_by_limit(self, begin: Lsn, first: Lsn, upto: Lsn) -> None:
-        """A span from `begin` was ended at `upto` by its limit, its first change at `first`.
+    def bounds(self, begin: Lsn, first: Lsn, size: int, most: int, end: Lsn) -> list[Lsn]:
+        """Where the stretches end that are planned next: one, and some without a look behind it.
 
         Each look makes the server decode as much as the read that follows. So where looks find a
-        change at once, the next span is planned without one, then the next two, four and eight:
-        where the log turns into that of others, at most as many spans are empty as were full.
+        change at once, one stretch more is planned without one, then three more, then seven: where
+        the log turns into that of others, at most as many stretches are empty as were full.
+
+        Args:
+            begin: of the first stretch.
+            first: where the first change in there commits.
+            size: bytes of the log behind that, in each of them.
+            most: stretches.
+            end: of the log.
         """
+        found = [Lsn(min(end.value, first.value + size))]
+        if found[0].value == end.value:
+            return found
+        left, proven = self._allowed(begin, first, found[0])
+        while left and found[-1].value < end.value and len(found) < most:
+            found.append(Lsn(min(end.value, found[-1].value + size)))
+            left -= 1
+        self._dense = _Dense(found[-1], left if found[-1].value < end.value else 0, proven)
+        return found
+
+    def _allowed(self, begin: Lsn, first: Lsn, upto: Lsn) -> tuple[int, int]:
+        """How many stretches may follow without a look, and how many the last look has allowed."""
         if self._is_dense(begin):
-            self._dense = replace(self._dense, begin=upto, spans=self._dense.spans - 1)
-            return
+            return self._dense.left - 1, self._dense.proven
         near = (first.value - begin.value) * _NEAR <= upto.value - first.value
-        proven = min(_MOST_SPANS, max(1, 2 * self._dense.proven)) if near else 0
-        self._dense = _Dense(upto, proven, proven)
+        proven = min(_MOST_PROVEN, 2 * self._dense.proven + 1) if near else 0
+        return proven, proven
 
     def moved(self) -> None:
         """The position moves on over log without changes now."""
@@ -145,7 +163,7 @@ class IdleLog:
         return found
 
     def _is_dense(self, begin: Lsn) -> bool:
-        return self._dense.begin == begin and self._dense.spans > 0
+        return self._dense.begin == begin and self._dense.left > 0
 
     def _known(self, after: Lsn, end: Lsn) -> Seen | None:
         """The change that was found last, if it is the first one between these places too."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dataflow_assets.connectors.postgresql.cdc.layout import Announcement
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.cdc.read import begin
 from dataflow_assets.connectors.postgresql.cdc.reader import HEADER
+from dataflow_assets.connectors.postgresql.cdc.started_reader import begin
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 
 PATIENCE = 2.0  # seconds for which it waits for the slot: whoever asks asks for other flows too

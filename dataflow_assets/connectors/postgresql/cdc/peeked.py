@@ -15,7 +15,7 @@ from psycopg import pq
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader, Silence
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Message, Reader, Silence
 from dataflow_assets.connectors.postgresql.cdc.slot import END
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
@@ -98,7 +98,7 @@ class Peeked(Reader):
         self._first = self._row()
 
     @override
-    def messages(self, upto: Lsn) -> Iterator[tuple[int, memoryview | bytes]]:
+    def messages(self, upto: Lsn) -> Iterator[Message]:
         """As `Reader`; the end is that of the statement."""
         head, row = bytes(HEADER), self._first[_FILE_HEADER:]
         while row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from dataflow_assets.connectors.postgresql.cdc import errors, idle_log, slot, tables
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
@@ -154,19 +155,23 @@ class Planning:
                 return Span(())
             self._idle.moved()
             return self._stretch(replace(at, lsn=looked), looked, end)
-        upto = Lsn(min(end.value, found.first.value + max(1, _bytes(limit))))
-        if upto.value < end.value:
-            self._idle.ended_by_limit(begin, found.first, upto)
-        return self._stretch(at, upto, end)
+        size = max(1, _bytes(limit))
+        bounds = self._idle.bounds(begin, found.first, size, limit.stretches, end)
+        return self._stretches(at, bounds, end)
 
     def _stretch(self, at: Reached, upto: Lsn, end: Lsn) -> Span:
-        """A span of one part, which is not read where it is empty; `full` where more is waiting."""
+        """A span of one part, which is not read where it is empty."""
+        return self._stretches(at, [upto], end)
+
+    def _stretches(self, at: Reached, bounds: Sequence[Lsn], end: Lsn) -> Span:
+        """A span of parts that follow one another; `full` where more is waiting."""
         names = self._loading.names
         followed = [name for name in sorted(names) if self._loading.follows(at, name)]
         only = None if len(followed) == len(names) else tuple(followed)
-        part = dump_part(StreamPart(str(at.lsn), str(upto), only))
-        reached = Reached(upto, frozenset(followed), at.again & names)
-        return Span.of_parts(dump(reached), [part], full=upto.value < end.value)
+        places = [str(at.lsn), *map(str, bounds)]
+        parts = [dump_part(StreamPart(after, upto, only)) for after, upto in pairwise(places)]
+        reached = Reached(bounds[-1], frozenset(followed), at.again & names)
+        return Span.of_parts(dump(reached), parts, full=bounds[-1].value < end.value)
 
     def _checked(self, link: TextLink, at: Lsn, new: Sequence[str] = ()) -> Slot:
         """`new`: tables whose changes need not have been published before."""
@@ -187,5 +192,5 @@ class Planning:
 
 
 def _bytes(limit: Limit) -> int:
-    """Of the log, for a micro-batch."""
+    """Of the log, for a stretch."""
     return min(limit.bytes, limit.records * RECORD_BYTES)

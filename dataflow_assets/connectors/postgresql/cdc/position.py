@@ -95,6 +95,12 @@ class StreamPart:
     tables: tuple[str, ...] | None = None
     """Whose changes are read; None: those of all tables of the manifest."""
 
+    def follows(self, other: Part) -> bool:
+        """Whether it begins where another one of the same tables ends."""
+        if not isinstance(other, StreamPart):
+            return False
+        return (other.upto, other.tables) == (self.after, self.tables)
+
 
 @dataclass(frozen=True)
 class SnapshotPart:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.cdc import errors, slot, tables
+from dataflow_assets.connectors.postgresql.cdc import errors, tables
 from dataflow_assets.connectors.postgresql.cdc.changes import Changed
 from dataflow_assets.connectors.postgresql.cdc.envelope import (
     Records,
@@ -22,56 +21,95 @@ from dataflow_assets.connectors.postgresql.cdc.envelope import (
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.layout import Announcement, Layout, selected
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.peeked import REFUSED, Peeked, is_short
 from dataflow_assets.connectors.postgresql.cdc.position import (
     Lsn,
+    Part,
     SnapshotPart,
     StreamPart,
     parse_part,
 )
-from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER
 from dataflow_assets.connectors.postgresql.cdc.snapshot import rows_of
-from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.cdc.transactions import Transactions
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import PartSlice, Slice
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
 
 BATCH_ROWS = 20_000
 BATCH_BYTES = 8 * 1024 * 1024  # of all tables together
-PATIENCE = 60.0  # seconds for which a reader waits until another one lets go of the slot
-_STEP = 0.02
 _BEGIN, _RELATION, _TRUNCATE = map(ord, "BRT")
 _BEGUN = struct.Struct(">IIqI")  # where the commit record begins, when it was written, the id
 _ROWS = frozenset(map(ord, "IUD"))
-_CONFIRMED = (
-    "SELECT confirmed_flush_lsn::text, to_jsonb(s)->>'wal_status' FROM pg_replication_slots s "
-    "WHERE slot_name = '{}'"
-)
 
 
 def read(
     source: PostgresqlCdcOptions, piece: Slice, metadata: frozenset[str]
 ) -> Iterator[pa.RecordBatch]:
     """The part's records, at least one batch; ends only when all of them came."""
+    with closing(_one_by_one(source, [_part(piece)], metadata)) as each:
+        for batches in each:
+            yield from batches
+
+
+def read_in_order(
+    source: PostgresqlCdcOptions, pieces: Sequence[Slice], metadata: frozenset[str]
+) -> Generator[Iterator[pa.RecordBatch], None, None]:
+    """The same for parts that a task stores one after the other.
+
+    Stretches of the log that follow one another have one reader, which goes on while a part is
+    stored. It confirms nothing: whatever is not stored is read again.
+    """
+    for parts in _runs([_part(piece) for piece in pieces]):
+        yield from _one_by_one(source, parts, metadata)
+
+
+def _part(piece: Slice) -> Part:
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
-    part = parse_part(piece.part)
+    return parse_part(piece.part)
+
+
+def _runs(parts: Sequence[Part]) -> list[list[Part]]:
+    """Parts that one reader reads: stretches that follow one another."""
+    runs: list[list[Part]] = []
+    for part in parts:
+        if runs and isinstance(part, StreamPart) and part.follows(runs[-1][-1]):
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return runs
+
+
+def _one_by_one(
+    source: PostgresqlCdcOptions, parts: Sequence[Part], metadata: frozenset[str]
+) -> Generator[Iterator[pa.RecordBatch], None, None]:
+    stretches = [part for part in parts if isinstance(part, StreamPart)]
+    with closing(Stream(source, metadata, stretches)) as stream:
+        for part in parts:
+            if isinstance(part, StreamPart):
+                yield _at_least_one(source, stream.batches(part))
+            else:
+                yield _at_least_one(source, _snapshot(source, part, metadata))
+
+
+def _snapshot(
+    source: PostgresqlCdcOptions, part: SnapshotPart, metadata: frozenset[str]
+) -> Generator[pa.RecordBatch, None, None]:
     debezium = source.envelope_format == "debezium"
-    found: Iterator[pa.RecordBatch]
-    if isinstance(part, SnapshotPart):
-        found = (
-            delivered(records, metadata, source.primary_key_column, debezium=debezium)
-            for records in rows_of(source, part)
-        )
-    else:
-        found = Stream(source, metadata).batches(part)
+    for records in rows_of(source, part):
+        yield delivered(records, metadata, source.primary_key_column, debezium=debezium)
+
+
+def _at_least_one(
+    source: PostgresqlCdcOptions, batches: Generator[pa.RecordBatch, None, None]
+) -> Generator[pa.RecordBatch, None, None]:
     made = False
-    for batch in found:
-        made = True
-        yield batch
+    with closing(batches):
+        for batch in batches:
+            made = True
+            yield batch
     if not made:
-        yield empty(_first_layout(source), debezium=debezium)
+        yield empty(_first_layout(source), debezium=source.envelope_format == "debezium")
 
 
 def _first_layout(source: PostgresqlCdcOptions) -> Layout:
@@ -85,30 +123,42 @@ def _first_layout(source: PostgresqlCdcOptions) -> Layout:
 
 @dataclass
 class Stream:
-    """Reads stretches of the log; made once for each part."""
+    """Reads stretches of the log that follow one another; made once for those of a task."""
 
     source: PostgresqlCdcOptions
     metadata: frozenset[str]
+    parts: Sequence[StreamPart]
+    """In their order; each is asked for once."""
     _followed: dict[bytes, Changed] = field(default_factory=dict)
     """By the id of a table, as messages have it; tables that nobody asked for are not in it."""
     _announced_last: dict[bytes, Announcement] = field(default_factory=dict)
     _transaction: Transaction = Transaction("0/0")
     _tables: tuple[str, ...] | None = None
     """Whose changes are read; None: those of all tables of the manifest."""
+    _log: Transactions | None = None
+    _reading: str = ""
+    """The part whose end has not come yet."""
 
-    def batches(self, part: StreamPart) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: StreamPart) -> Generator[pa.RecordBatch, None, None]:
         """The records of the transactions that commit inside the part, in their order."""
+        if self._reading:  # its rest would be rows of this part
+            raise TransientError(
+                f"the log was not read to its end in {self._reading}, so nothing behind is read"
+            )
+        self._reading = f"the stretch from {part.after} to {part.upto}"
+        yield from self._records(part)
+        self._reading = ""
+
+    def _records(self, part: StreamPart) -> Iterator[pa.RecordBatch]:
         after, upto = Lsn.parse(part.after), Lsn.parse(part.upto)
         if after.value >= upto.value:
             return
-        with (
-            explained(self.source, "reading changes"),
-            closing(begun(self.source, after, upto)) as sender,
-        ):
-            self._tables = part.tables
+        self._tables = part.tables
+        with explained(self.source, "reading changes"):
+            log = self._opened(after)
             reach("postgresql-cdc.read")
             waiting_rows = waiting_bytes = 0
-            for kind, data in sender.messages(upto):
+            for kind, data in log.before(upto):
                 if kind in _ROWS:
                     changed = self._followed.get(bytes(data[HEADER + 1 : HEADER + 5]))
                     if changed is None:
@@ -126,7 +176,20 @@ class Stream:
                     yield from self._announced(data)
                 elif kind == _TRUNCATE:
                     yield from self._emptied(data)
+            if part is self.parts[-1]:
+                self.close()  # a server that is not told goes on through the log of others
             yield from self._flushed()
+
+    def _opened(self, after: Lsn) -> Transactions:
+        if self._log is None:
+            end, several = Lsn.parse(self.parts[-1].upto), len(self.parts) > 1
+            self._log = Transactions(self.source, after, end, ahead=several)
+        return self._log
+
+    def close(self) -> None:
+        """Ends the connection; safe twice."""
+        if self._log is not None:
+            self._log.close()
 
     def _flushed(self) -> Iterator[pa.RecordBatch]:
         """What waits, table by table: the order inside each table is kept."""
@@ -186,78 +249,6 @@ class Stream:
             f"tables again ({errors.AGAIN}); or set onTruncate: skip, and when the flow has got "
             "past it delete the rows that the table no longer has from the target"
         )
-
-
-def begun(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn) -> Reader:
-    """A reader of the changes between two places, by the way that takes less, already started.
-
-    Args:
-        source: with its secrets in place.
-        after: where the transactions begin to be read.
-        upto: where they end.
-
-    Raises:
-        PermanentError, TransientError, Failure as `begin`.
-    """
-    with lent_to_source(source.dsn()) as link:
-        short = is_short(link, source.slot, after, upto)
-    if short:
-        try:
-            return _started(source, Peeked(source.dsn(), upto), after)
-        except Failure as failure:
-            if failure.sqlstate not in REFUSED:
-                raise
-    return _started(source, Walsender(source.dsn()), after)
-
-
-def _started(source: PostgresqlCdcOptions, sender: Reader, after: Lsn) -> Reader:
-    try:
-        begin(source, sender, after)
-    except BaseException:
-        sender.close()
-        raise
-    return sender
-
-
-def begin(
-    source: PostgresqlCdcOptions, sender: Reader, after: Lsn, patience: float = PATIENCE
-) -> None:
-    """Starts the stream behind `after`, as soon as nobody else reads the slot.
-
-    Args:
-        source: with its secrets in place.
-        sender: not started yet.
-        after: where the transactions begin to be read.
-        patience: seconds for which it waits until the slot is free.
-
-    Raises:
-        PermanentError: the slot has let go of what lies behind `after`: the server would begin
-        later without a word.
-        TransientError: somebody else goes on reading it.
-    """
-    deadline = time.monotonic() + patience
-    while True:
-        rows = sender.execute(_CONFIRMED.format(source.slot))
-        if not rows:
-            raise errors.no_slot(source, begun=True)
-        ((confirmed, status),) = rows
-        if confirmed is None or status == "lost":
-            raise errors.lost(source, "")
-        if not sender.holds_slot and confirmed != str(after):
-            raise errors.moved(source, confirmed, after)
-        try:
-            sender.start(source.slot, source.publication, after)
-        except Failure as failure:
-            if failure.sqlstate != errors.IN_USE or time.monotonic() >= deadline:
-                raise
-            time.sleep(_STEP)
-        else:
-            break
-    with lent_to_source(source.dsn()) as link:
-        found = slot.find(link, source)
-    if found is not None and found.confirmed.value > after.value and not sender.holds_slot:
-        raise errors.moved(source, found.confirmed, after)
-    slot.check(source, found, after)
 
 
 def _transaction(data: bytes | memoryview) -> Transaction:

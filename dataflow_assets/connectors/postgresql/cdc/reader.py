@@ -6,7 +6,9 @@ psycopg connects, libpq does the rest: psycopg itself has no COPY in both direct
 from __future__ import annotations
 
 import logging
+import os
 import select
+import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -54,6 +56,8 @@ CANCEL_SECONDS = 2.0  # for the connection by which the server is told to stop
 HEADER = 25  # bytes before pgoutput's own message
 
 Row = tuple[str | None, ...]
+Message = tuple[int, memoryview | bytes]
+"""The kind of pgoutput's message, and the message behind a header of HEADER bytes."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,21 @@ class Reader(ABC):
                 self._connection.cancel_safe(timeout=CANCEL_SECONDS)
         self._connection.close()
 
+    def interrupt(self) -> None:
+        """Ends the stream under a thread that waits for it; all other methods are that thread's.
+
+        Does nothing behind `close`, and must not be called beside it: the number of a socket that
+        is closed may be another one's.
+        """
+        if self._sending:
+            with suppress(psycopg.Error):
+                self._connection.cancel_safe(timeout=CANCEL_SECONDS)
+        with (
+            suppress(psycopg.Error, OSError),
+            socket.socket(fileno=os.dup(self._libpq.socket)) as same,
+        ):
+            same.shutdown(socket.SHUT_RDWR)
+
     @abstractmethod
     def start(self, slot: str, publication: str, after: Lsn) -> None:
         """Begins with the first transaction that commits at `after` or behind it.
@@ -140,13 +159,10 @@ class Reader(ABC):
         """
 
     @abstractmethod
-    def messages(self, upto: Lsn) -> Iterator[tuple[int, memoryview | bytes]]:
+    def messages(self, upto: Lsn) -> Iterator[Message]:
         """The messages of the transactions whose commit record begins before `upto`.
 
         Ends only when the server says that there are no others. Called once, after `start`.
-
-        Returns:
-            The kind of pgoutput's message, and the message with its header of 25 bytes.
         """
 
     def execute(self, query: str, *parameters: str) -> list[Row]:

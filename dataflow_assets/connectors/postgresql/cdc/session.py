@@ -172,7 +172,7 @@ class PostgresqlCdcSession(SourceSession):
 
     @override
     def lag(self, after: Positions) -> Lag:
-        reached = stored(after)
+        reached = stored(lasting(after))  # what is read of an unfinished span counts when all is
         waiting = self._loading.tables_of(self._loading.waiting(reached))
         rows = sum(leaf.rows for table in waiting for leaf in table.leaves)
         return lag(self._source, self._idle, reached, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -10,9 +10,10 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.cdc.envelope import OPERATION, operations
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.read import read
+from dataflow_assets.connectors.postgresql.cdc.position import StreamPart, parse_part
+from dataflow_assets.connectors.postgresql.cdc.read import read, read_in_order
 from dataflow_assets.connectors.postgresql.cdc.session import PostgresqlCdcSession
-from dataflow_assets.contracts import OP, Slice, SourceSession
+from dataflow_assets.contracts import OP, PartSlice, Slice, SourceSession, Span
 
 
 class PostgresqlCdcSource(PostgresqlCdcOptions):
@@ -60,6 +61,18 @@ class PostgresqlCdcSource(PostgresqlCdcOptions):
     @override
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
         return read(self, piece, metadata)
+
+    @override
+    def batches_in_order(
+        self, pieces: Sequence[Slice], metadata: frozenset[str]
+    ) -> Iterator[Iterator[pa.RecordBatch]]:
+        return read_in_order(self, pieces, metadata)
+
+    @override
+    def reads_in_order(self, span: Span, *, upserts: bool) -> bool:
+        """Stretches of the log always: a slot has one reader, and commits have an order."""
+        parts = (parse_part(one.part) for one in span.slices if isinstance(one, PartSlice))
+        return any(isinstance(part, StreamPart) for part in parts)
 
     @override
     def message_form(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from psycopg import pq
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Reader, Silence
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Message, Reader, Silence
 from dataflow_assets.connectors.postgresql.client import quote
 
 _DATA, _KEEPALIVE = ord("w"), ord("k")
@@ -40,7 +40,7 @@ class Walsender(Reader):
         self._slot, self._sending = slot, True
 
     @override
-    def messages(self, upto: Lsn) -> Iterator[tuple[int, memoryview | bytes]]:
+    def messages(self, upto: Lsn) -> Iterator[Message]:
         """As `Reader`; the end is a transaction that commits later, or how far the server is."""
         end, inside, heard, silence = upto.value, False, False, Silence()
         libpq = self._libpq

@@ -172,6 +172,7 @@ def _policies(values: Values) -> tuple[Policies, dict[str, Any]]:
     values.number("db.buffer.size", 0, None)
     values.noted("tasks.max", unless="1")
     values.noted("db.buffer.size")
+    values.noted("db.port")
     delivery = (values.text("db.delivery") or "synchronized").lower()
     if delivery != "synchronized":
         values.notes.note((values.document, "db.delivery"), _SERVED)

@@ -28,6 +28,11 @@ CONNECTOR: Sequence[Key] = (
     Key("topics.regex", "refused", "name the topics in `topics`, separated by commas"),
     Key("tasks.max", "note", "has no effect: each partition is read by a task of Spark", "1"),
     Key("db.host", "used", "`host` or `host:port`; several, separated by commas.", "localhost"),
+    Key(
+        "db.port",
+        "note",
+        "is ignored, as Connect does it: write the port into db.host, as in host:5432",
+    ),
     Key("db.database", "used", "The database.", "required"),
     Key("db.username", "used", "The user.", "required"),
     Key(

@@ -20,6 +20,7 @@ from dataflow_assets.manifests.dialects.notes import Notes
 _MANIFEST: tuple[tuple[Path, Path], ...] = (
     (("metadata", "name"), ("name",)),
     (("spec", "source", "config"), ("topics",)),
+    (("db.table", "passwordSecretRef"), ("db.password",)),
 )
 """Where rules between flows say that something is, and the key that says it here."""
 _NO_WORKER = (

@@ -141,8 +141,7 @@ def _flow_of(
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
-    read = "_".join(dict.fromkeys(one.name for one in relation.tables))
-    name = f"{target.name}.{read}"
+    name = f"{target.name}.{relation.table.name}"
     if name in state.flows:
         line = state.flows[name].line
         message = f"a second query of {relation.table.name} into it: line {line} has one"

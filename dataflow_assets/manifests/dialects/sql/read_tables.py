@@ -111,7 +111,8 @@ def _read_items(cursor: Cursor, items: _Items) -> None:
             _read_column(cursor, items)
         if not cursor.takes(","):
             break
-    cursor.expect(")")
+    if not cursor.takes(")"):
+        cursor.fail(f"expected , or ) behind a column, found {cursor.next}")
 
 
 def _read_watermark(cursor: Cursor, items: _Items) -> None:
