@@ -165,3 +165,25 @@ def test_a_table_more_or_less_is_another_query(sql: Sql, run: Drain, topic: Topi
             run(flow)
         drained(flow, Start("earliest", confirmed=True))
         assert [json.loads(row)["n"] for row in latest(sql.stored()).values()] == [total]
+
+
+def test_rows_of_a_table_that_is_read_no_more_are_deleted(
+    sql: Sql, run: Drain, topic: Topics
+) -> None:
+    """A single table has no number in front of its partitions, and is the first one all the same."""
+    other = Sql(sql.path, sql.kafka, topic(), sql.target)
+    into = "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED"
+    flow = sql.write(ROWS, into, "SELECT g, SUM(n) FROM s GROUP BY g")
+    alone = sql.path.read_text()
+    sql.send([(None, b'{"g":"a","n":1}')])
+    other.send([(None, b'{"g":"b","n":10}')])
+    run(flow)
+    more = (
+        f"CREATE TABLE w WITH ('topic' = '{other.source}') LIKE s (OVERWRITING OPTIONS);\n{VIEW}\n"
+    )
+    united = alone.replace("FROM s GROUP", "FROM v GROUP").replace("INSERT", f"{more}INSERT")
+    for text, groups in ((united, ["a", "b"]), (alone, ["a"])):
+        sql.path.write_text(text)
+        drained(chosen(load(sql.path), None), Start("earliest", confirmed=True))
+        found = [json.loads(row)["g"] for row in latest(sql.stored()).values()]
+        assert sorted(found) == groups
