@@ -46,6 +46,11 @@ class Windows:
         """How many windows a row is in, at most."""
         return self.size // self.step
 
+    @property
+    def whole_seconds(self) -> bool:
+        """Whether begin and end of each window are."""
+        return all(length % 1000 == 0 for length in (self.size, self.step, self.offset))
+
     def of(self, at: int) -> Iterator[tuple[int, int]]:
         """Begin and end of each window that a time is in; the end is not part of the window."""
         if self.kind == "CUMULATE":

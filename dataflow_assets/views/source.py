@@ -13,7 +13,7 @@ from dataflow_assets.contracts import Address, PartSlice, Slice, Source, SourceS
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.views.options import ViewSourceOptions
 from dataflow_assets.views.output import METADATA_KEYS
-from dataflow_assets.views.target_keys import check
+from dataflow_assets.views.target_keys import check, narrowed
 from dataflow_assets.views.united import UnitedSession
 
 
@@ -73,7 +73,7 @@ class ViewSource(ViewSourceOptions):
 
     @override
     def check_keys(self, target: pa.Schema, name: str) -> None:
-        check(self.view.outputs, target, name)
+        check(narrowed(self.view), target, name)
 
     @override
     def open(self, flow: str) -> SourceSession:

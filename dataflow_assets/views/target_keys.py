@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
 from dataflow_assets.contracts import DIGITS, LOOSE, kind_of
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sql.expressions import Column, Expression
 from dataflow_assets.sql.plan import Output
 from dataflow_assets.sql.types import BITS, MOST_DIGITS, Type, as_decimal
+from dataflow_assets.sql.view import ViewPlan
 
 _EXACT_IN_DOUBLE = 32  # bits of whole numbers
+_BOUNDS = 2  # columns behind the cells; `window_time` has milliseconds
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def narrowed(view: ViewPlan) -> Iterator[Output]:
+    """The columns of the target; bounds of windows of whole seconds have no digits of a second."""
+    for one in view.outputs:
+        found, windows = one.expression, view.windows
+        if windows is not None and windows.whole_seconds and _is_bound(view, found):
+            found = replace(found, type=replace(found.type, length=0))
+        yield replace(one, expression=found)
+
+
+def _is_bound(view: ViewPlan, found: Expression) -> bool:
+    """Whether it is `window_start` or `window_end`, passed on by every stage."""
+    for stage in reversed(view.stages):
+        if not isinstance(found, Column) or found.at >= len(stage.keys):
+            return False
+        found = stage.keys[found.at]
+    return isinstance(found, Column) and 0 <= found.at - len(view.cells) < _BOUNDS
 
 
 def check(outputs: Iterable[Output], target: pa.Schema, name: str) -> None:

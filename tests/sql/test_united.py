@@ -170,7 +170,7 @@ def test_a_table_more_or_less_is_another_query(sql: Sql, run: Drain, topic: Topi
 def test_rows_of_a_table_that_is_read_no_more_are_deleted(
     sql: Sql, run: Drain, topic: Topics
 ) -> None:
-    """A single table has no number in front of its partitions, and is the first one all the same."""
+    """A single table has no number in front of its partitions, and is the first one as well."""
     other = Sql(sql.path, sql.kafka, topic(), sql.target)
     into = "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED"
     flow = sql.write(ROWS, into, "SELECT g, SUM(n) FROM s GROUP BY g")

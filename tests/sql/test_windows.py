@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import pytest
 
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.dialects.sql.windows import implied
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sql.expressions import Column
-from dataflow_assets.sql.types import TIMESTAMP, TIMESTAMP_LTZ
+from dataflow_assets.sql.types import TIMESTAMP, TIMESTAMP_LTZ, Type
 from dataflow_assets.sql.windows import (
     Closing,
     Kind,
@@ -24,6 +26,7 @@ from dataflow_assets.sql.windows import (
 )
 from dataflow_assets.testing import chosen
 from dataflow_assets.views.source import ViewSource
+from dataflow_assets.views.target_keys import narrowed
 from dataflow_assets.views.watermarks import LAST, Mark, Watermarks, advanced, due, reached
 
 TIME = Column(TIMESTAMP, 0)
@@ -191,6 +194,34 @@ def test_how_windows_are_written(
     assert found is not None
     lengths = (found.size, found.step, found.offset)
     assert (found.kind, *(one / SECOND for one in lengths)) == wanted
+
+
+HALF = TUMBLE.replace("'10' MINUTES", "'1.5' SECOND")
+INNER = f"SELECT window_start AS w, window_end, g, COUNT(*) AS n FROM {TUMBLE} {GROUPS}, g"
+
+
+@pytest.mark.parametrize(
+    ("query", "digits"),
+    [
+        (f"SELECT window_start, COUNT(*) FROM {TUMBLE} {GROUPS}", 0),
+        (f"SELECT w, SUM(n) FROM ({INNER}) GROUP BY w, window_end", 0),
+        (f"SELECT window_start, COUNT(*) FROM {HALF} {GROUPS}", 3),
+    ],
+)
+def test_a_bound_of_whole_seconds_has_no_digits_of_a_second(
+    file: Path, query: str, digits: int
+) -> None:
+    """A key of a database may be a time of whole seconds then, though it is a TIMESTAMP(3)."""
+    file.write_text(_text(query, "b"))
+    view = chosen(load(file), None).source
+    assert isinstance(view, ViewSource)
+    assert next(narrowed(view.view)).expression.type == Type("TIMESTAMP", digits)
+    seconds = pa.schema([pa.field("b", pa.timestamp("s"))])
+    if digits:
+        with pytest.raises(PermanentError, match="may store values as equal"):
+            view.check_keys(seconds, "t")
+    else:
+        view.check_keys(seconds, "t")
 
 
 def test_rows_of_windows_are_inserts(file: Path) -> None:

@@ -28,6 +28,14 @@ def expect(flow: Flow, table: Followed) -> None:
     assert {op for op, _ in found} == {"r", "c"}
 
 
+def drain_all(flow: Flow, table: Followed) -> None:
+    """A run ends when five seconds bring nothing: a slot that is not free yet may take longer."""
+    for _ in range(5):
+        assert drain_apart(flow.manifest) == 0
+        if len(flow.rows) >= table.count:
+            return
+
+
 def test_each_row_once(table: Followed, tmp_path: Path) -> None:
     """The process is killed inside of the snapshot, then behind each part of the stream.
 
@@ -38,14 +46,14 @@ def test_each_row_once(table: Followed, tmp_path: Path) -> None:
     table.insert(2_500)
     assert drain_apart(flow.manifest, failpoint="connect.sealed:kill") == 1
     assert flow.rows == []
-    assert drain_apart(flow.manifest) == 0
+    drain_all(flow, table)
     expect_snapshot = [row["record"]["op"] for row in flow.rows]
     assert expect_snapshot == ["r"] * 2_500
     table.copy(2_002)
     table.copy(3_003, width=0)
     table.insert(100)
     drain_apart(flow.manifest, failpoint="connect.told:kill:1+")
-    assert drain_apart(flow.manifest) == 0
+    drain_all(flow, table)
     expect(flow, table)
 
 
