@@ -81,7 +81,7 @@ FILES = {
     "properties, the database": Written(
         "sink.properties",
         f"{CONNECTOR}db.password={REFERENCE}\n",
-        13,
+        19,
         {"worker.properties": WORKER},
     ),
     "properties, the brokers": Written(

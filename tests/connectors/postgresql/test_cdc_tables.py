@@ -94,7 +94,7 @@ def test_the_slot_waits_for_the_target_that_has_fewer_stretches(
     for key in range(1000, 1120):
         order = f"INSERT INTO source VALUES ({key}, repeat('x', 800))"
         two.run(f"BEGIN; {order}; INSERT INTO items VALUES ({key}, {key}, 1); COMMIT")
-    two.limit = Limit(bytes=12_000)
+    two.limit = Limit(bytes=12_000, declared=Limit())
     assert two.killed_at("postgresql.after-commit", nth=2 * 2 + 3)
     checkpoints = [branch.sink.peek(two.flow.target(branch)) for branch in two.flow.branches]
     assert sorted(_stretches(one) for one in checkpoints if one) == [1, 2]

@@ -103,7 +103,7 @@ def test_the_last_stretch_of_a_micro_batch_counts(
     target = system(request)
     config = {**target.at("sink", made_by(target)), **(system.upsert or {}), "deleteMode": "hard"}
     sink = registry.sinks()[system.type].model_validate(config)
-    limit = Limit(bytes=6_000)
+    limit = Limit(bytes=6_000, declared=Limit())
     flow = Elsewhere(followed.dsn, followed.schema, followed.engine, {}, into=sink, limit=limit)
     flow.run("CREATE TABLE source (id int PRIMARY KEY, name text, price float8)")
     flow.run("INSERT INTO source VALUES (1, 'a', 1.5), (2, 'b', 2.5)")
