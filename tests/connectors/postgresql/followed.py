@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource, PostgresqlSink
 from dataflow_assets.connectors.postgresql.cdc import slot
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, parse
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, Positions, Rejects, Run, Sink, Span
 from dataflow_assets.flow import Branch, Flow, Policies
@@ -134,6 +135,17 @@ class Followed:
         """Makes slot and publication, and says where the log ends."""
         with closing(self.source.open("followed/start")) as session:
             return session.seek("latest")
+
+    def log_end(self) -> Lsn:
+        """Up to which the log can be read."""
+        return Lsn.parse(self.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+
+    def advanced(self) -> Lsn:
+        """Where the changes begin, to which the slot moves."""
+        found = parse(self.start()["wal"])
+        assert found is not None
+        self.run("SELECT pg_replication_slot_advance(%s, %s)", self.schema, str(found.lsn))
+        return found.lsn
 
     def rows(self, table: str = "target", columns: str = "*") -> list[tuple[Any, ...]]:
         return self.run(f"SELECT {columns} FROM {table} ORDER BY 1")

@@ -16,7 +16,7 @@ import pytest
 
 from dataflow_assets.connectors.postgresql.cdc import peeked, read, read_ahead
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
-from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump_part, parse
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump_part
 from dataflow_assets.connectors.postgresql.cdc.read import Stream
 from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
 from dataflow_assets.connectors.postgresql.cdc.reader import Reader
@@ -38,17 +38,6 @@ def table(followed: Followed) -> Followed:
     followed.make(COLUMNS)
     followed.run("INSERT INTO source SELECT i, 'row ' || i, i FROM generate_series(1, 100) i")
     return followed
-
-
-def _end(table: Followed) -> Lsn:
-    return Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
-
-
-def _after(table: Followed) -> Lsn:
-    found = parse(table.start()["wal"])
-    assert found is not None
-    table.run("SELECT pg_replication_slot_advance(%s, %s)", table.schema, str(found.lsn))
-    return found.lsn
 
 
 def _confirmed(table: Followed) -> Lsn:
@@ -94,12 +83,12 @@ def test_one_reader_gives_each_transaction_to_its_stretch(
     """Wherever the bounds are, and where columns are added between two of them."""
     monkeypatch.setattr(peeked, "MOST_BYTES", 1 << 40 if way is Peeked else -1)
     monkeypatch.setattr(read_ahead, "_TOGETHER", 500)
-    after = _after(table)
+    after = table.advanced()
     table.run(CHANGES)
     table.run("ALTER TABLE source ADD COLUMN more int DEFAULT 7")
     table.run("INSERT INTO source SELECT i, 'later', i, i FROM generate_series(500, 700) i")
     _many(table, 1000, 1010)
-    end = _end(table)
+    end = table.log_end()
     with closing(begun(table.source, after, end)) as reader:
         assert type(reader) is way
     table.wait_until_free()
@@ -207,7 +196,7 @@ def test_messages_are_read_before_they_are_asked_for(
 ) -> None:
     """No more than the bound, and then the rest."""
     monkeypatch.setattr(read_ahead, "_TOGETHER", 2_000)
-    after = _after(table)
+    after = table.advanced()
     _many(table, 1000, 1100)
     with closing(_ahead(table, after)) as ahead:
         _wait(lambda: not _threads())
@@ -227,9 +216,9 @@ def test_a_reader_that_is_ended_lets_go_of_the_slot(
 ) -> None:
     """Whether it waits for room, or for a server that has nothing to send."""
     monkeypatch.setattr(read_ahead, "_TOGETHER", 1_000)
-    after = _after(table)
+    after = table.advanced()
     _many(table, 1000, 1100)
-    for most, upto in ((2_000, _end(table)), (1 << 30, Lsn(_end(table).value + (1 << 30)))):
+    for most, upto in ((2_000, table.log_end()), (1 << 30, Lsn(table.log_end().value + (1 << 30)))):
         monkeypatch.setattr(read_ahead, "MOST_BYTES", most)
         ahead = _ahead(table, after, upto)
         assert next(ahead.messages())[0] == ord("B")
@@ -245,9 +234,9 @@ def test_an_error_comes_behind_what_was_read_before(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_ahead, "_TOGETHER", 1_000)
-    after = _after(table)
+    after = table.advanced()
     _many(table, 1000, 1020)
-    far = Lsn(_end(table).value + (1 << 30))
+    far = Lsn(table.log_end().value + (1 << 30))
     with closing(_ahead(table, after, far)) as ahead:
         found = ahead.messages()
         assert next(found)[0] == ord("B")
@@ -278,7 +267,7 @@ def test_what_waits_is_counted_with_what_python_needs(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small messages take more memory than they have bytes."""
-    after = _after(table)
+    after = table.advanced()
     table.run("INSERT INTO source SELECT i, NULL, NULL FROM generate_series(1000, 3000) i")
     with closing(_ahead(table, after)) as ahead:
         _wait(lambda: not _threads())
@@ -292,9 +281,9 @@ def test_what_waits_is_counted_with_what_python_needs(
 
 def test_the_server_stops_as_soon_as_the_thread_has_everything(table: Followed) -> None:
     """It would decode the log of others, and hold the slot, for as long as a sink stores."""
-    after = _after(table)
+    after = table.advanced()
     _many(table, 1000, 1020)
-    end = _end(table)
+    end = table.log_end()
     table.run("CREATE TABLE others (id int, t text)")
     table.run("INSERT INTO others SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i")
     with closing(_ahead(table, after, end)) as ahead:
@@ -303,7 +292,7 @@ def test_the_server_stops_as_soon_as_the_thread_has_everything(table: Followed) 
 
 
 def test_a_reader_that_was_closed_does_not_look_complete(table: Followed) -> None:
-    after = _after(table)
+    after = table.advanced()
     _many(table, 1000, 1020)
     ahead = _ahead(table, after)
     _wait(lambda: not _threads())
@@ -320,11 +309,11 @@ def test_without_a_thread_nothing_holds_the_slot(
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    after = _after(table)
+    after = table.advanced()
     _many(table, 1000, 1020)
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError, match="new thread") as raised:
-        Transactions(table.source, after, _end(table), ahead=True)
+        Transactions(table.source, after, table.log_end(), ahead=True)
     _wait(lambda: not _is_read(table))
     assert raised.traceback  # whose frames would keep the reader
 
@@ -334,11 +323,11 @@ def test_a_stretch_that_was_not_read_to_its_end_is_not_followed_by_another(
 ) -> None:
     """Its rest would be rows of the next stretch."""
     monkeypatch.setattr(read, "BATCH_ROWS", 5)
-    after = _after(table)
+    after = table.advanced()
     _many(table, 1000, 1020)
-    middle = _end(table)
+    middle = table.log_end()
     _many(table, 1020, 1040)
-    parts = [StreamPart(str(after), str(middle)), StreamPart(str(middle), str(_end(table)))]
+    parts = [StreamPart(str(after), str(middle)), StreamPart(str(middle), str(table.log_end()))]
     with closing(Stream(table.source, frozenset(), parts)) as stream:
         first = stream.batches(parts[0])
         assert next(first).num_rows == 5
@@ -349,7 +338,7 @@ def test_a_stretch_that_was_not_read_to_its_end_is_not_followed_by_another(
 def _ahead(table: Followed, after: Lsn, upto: Lsn | None = None) -> ReadAhead:
     reader = Walsender(table.dsn)
     begin(table.source, reader, after)
-    return ReadAhead(reader, upto or _end(table))
+    return ReadAhead(reader, upto or table.log_end())
 
 
 def _is_read(table: Followed) -> bool:

@@ -52,10 +52,6 @@ def _after(table: Followed) -> Lsn:
     return after.lsn
 
 
-def _end(table: Followed) -> Lsn:
-    return Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
-
-
 @pytest.mark.parametrize("busy", [True, False])
 def test_a_server_that_is_paused_is_an_error(
     table: Followed, monkeypatch: pytest.MonkeyPatch, busy: bool
@@ -71,7 +67,7 @@ def test_a_server_that_is_paused_is_an_error(
         try:
             table.run("INSERT INTO source VALUES (300, 'x', 1)")
             with pytest.raises(TransientError, match=r"has sent nothing for .* it is paused"):
-                list(sender.messages(_end(table)))
+                list(sender.messages(table.log_end()))
         finally:
             os.kill(sender._libpq.backend_pid, signal.SIGCONT)
     monkeypatch.undo()
@@ -98,7 +94,7 @@ def test_a_server_that_passes_over_a_transaction_answers(
     table.run("INSERT INTO source VALUES (300, 'x', 1)")
     with closing(Walsender(table.dsn)) as sender:
         begin(table.source, sender, after)
-        assert sum(kind == ord("I") for kind, _ in sender.messages(_end(table))) == 1
+        assert sum(kind == ord("I") for kind, _ in sender.messages(table.log_end())) == 1
     ended = Counter(place for places in silences for place in places)
     assert max(ended.values()) > 2
 
@@ -114,7 +110,7 @@ def test_what_is_put_aside_is_told(
     table.run(f"INSERT INTO source {rows}")
     with closing(Walsender(table.dsn)) as sender:
         begin(table.source, sender, after)
-        assert sum(kind == ord("I") for kind, _ in sender.messages(_end(table))) == 40_001
+        assert sum(kind == ord("I") for kind, _ in sender.messages(table.log_end())) == 40_001
     amounts = {one.place: set[int]() for one in told}
     for one in told:
         amounts[one.place].add(one.aside)
@@ -189,12 +185,12 @@ def test_a_stretch_without_changes_ends_while_others_write_on(
     monkeypatch.setattr(reader, "LOOK_SECONDS", 60)
     after = _after(table)
     table.run("CREATE TABLE noise (i int)")
-    upto = _end(table)
+    upto = table.log_end()
     table.run("INSERT INTO noise SELECT generate_series(1, 1000000)")
     with closing(Walsender(table.dsn)) as sender:
         begin(table.source, sender, after)
         assert not [kind for kind, _ in sender.messages(upto) if kind == ord("I")]
         sent = "SELECT sent_lsn::text FROM pg_stat_replication WHERE pid = %s"
         ((place,),) = table.run(sent, sender._libpq.backend_pid)
-    assert upto.value <= Lsn.parse(place).value < _end(table).value
+    assert upto.value <= Lsn.parse(place).value < table.log_end().value
     assert not told

@@ -111,7 +111,7 @@ def test_a_span_is_read_alike_again_and_others_lie_beside_it(table: Followed) ->
     begin = Lsn.parse(json.loads(str(table.start()["wal"]))["lsn"])
     for number in range(300, 330):
         table.run("INSERT INTO source VALUES (%s, 'x', 1)", number)
-    end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+    end = table.log_end()
     source = table.source
 
     def ids(low: int, high: int) -> list[int]:
@@ -219,7 +219,7 @@ def test_a_look_that_ends_early_leaves_nobody_behind(table: Followed) -> None:
     table.run("CREATE TABLE noise (t text)")
     for _ in range(20):
         table.run("INSERT INTO noise SELECT repeat('x', 200) FROM generate_series(1, 10000)")
-    end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+    end = table.log_end()
     assert look(table.source, after.lsn, end).changes == 1
     begun = time.monotonic()
     table.wait_until_free()
@@ -394,7 +394,7 @@ def test_another_server_is_looked_at_from_the_beginning(table: Followed) -> None
     after = parse(table.position()["wal"])
     assert after is not None
     table.run("INSERT INTO source VALUES (300, 'x', 1)")
-    end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+    end = table.log_end()
     known = idle_log.IdleLog(table.source)
     known.of("the first")
     known._idle = after.lsn, end

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.postgresql.cdc import peeked, started_reader
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
-from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump, parse
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump
 from dataflow_assets.connectors.postgresql.cdc.reader import Reader, Row
 from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begun
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
@@ -32,33 +32,22 @@ def table(followed: Followed) -> Followed:
     return followed
 
 
-def _end(table: Followed) -> Lsn:
-    return Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
-
-
-def _after(table: Followed) -> Lsn:
-    found = parse(table.start()["wal"])
-    assert found is not None
-    table.run("SELECT pg_replication_slot_advance(%s, %s)", table.schema, str(found.lsn))
-    return found.lsn
-
-
 def test_both_ways_read_the_same(table: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the end of the stretch lies inside of a transaction, and of a commit record."""
-    after = _after(table)
-    ends = [_end(table)]
+    after = table.advanced()
+    ends = [table.log_end()]
     for statement in CHANGES.strip().split(";\n"):
         table.run(statement)
-        end = _end(table)
+        end = table.log_end()
         ends += [Lsn(end.value - back) for back in (60, 24, 8, 0)]
     table.run("BEGIN; INSERT INTO source VALUES (7777); ROLLBACK")
     ways = list[type[Reader]]()
     for most in (peeked.MOST_BYTES, -1):
         monkeypatch.setattr(peeked, "MOST_BYTES", most)
-        with closing(begun(table.source, after, _end(table))) as found:
+        with closing(begun(table.source, after, table.log_end())) as found:
             ways.append(type(found))
     assert ways == [Peeked, Walsender]
-    for end in [*ends, _end(table)]:
+    for end in [*ends, table.log_end()]:
         messages = []
         for sender in (Peeked(table.dsn, end), Walsender(table.dsn)):
             with closing(sender):
@@ -71,11 +60,11 @@ def test_both_ways_read_the_same(table: Followed, monkeypatch: pytest.MonkeyPatc
 
 def test_a_stretch_that_is_not_the_slot_s_next_one(table: Followed) -> None:
     """The statement begins where the slot is, so it would read what lies before as well."""
-    _after(table)
+    table.advanced()
     table.run(CHANGES)
-    later = _end(table)
+    later = table.log_end()
     table.run("UPDATE source SET name = 'later' WHERE id = 1")
-    with closing(begun(table.source, later, _end(table))) as found:
+    with closing(begun(table.source, later, table.log_end())) as found:
         assert isinstance(found, Walsender)
     table.wait_until_free()
     (row,) = table.bodies({"wal": dump(Reached(later))})
@@ -84,11 +73,11 @@ def test_a_stretch_that_is_not_the_slot_s_next_one(table: Followed) -> None:
 
 def test_a_slot_that_went_back_is_not_read_from_there(table: Followed) -> None:
     """A server that crashed, or was promoted, may have an older place of the slot."""
-    _after(table)
+    table.advanced()
     table.run(CHANGES)
-    later = _end(table)
+    later = table.log_end()
     with (
-        closing(Peeked(table.dsn, _end(table))) as sender,
+        closing(Peeked(table.dsn, table.log_end())) as sender,
         pytest.raises(TransientError, match=f"was moved to .* while changes behind {later}"),
     ):
         begin(table.source, sender, later)
@@ -98,7 +87,7 @@ def test_a_stretch_may_last_longer_than_other_transactions(table: Followed) -> N
     """A role may have a limit, and a stretch lasts as long as its sink takes."""
     mark = "&" if "?" in table.dsn else "?"
     limited = f"{table.dsn}{mark}options=-c%20transaction_timeout%3D1s"
-    for reader in (Peeked(limited, _end(table)), Walsender(limited)):
+    for reader in (Peeked(limited, table.log_end()), Walsender(limited)):
         with closing(reader):
             assert reader.execute("SHOW transaction_timeout") == [("0",)]
 
@@ -108,11 +97,11 @@ def test_a_server_that_keeps_no_large_temporary_files(
 ) -> None:
     """It sends the changes instead."""
     monkeypatch.setattr(peeked, "_READY", peeked._READY.replace("64MB", "64kB"))
-    after = _after(table)
+    after = table.advanced()
     table.run("INSERT INTO source SELECT i, repeat('x', 100), i FROM generate_series(1000, 9000) i")
     separator = "&" if "?" in table.dsn else "?"
     table.dsn += f"{separator}options=-c%20temp_file_limit%3D64kB"
-    with closing(begun(table.source, after, end := _end(table))) as found:
+    with closing(begun(table.source, after, end := table.log_end())) as found:
         assert isinstance(found, Walsender)
         assert sum(kind == ord("I") for kind, _ in found.messages(end)) == 8_001
 
@@ -121,9 +110,9 @@ def test_a_slot_that_is_moved_while_it_is_read(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can say what was read: the next attempt looks where the flow is."""
-    after = _after(table)
+    after = table.advanced()
     table.run(CHANGES)
-    end, start = _end(table), Peeked.start
+    end, start = table.log_end(), Peeked.start
 
     def started(self: Peeked, slot: str, publication: str, after: Lsn) -> None:
         table.run("SELECT pg_replication_slot_advance(%s, %s)", table.schema, str(end))
@@ -136,8 +125,8 @@ def test_a_slot_that_is_moved_while_it_is_read(
 
 def test_a_server_whose_log_ends_earlier(table: Followed) -> None:
     """The statement would end there, as if there were nothing more."""
-    after = _after(table)
-    far = Lsn(_end(table).value + 1024**3)
+    after = table.advanced()
+    far = Lsn(table.log_end().value + 1024**3)
     with (
         closing(Peeked(table.dsn, far)) as sender,
         pytest.raises(Failure, match="the log of this server ends before"),
@@ -147,9 +136,9 @@ def test_a_server_whose_log_ends_earlier(table: Followed) -> None:
 
 def test_a_slot_that_becomes_free(table: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked again on the same connection."""
-    after = _after(table)
+    after = table.advanced()
     table.run(CHANGES)
-    end = _end(table)
+    end = table.log_end()
     monkeypatch.setattr(started_reader, "_STEP", 0.01)
     with closing(Walsender(table.dsn)) as other, closing(Peeked(table.dsn, end)) as sender:
         begin(table.source, other, after)
@@ -164,9 +153,9 @@ def test_a_pooler_that_gives_each_transaction_another_session(
     table: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What another flow has set in that session is neither its slot nor the end of this stretch."""
-    after = _after(table)
+    after = table.advanced()
     table.run(CHANGES)
-    end, execute = _end(table), Peeked.execute
+    end, execute = table.log_end(), Peeked.execute
 
     def executed(self: Peeked, query: str, *parameters: str) -> list[Row]:
         found = execute(self, query, *parameters)
