@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dataflow_assets.contracts import Limit
+from dataflow_assets.contracts import PARTS, Limit
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling.overlap import late_from
 from dataflow_assets.sdk.polling.polled import Polled
 from dataflow_assets.sdk.polling.positions import NOTHING, Pair, PolledPosition, Rows
 from dataflow_assets.sdk.polling.seek import end
 
-PARTS = 4  # of a span: commits, reports and stops come often
 LEAST = 20_000  # rows that are worth a part of their own
 PILOT = 1_000  # rows that are measured first
 MOST = 64  # parts that one part is cut into: each has a row or a record in the checkpoint
