@@ -147,6 +147,8 @@ class Trino(Server):
             "node-scheduler.include-coordinator": "true",
             "http-server.http.port": str(self.ports["http"]),
             "discovery.uri": self.uri,
+            # Its only worker is itself, which a machine that halts for half a minute does not end.
+            "discovery.max-age": "1d",
             "query.max-memory": "400MB",
             "query.max-memory-per-node": "400MB",
             "memory.heap-headroom-per-node": "300MB",
