@@ -27,7 +27,7 @@ from dataflow_assets.runs.host import Host, NotBegun, Pause
 from dataflow_assets.runs.open_branches import open_branches
 from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
-from dataflow_assets.runs.retries import Progress
+from dataflow_assets.runs.retries import Progress, SuspendedBranch
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +96,16 @@ class Attempt:
         """No branch is suspended."""
         return len(self._open_branches) == len(self._flow.branches)
 
+    @property
+    def _taking_part(self) -> set[str]:
+        """The branches that this attempt has opened."""
+        return {opened.branch.id for opened in self._open_branches}
+
+    @property
+    def _suspended(self) -> list[SuspendedBranch]:
+        """Branches that the next attempt may open as well."""
+        return self._progress.returning(self._taking_part)
+
     def _lowest(self) -> Positions:
         return lowest([one.positions for one in self._open_branches], self._source.behind)
 
@@ -136,7 +146,7 @@ class Attempt:
         if until is not None:
             return self._drained(until) if drained else ""
         if span.empty:
-            self._progress.rested()
+            self._progress.rested(self._taking_part)
             if self._complete:
                 self._host.rested()
         if not span.full:
@@ -155,7 +165,7 @@ class Attempt:
     def _rest(self) -> bool:
         """Whether the source should be asked now."""
         source, session = self._flow.source, self._source
-        backs = [branch.back - time.monotonic() for branch in self._progress.returning()]
+        backs = [branch.back - time.monotonic() for branch in self._suspended]
         release = [] if self._release_in is None else [self._release_in]
         most = min([*backs, *release], default=None)
         return self._host.pause(
@@ -167,7 +177,7 @@ class Attempt:
 
     def _returning(self, *, wait: bool) -> bool:
         """True while there is nothing to do but to wait for a branch that was suspended."""
-        returning = self._progress.returning()
+        returning = self._suspended
         if wait and returning:
             soonest = min(branch.back for branch in returning) - time.monotonic()
             time.sleep(min(max(0.0, soonest), 1.0))  # the run may be asked to end meanwhile

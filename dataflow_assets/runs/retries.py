@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from dataflow_assets.contracts import PART, Positions, Totals
@@ -76,11 +76,12 @@ class Progress:
 
     def made(self, report: Report) -> None:
         """A branch has committed: patience starts over."""
-        self.rested()
-        self._suspended.pop(report.branch.id, None)
+        self.rested((report.branch.id,))
 
-    def rested(self) -> None:
-        """There was nothing to do: an error that comes now is the first one."""
+    def rested(self, branches: Iterable[str]) -> None:
+        """There is nothing to do for these branches: an error that comes now is the first one."""
+        for name in branches:
+            self._suspended.pop(name, None)
         self._failing = None
         self._wait = self._patience.first_wait
 
@@ -136,13 +137,17 @@ class Progress:
         for _, error in sorted(self.stopped.items()):
             raise error
 
-    def returning(self) -> list[SuspendedBranch]:
-        """Branches that may come back in this run; for those out of patience it is too late."""
+    def returning(self, taking_part: Collection[str]) -> list[SuspendedBranch]:
+        """Branches that may come back in this run, besides those that have.
+
+        For those out of patience it is too late.
+        """
         now = time.monotonic()
         return [
             branch
-            for branch in self._suspended.values()
-            if not branch.for_good
+            for name, branch in self._suspended.items()
+            if name not in taking_part
+            and not branch.for_good
             and (self.continuous or now - branch.since < self._patience.seconds)
         ]
 

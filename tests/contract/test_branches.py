@@ -190,6 +190,29 @@ def test_a_branch_comes_back_in_the_same_run(branched: Branched, flag: Path) -> 
     branched.expect(40)
 
 
+@pytest.mark.parametrize("seconds", [None, 2.0], ids=["to the end", "for a while"])
+def test_a_branch_that_is_back_with_nothing_to_read_is_opened_once(
+    branched: Branched, flag: Path, seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt asks all servers, and takes another epoch of all branches."""
+    branched.source.seed(numbered(1, 20))
+    branched.drain()
+    flag.write_text("open")
+    down, real = list[bool](), Flaky.open
+
+    def opening(self: Flaky, target: Target, run: Run) -> SinkSession:
+        down.append(flag.exists())
+        try:
+            return real(self, target, run)
+        finally:
+            flag.unlink(missing_ok=True)
+
+    monkeypatch.setattr(Flaky, "open", opening)
+    order = Request(run=Run(), seconds=seconds, patience=Patience(5, 0.01, 0.05))
+    list(drain(branched.flow(), lambda: branched.engine, order))
+    assert down == [True, False]
+
+
 def test_a_branch_that_fails_for_good_ends_the_run_after_the_others(
     branched: Branched, flag: Path
 ) -> None:
