@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,12 @@ from dataflow_assets.secrets import lookup
 from dataflow_assets.spark.process import Server
 from dataflow_assets.spark.session import Spark, SparkSettings
 from tests import heavy
+from tests.examples import all_of_them
 from tests.in_process import Session
 
 if TYPE_CHECKING:
     import psycopg
+    from clickhouse_connect.driver.client import Client
     from confluent_kafka.admin import AdminClient
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from tests.connectors.iceberg.driver import MakeSink
 
 SHARED = "DATAFLOW_TEST_SERVERS"
+_SPARK = frozenset({"spark_server", "_mortal_spark"})  # fixtures
 S = TypeVar("S", bound=Server)
 
 
@@ -57,9 +60,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="every law on Spark, with every other end")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Manifests of tests may name folders of the disk, where tests make theirs."""
     os.environ["DATAFLOW_FILES"] = tempfile.gettempdir()
+    if config.getoption("--full"):
+        all_of_them()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -90,7 +95,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = [item for item in items if item.get_closest_marker("full")]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if not item.get_closest_marker("full")]
+    items.sort(key=lambda item: not _comes_first(item))
     heavy.refuse_hidden(items)
+
+
+def _comes_first(item: pytest.Item) -> bool:
+    """The long ones, so that in the end no process waits for another one; and those on Spark.
+
+    One process has them all, as each begins with a part of the tests: the others start no Spark.
+    """
+    on_spark = not _SPARK.isdisjoint(getattr(item, "fixturenames", ()))
+    return on_spark or item.get_closest_marker("e2e") is not None
 
 
 def pytest_collection_finish() -> None:
@@ -123,13 +138,13 @@ def kafka(servers_folder: Path) -> Iterator[devservers.Kafka]:
 @pytest.fixture(scope="session")
 def proxied_kafka(servers_folder: Path) -> Iterator[devservers.ProxiedKafka]:
     """A broker of this session's own: faults of a shared one would be everybody's."""
-    with devservers.ProxiedKafka(servers_folder / "proxied-kafka") as server:
-        yield server
+    yield from _own(devservers.ProxiedKafka(servers_folder / "proxied-kafka"))
 
 
 @pytest.fixture(scope="session")
 def postgresql(servers_folder: Path) -> Iterator[devservers.PostgreSQL]:
-    yield from _shared_or_own(devservers.PostgreSQL(servers_folder / "postgresql"))
+    server = devservers.PostgreSQL(servers_folder / "postgresql")
+    yield from _shared_or_own(server, devservers.PostgreSQL.stop)  # which frees shared memory
 
 
 @pytest.fixture(scope="session")
@@ -145,15 +160,13 @@ def clickhouse(servers_folder: Path) -> Iterator[devservers.ClickHouse]:
 @pytest.fixture(scope="session")
 def kinesis(servers_folder: Path) -> Iterator[devservers.Kinesis]:
     """Streams of this session's own: it starts in a second."""
-    with devservers.Kinesis(servers_folder / "kinesis") as server:
-        yield server
+    yield from _own(devservers.Kinesis(servers_folder / "kinesis"))
 
 
 @pytest.fixture(scope="session")
 def apicurio(servers_folder: Path) -> Iterator[devservers.Apicurio]:
     """A registry of this session's own: few tests need one, and those run in one process."""
-    with devservers.Apicurio(servers_folder / "apicurio") as server:
-        yield server
+    yield from _own(devservers.Apicurio(servers_folder / "apicurio"))
 
 
 @pytest.fixture(scope="session")
@@ -170,8 +183,7 @@ def trino(
         yield shared
         return
     own = devservers.Trino(servers_folder / "trino", store=seaweedfs, database=postgresql)
-    with own:
-        yield own
+    yield from _own(own)
 
 
 @pytest.fixture
@@ -194,8 +206,7 @@ def spark_server(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
 
 @pytest.fixture(scope="session")
 def _mortal_spark(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
-    with devservers.SparkConnect(servers_folder / "mortal-spark") as server:
-        yield server
+    yield from _own(devservers.SparkConnect(servers_folder / "mortal-spark"))
 
 
 @pytest.fixture
@@ -218,10 +229,18 @@ def engine(request: pytest.FixtureRequest) -> SparkSession:
     return cast("SparkSession", Session(partial(request.getfixturevalue, "spark")))
 
 
+@pytest.fixture(scope="session")
+def _topics_admin(kafka: devservers.Kafka) -> AdminClient:
+    """One for all topics: connecting takes longer than what it is asked for."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+
+
 @pytest.fixture
-def topic(kafka: devservers.Kafka) -> Iterator[Topics]:
+def topic(_topics_admin: AdminClient) -> Iterator[Topics]:
     """A factory: `topic(partitions=3, config={...})` creates one and returns its name."""
-    admin = _admin(kafka)
+    admin = _topics_admin
     created: list[str] = []
 
     def create(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
@@ -288,16 +307,23 @@ FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()
 """
 
 
-@pytest.fixture
-def database(clickhouse: devservers.ClickHouse) -> Iterator[str]:
-    """The name of a fresh ClickHouse database; dropped after the test."""
+@pytest.fixture(scope="session")
+def _databases_client(clickhouse: devservers.ClickHouse) -> Iterator[Client]:
+    """One for all databases, as for topics."""
     import clickhouse_connect
 
+    dsn = clickhouse.dsn()
+    with clickhouse_connect.get_client(dsn=dsn, autogenerate_session_id=False) as client:
+        yield client
+
+
+@pytest.fixture
+def database(_databases_client: Client) -> Iterator[str]:
+    """The name of a fresh ClickHouse database; dropped after the test."""
     name = _fresh("d")
-    with clickhouse_connect.get_client(dsn=clickhouse.dsn()) as client:
-        client.command(f"CREATE DATABASE {name}")
-        yield name
-        client.command(f"DROP DATABASE IF EXISTS {name}")
+    _databases_client.command(f"CREATE DATABASE {name}")
+    yield name
+    _databases_client.command(f"DROP DATABASE IF EXISTS {name}")
 
 
 @pytest.fixture(scope="session")
@@ -315,8 +341,7 @@ def nessie(servers_folder: Path, seaweedfs: devservers.SeaweedFS) -> Iterator[de
 
     if reason := missing():
         pytest.skip(reason)
-    with devservers.Nessie(servers_folder / "nessie", store=seaweedfs) as server:
-        yield server
+    yield from _own(devservers.Nessie(servers_folder / "nessie", store=seaweedfs))
 
 
 @pytest.fixture(scope="session")
@@ -368,23 +393,24 @@ def store() -> Iterator[Store]:
     store.remove()
 
 
-def _shared_or_own(own: S) -> Iterator[S]:
+def _own(server: S, end: Callable[[S], None] = Server.kill) -> Iterator[S]:
+    """Started, and killed in the end: nobody needs the data that it would put in order first."""
+    try:
+        yield server.start()
+    finally:
+        end(server)
+
+
+def _shared_or_own(own: S, end: Callable[[S], None] = Server.kill) -> Iterator[S]:
     """The running server of DATAFLOW_TEST_SERVERS, left alone afterwards, else an own one."""
     folder = os.environ.get(SHARED)
     if folder is None:
-        with own:
-            yield own
+        yield from _own(own, end)
         return
     shared = getattr(devservers.read(Path(folder)), own.name)
     if shared is None:
         pytest.fail(f"{SHARED}={folder}: no {own.name} runs there; start it with `make servers-up`")
     yield shared
-
-
-def _admin(kafka: devservers.Kafka) -> AdminClient:
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
 
 
 def _fresh(prefix: str) -> str:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dataflow_assets.contracts import Grouped, StoredSchema, kind_of
 from dataflow_assets.formats.avro import AvroFormat
 from dataflow_assets.formats.avro_schema import AvroSchema
+from tests.examples import examples
 from tests.formats.avro_messages import ORDER, Known, bodies, headed, record, written
 
 ID = UUID("12345678-1234-5678-1234-567812345678")
@@ -403,7 +404,7 @@ EVERYTHING = json.dumps({
 })  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=60), st.none()), max_size=6), st.booleans())
 def test_no_bytes_break_the_decoder(sent: list[bytes | None], small: bool) -> None:
     schema = (

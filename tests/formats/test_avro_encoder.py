@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro import AvroFormat
 from dataflow_assets.formats.avro_encoder import AvroEncoder
+from tests.examples import examples
 from tests.formats.avro_messages import bodies, record
 from tests.formats.test_avro import CELLS, EVERYTHING, LIST, fixed, logical
 
@@ -131,7 +132,7 @@ FIELDS = st.dictionaries(
 EVERY = AvroEncoder(json.dumps(OPTIONAL), ignore_unknown=True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(FIELDS | JSON)
 def test_any_body_is_written_or_rejected(body: Any) -> None:
     """What is written can be read."""

@@ -14,6 +14,7 @@ from dataflow_assets.formats.avro_cursor import Block
 from dataflow_assets.formats.avro_decoder import Decoder
 from dataflow_assets.formats.avro_schema import AvroSchema
 from dataflow_assets.formats.avro_vectors import Vectors
+from tests.examples import examples
 from tests.formats.avro_messages import bodies, record, written
 
 INNER = {
@@ -94,7 +95,7 @@ def test_values_are_those_of_fastavro(rows: list[dict[str, Any]], as_json: bool)
     assert texts(found) == texts(expected())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=3), st.data())
 def test_bytes_that_were_changed_give_the_same_or_nothing(
     rows: list[dict[str, Any]], data: st.DataObject

@@ -16,6 +16,7 @@ from msgspec import Meta
 from dataflow_assets.contracts import ABSENT, HAS_DEFAULT, KIND, MAX_LENGTH, NO_NUL, OFFSET, OP
 from dataflow_assets.formats.json import Decoded, JsonDecoder, Tombstones
 from dataflow_assets.formats.json_types import infer
+from tests.examples import examples
 
 ID = pa.field("id", pa.int64(), nullable=False)
 SCHEMA = pa.schema(
@@ -227,7 +228,7 @@ def test_sample_widens() -> None:
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -261,7 +262,7 @@ def test_what_is_stored_equals_what_was_sent(
         )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([b'{"id": 1}']), max_size=8))
 def test_every_body_is_accounted_for(bodies: list[bytes]) -> None:
     decoded = decode(*bodies)
@@ -298,7 +299,7 @@ def time_as_decoded(text: str | None, field: pa.Field) -> list[dt.datetime | Non
         return []
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(TIMES, min_size=1, max_size=5), st.sampled_from([ZONED, NAIVE]))
 def test_timestamps_are_read_as_a_decoder_of_single_ones_reads_them(
     texts: list[str | None], field: pa.Field

@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 
 from dataflow_assets.formats.parse_paths import ParsePathsFormat
 from dataflow_assets.records.paths.parse_path import ParsePath
+from tests.examples import examples
 
 MESSAGE = (
     b'{"identity":71293145,"location":{"latitude":51.5009449, "longitude":-2.4773414},'
@@ -202,7 +203,7 @@ STRINGS = st.dictionaries(KEYS, st.text() | st.none() | st.dictionaries(KEYS, st
 """Of such messages columns become strings, until another one comes."""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     batches=st.lists(st.lists(STRINGS, min_size=1) | st.lists(JSON, min_size=1), min_size=1),
     paths=st.lists(PATHS.map("".join), min_size=1, max_size=5),

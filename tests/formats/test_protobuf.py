@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.formats.protobuf import ProtobufFormat
+from tests.examples import examples
 from tests.formats.avro_messages import Known, bodies, headed
 
 PAID = """
@@ -188,7 +189,7 @@ def _read(schema: str, sent: bytes, *references: tuple[str, str]) -> str:
     return (text or b"").decode()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.binary(max_size=40) | st.none(), max_size=5), st.booleans())
 def test_no_bytes_break_the_decoder(sent: list[bytes | None], named: bool) -> None:
     messages = [one if one is None or not named else HEAD + b"\0" + one for one in sent]

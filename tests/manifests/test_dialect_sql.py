@@ -19,6 +19,7 @@ from dataflow_assets.records.step import Context
 from dataflow_assets.sql.query import SqlQuery
 from dataflow_assets.views.source import ViewSource
 from tests import ROOT
+from tests.examples import examples
 from tests.sql.files import PAGE_TABLES
 from tests.sql.hostile import EVERYTHING, TEXTS, spoilt
 
@@ -717,7 +718,7 @@ def test_deep_nesting_is_a_finding(tmp_path: Path, part: str) -> None:
     assert found.findings
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(text=spoilt() | spoilt((ROOT / "examples" / "sql" / "adults.sql").read_text()))
 def test_no_text_breaks_the_reading(text: str) -> None:
     """Whatever is spoilt in a file is a finding, at a line of the file."""

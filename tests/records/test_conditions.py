@@ -20,6 +20,7 @@ from dataflow_assets.spec import Spec
 from dataflow_assets.transforms.filter import Filter
 from dataflow_assets.transforms.remove import Remove
 from dataflow_assets.transforms.select import Select
+from tests.examples import examples
 
 BODY = """
 {"n": 5, "f": 5.0, "big": 12345678901234567890123, "small": 0.1, "e": 1e3, "zero": 0, "fzero": 0.0,
@@ -260,7 +261,7 @@ def test_a_condition_in_a_manifest() -> None:
         _Declared.model_validate({"when": "$.a ==  "})
 
 
-laws = settings(derandomize=True, deadline=None, max_examples=300)
+laws = settings(derandomize=True, deadline=None, max_examples=examples(300))
 WORDS = st.sampled_from([
     "$.s", "$.n", "$.gone", "metadata.topic", "==", "!=", "<", "in", "=~", "'x'", '"', "'", "5",
     "(", ")", "!", "&&", "||", "[a]", "[", "#(", "\\", "a", ".", ",",

@@ -16,6 +16,7 @@ from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.paths.queries import glob
 from dataflow_assets.records.record import MISSING, NotJson, encode, parse
 from dataflow_assets.spec import Spec
+from tests.examples import examples
 
 PEOPLE = """
 {"name": {"first": "Tom", "last": "Anderson"}, "age": 37, "children": ["Sara", "Alex", "Jack"],
@@ -368,7 +369,7 @@ def _in_brackets(name: str) -> str:
 KEYS = st.one_of(NAMES.map(_in_brackets), st.integers(0, 4).map(lambda n: f"[{n}]"))
 PATHS = st.lists(KEYS, min_size=1, max_size=4).map("".join)
 
-laws = settings(derandomize=True, deadline=None, max_examples=300)
+laws = settings(derandomize=True, deadline=None, max_examples=examples(300))
 
 
 @laws

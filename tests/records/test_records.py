@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import LONGEST_TEXT, NotJson, encode, parse, text, text_form
+from tests.examples import examples
 
-laws = settings(derandomize=True, deadline=None, max_examples=300)
+laws = settings(derandomize=True, deadline=None, max_examples=examples(300))
 
 KEPT = [
     "null", "true", "0", "-1", '""', '"é😀"', "{}", "[]", "12345678901234567890123456789",

@@ -235,7 +235,7 @@ def _checked(
     return decorated
 
 
-@_checked(40)
+@_checked(12)
 def test_some_queries_over_some_logs(
     folder: Path, keyed: bool, query: Query, random: Random
 ) -> None:
@@ -249,7 +249,7 @@ def test_any_query_over_any_log(folder: Path, keyed: bool, query: Query, random:
     check(folder, query, random, keyed=keyed)
 
 
-@_checked(40, tops())
+@_checked(12, tops())
 def test_the_first_rows_of_each_key(folder: Path, keyed: bool, query: Top, random: Random) -> None:
     check(folder, query.of(keyed=keyed), random, keyed=keyed)
 

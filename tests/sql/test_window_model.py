@@ -63,7 +63,7 @@ def _checked(examples: int) -> Callable[[Callable[..., None]], Callable[..., Non
     )(given(st.booleans(), windowed(), st.randoms(use_true_random=True))(test))
 
 
-@_checked(40)
+@_checked(12)
 def test_some_queries_over_windows(
     folder: Path, keyed: bool, query: Windowed, random: Random
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.stress.fuzz_manifests import Chunk, Place, chunk, stray, watch
 from tests.stress.hostile_manifests import KINDS
 
-SEEDS = range(900_001, 900_004)
+SEEDS = [900_001, *(pytest.param(n, marks=pytest.mark.full) for n in (900_002, 900_003))]
 FILES = 120
 
 

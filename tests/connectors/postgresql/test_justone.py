@@ -31,6 +31,7 @@ from dataflow_assets.runs.take_over import adopt_stored
 from tests.conftest import Topics
 from tests.connectors.postgresql.predecessor import Predecessor
 from tests.connectors.postgresql.test_parse_texts import USUAL
+from tests.examples import examples
 from tests.formats.test_parse_paths import MESSAGE
 from tests.manifests.test_dialect_justone import WORKER, changed
 
@@ -219,7 +220,9 @@ CASES = st.tuples(st.sampled_from([*TYPES]), SCALARS | NESTED | FLOATS)
 
 
 @settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(10),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(cases=st.lists(CASES, min_size=100, max_size=200))
 def test_any_value_is_what_postgresql_makes_of_it(

@@ -26,6 +26,7 @@ from dataflow_assets.connectors.postgresql.table import table as tables
 from dataflow_assets.contracts import DELETE, OP, Rejection
 from dataflow_assets.errors import PermanentError
 from tests.connectors.postgresql.driver import Place, batch
+from tests.examples import examples
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -218,7 +219,7 @@ def _rows(keys: Sequence[Any], versions: Sequence[Any]) -> st.SearchStrategy[lis
 law = settings(
     derandomize=True,
     deadline=None,
-    max_examples=4,
+    max_examples=examples(15),
     database=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

@@ -30,7 +30,7 @@ def some_digits(number: int) -> list[str]:
     return [
         f"{random.choice(['', '-'])}{random.randrange(10 ** random.randint(1, 12))}"
         + (f".{random.randrange(10**6):0{random.randint(1, 6)}d}" if random.random() < 0.7 else "")
-        for _ in range(300)
+        for _ in range(100)
     ]
 
 

@@ -20,6 +20,7 @@ from dataflow_assets.connectors.postgresql.justone.text_columns import text_sche
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS, Parser, parsed
 from dataflow_assets.connectors.postgresql.table.table import DRIVER, PARSED, find
+from tests.examples import examples
 
 INTEGERS = """
 0 -0 7 -7 007 000000000000000000000000001 32767 32768 -32768 -32769 2147483647 2147483648
@@ -240,7 +241,9 @@ TEXTS = DIGITS | FLOATS | WRITTEN | DAYS | ANY | st.integers().map(str) | st.uui
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(texts=st.lists(TEXTS, min_size=50, max_size=100))
 def test_any_text_is_as_postgresql_reads_it(link: BinaryLink, texts: list[str]) -> None:
