@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
 
+from dataflow_assets.cli import main
 from dataflow_assets.manifests.dialects.documents import parse
 from dataflow_assets.manifests.load import load
 from dataflow_assets.reference import FOLDER
@@ -161,7 +160,6 @@ def test_an_example_says_where_its_schema_is(path: Path) -> None:
     assert (path.parent / first.removeprefix(EDITOR_LINE)).resolve() == (FOLDER / NAME).resolve()
 
 
-def test_the_command_prints_it() -> None:
-    command = [sys.executable, "-m", "dataflow_assets.cli", "schema"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == json.loads((FOLDER / NAME).read_text())
+def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((FOLDER / NAME).read_text())

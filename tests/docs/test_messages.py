@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.docs.program import texts
 
 QUOTING = ("troubleshooting.md", "schema-changes.md", "limits.md", "user-assets.md")
 HEADINGS = ("You see", "Message")
@@ -19,33 +19,10 @@ _SPAN = re.compile(r"`([^`]+)`")
 _AROUND = " ;,.()"
 
 
-class _Texts(ast.NodeVisitor):
-    """Every string of a module; what an f-string fills in is a NUL."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        self.found.append("".join(_text(part) for part in node.values))
-        self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str):
-            self.found.append(node.value)
-
-
-def _text(part: ast.expr) -> str:
-    return str(part.value) if isinstance(part, ast.Constant) else "\0"
-
-
 @cache
 def written() -> str:
     """All strings of the program."""
-    texts = _Texts()
-    for folder in ("dataflow_assets", "sensors", "jobs", "resources"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            texts.visit(ast.parse(path.read_text(encoding="utf-8")))
-    return "\n".join(texts.found)
+    return "\n".join(one.text for one in texts())
 
 
 def quoted(page: Path) -> Iterator[str]:

@@ -34,8 +34,14 @@ def test_every_page_is_in_the_site(site: ModuleType, tmp_path: Path) -> None:
 def test_a_broken_link_ends_the_build(
     site: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.stage(tmp_path / "pages")
-    page = tmp_path / "pages" / "docs" / "faq.md"
-    page.write_text(page.read_text() + "\n[nothing](limits.md#there-is-no-such-heading)\n")
+    """In a site of two pages, which is right without the link."""
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "limits.md").write_text("# Limits\n")
+    (pages / "README.md").write_text("# Questions\n\n[limits](limits.md#limits)\n")
     monkeypatch.setattr(site, "stage", lambda _: None)  # what is there is built
+    monkeypatch.setattr(site, "navigation", lambda: "  - README.md\n  - limits.md")
+    assert site.build(tmp_path) == 0
+    with (pages / "README.md").open("a") as page:
+        page.write("\n[nothing](limits.md#there-is-no-such-heading)\n")
     assert site.build(tmp_path) != 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +11,7 @@ import pytest
 
 from dataflow_assets.cli.parser import command_line
 from tests import ROOT
+from tests.docs.program import texts
 
 INSTEAD = {
     r"\banew\b": "again, from scratch",
@@ -62,28 +62,14 @@ def helps() -> Iterator[tuple[str, str]]:
 
 
 @cache
-def messages() -> tuple[tuple[str, str], ...]:
-    """String literals with a space in them; docstrings of models are on the generated pages."""
-    return tuple(
-        (f"{path.relative_to(ROOT)}:{line}", text)
-        for folder in ("dataflow_assets", "sensors", "jobs", "resources")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for line, text in _literals(ast.parse(path.read_text(encoding="utf-8")))
-        if " " in text
-    )
-
-
-def _literals(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """Every string but docstrings, with its line."""
-    docs = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
-    for node in ast.walk(module):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
-            yield node.lineno, node.value
+def readable() -> tuple[tuple[str, str], ...]:
+    """All of it; docstrings of models are on the generated pages."""
+    strings = (one for one in texts() if one.kind == "string" and " " in one.text)
+    return (*pages(), *helps(), *((one.place, one.text) for one in strings))
 
 
 @pytest.mark.parametrize("banned", INSTEAD)
 def test_nobody_reads_a_hard_word(banned: str) -> None:
-    texts = [*pages(), *helps(), *messages()]
-    assert len(texts) > 500
-    found = [(place, hit[0]) for place, text in texts for hit in re.finditer(banned, text)]
+    assert len(readable()) > 500
+    found = [(place, hit[0]) for place, text in readable() for hit in re.finditer(banned, text)]
     assert found == [], f"say: {INSTEAD[banned]}"
