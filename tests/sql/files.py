@@ -13,6 +13,7 @@ import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
+from tests.connectors.kafka.topics import AT_ONCE, meet
 
 Sent = tuple[bytes | None, bytes | None]
 """Key and value."""
@@ -117,8 +118,10 @@ def messages(bootstrap: str, topic: str) -> Iterator[Message]:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
         }
+        | AT_ONCE
     )
     partitions = sorted(consumer.list_topics(topic, 20).topics[topic].partitions)
+    meet(consumer, topic, partitions)
     for partition in partitions:
         consumer.assign([TopicPartition(topic, partition, 0)])
         while (message := consumer.poll(20)) is not None and message.error() is None:
