@@ -36,10 +36,10 @@ GROUPS = {
     "trino": "trino",
     "nessie": "nessie",
     "tableflow/test_catalog": "nessie",
-    "kafka_connect": "kafkaConnect",
-    "kafkaConnect": "kafkaConnect",
+    "test_registry": "registry",
 }
-"""By a part of a test's name its server; all other ones have a broker with TLS, or a registry."""
+"""By a part of a test's name its server. All others start what they need themselves, as connectors
+of Kafka Connect do, or once for their file: the files fill whichever process has time."""
 MARKS = ("heavy", "alone")
 """Each is a run of `make test` with few of its tests."""
 
@@ -52,12 +52,13 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
 
     @override
     def _split_scope(self, nodeid: str) -> str:
-        return server_of(nodeid)
+        return group_of(nodeid)
 
 
-def server_of(nodeid: str) -> str:
-    """The heavy server of a test."""
-    return next((server for part, server in GROUPS.items() if part in nodeid), "others")
+def group_of(nodeid: str) -> str:
+    """The server that a test shares with those of other files, or its file."""
+    file = nodeid.partition("::")[0]
+    return next((server for part, server in GROUPS.items() if part in nodeid), file)
 
 
 def has_heavy_end(item: pytest.Item) -> bool:

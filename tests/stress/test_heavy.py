@@ -10,18 +10,25 @@ import pytest
 
 from tests import ROOT, heavy
 
+LAWS = "tests/contract/test_laws.py"
+KILLED = "tests/connectors/kafka_connect/test_crash.py"
+
 
 def test_tests_of_one_server_are_run_by_one_process() -> None:
-    """Not parametrized: a test with the name of a heavy connector in a parameter is one of them."""
-    servers = {
+    """Those without one are so by file.
+
+    Not parametrized: a test with the name of a heavy connector in a parameter is one of them.
+    """
+    groups = {
         "tests/connectors/trino/test_catalogs.py::test_a": "trino",
         "tests/contract/test_laws.py::test_a[nessie-iceberg.after-commit]": "nessie",
         "tests/tableflow/test_catalog.py::test_a": "nessie",
-        "tests/connectors/kafka_connect/test_crash.py::test_a[some]": "kafkaConnect",
-        "tests/contract/test_laws.py::test_a[kafkaConnect-memory-span]": "kafkaConnect",
-        "tests/connectors/kafka/test_security.py::test_a[mtls, texts]": "others",
+        "tests/connectors/kafka_connect/test_crash.py::test_a[some]": KILLED,
+        "tests/contract/test_laws.py::test_a[kafkaConnect-memory-span]": LAWS,
+        "tests/connectors/kafka/test_registry.py::test_a": "registry",
+        "tests/sql/test_registry.py::test_a": "registry",
     }
-    assert {name: heavy.server_of(name) for name in servers} == servers
+    assert {name: heavy.group_of(name) for name in groups} == groups
 
 
 @pytest.mark.parametrize("mark", heavy.MARKS)
