@@ -28,7 +28,7 @@ from dataflow_assets.connectors.memory import (
 from dataflow_assets.connectors.memory.sink.session import MemorySinkSession
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.flow import Flow
+from dataflow_assets.flow import Flow, Policies
 from dataflow_assets.location.jobs.ingest import ingest_job
 from dataflow_assets.location.sensors.flows import Board
 from dataflow_assets.location.sensors.ingest import Location
@@ -38,6 +38,8 @@ from tests.connectors.kafka.test_session import eventually
 from tests.dagster.flows import SharedSpark, location, memory_flow
 from tests.dagster.switch import later
 from tests.stand_in import until
+
+OFTEN = Policies(freshness_seconds=4)  # a lane ends sooner, too
 
 
 class Shop:
@@ -56,7 +58,7 @@ class Shop:
 
     def add(self, *names: str, **more: Any) -> None:
         for name in names:
-            flow = memory_flow(self.store, name, topic=name, table=name, **more)
+            flow = memory_flow(self.store, name, topic=name, table=name, policies=OFTEN, **more)
             self.flows = [*self.flows, flow]
 
     def edit(self, name: str, **more: Any) -> None:
@@ -126,7 +128,7 @@ def shop(
 ) -> Iterator[Shop]:
     monkeypatch.setenv("DATAFLOW_START", "1")
     monkeypatch.setenv("DATAFLOW_PATIENCE", "1")
-    monkeypatch.setattr(ingest, "IDLE_SECONDS", 4.0)
+    monkeypatch.setattr(ingest, "IDLE_SECONDS", 2.0)
     with dg.DagsterInstance.local_temp(str(tmp_path), overrides=UNCAPTURED) as instance:
         made = Shop(store, instance, engine, monkeypatch)
         yield made
@@ -154,7 +156,7 @@ def test_many_flows_are_driven_in_one_run_and_each_asset_shows_its_checkpoint(sh
     assert checkpoint["positions"] == {"0": 3, "1": 1}
     assert event.tags["dagster/data_version"] == mirror.version_of(checkpoint)
     assert [c.name for c in event.metadata["dagster/column_schema"].value.columns] == ["id", "name"]
-    assert event.metadata["ended"].value == "nothing came for 4 seconds"
+    assert event.metadata["ended"].value == "nothing came for 2 seconds"
     checks = {(c.asset_key.path[-1], c.check_name): c for c in result.get_asset_check_evaluations()}
     assert {key: check.passed for key, check in checks.items()} == {
         ("a", "lag"): True,
@@ -473,9 +475,9 @@ def test_a_newer_run_takes_what_the_older_one_does_not_let_go(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, gives_up: bool
 ) -> None:
     """As where the older run was paused when it had begun to hand over, or its flow hangs."""
-    monkeypatch.setattr("dataflow_assets.assets.lane_flows.END_SECONDS", 6.0)
+    monkeypatch.setattr("dataflow_assets.assets.lane_flows.END_SECONDS", 3.0)
     if gives_up:
-        monkeypatch.setattr("dataflow_assets.lanes.lane.END_SECONDS", 6.0)
+        monkeypatch.setattr("dataflow_assets.lanes.lane.END_SECONDS", 3.0)
     shop.add("b")
     stored, go_on = threading.Event(), threading.Event()
     with monkeypatch.context() as patch:
@@ -483,7 +485,7 @@ def test_a_newer_run_takes_what_the_older_one_does_not_let_go(
         shop.produce("b", 1)
         first = shop.aside()
         until(stored.is_set)
-        second = shop.aside(idle=4.0)  # shorter than it waits
+        second = shop.aside(idle=2.0)  # shorter than it waits
         shop.produce("b", 2)
         until(lambda: shop.rows("b") == [1, 2])
         if gives_up:
