@@ -26,6 +26,7 @@ from devservers.demo.dagster_dev import WEB
 from devservers.demo.demo import OFFSET
 from tests import ROOT
 from tests.conftest import Topics
+from tests.connectors.kafka.impatient import impatient
 from tests.forked import Forked
 
 FLOW = """\
@@ -279,7 +280,10 @@ def test_reset_asks_and_nobody_answers(flows: Path, capsys: pytest.CaptureFixtur
     assert "pass --yes" in capsys.readouterr().err
 
 
-def test_status_of_what_cannot_be_reached(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_of_what_cannot_be_reached(
+    flows: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch)
     text = KAFKA_FLOW.format(
         dsn="postgresql://me:hidden-word@127.0.0.1:1/x",
         bootstrap="127.0.0.1:1",

@@ -22,6 +22,7 @@ from dataflow_assets.connectors.memory import Store
 from dataflow_assets.preview.messages import read, written
 from tests import ROOT
 from tests.conftest import Topics
+from tests.connectors.kafka.impatient import impatient
 
 Said = pytest.CaptureFixture[str]
 MEMORY = """\
@@ -525,7 +526,10 @@ def test_a_sink_that_is_down_does_not_hide_the_records(
     assert "hidden-word" not in about
 
 
-def test_a_broker_that_is_down(people: tuple[Path, str], capsys: Said) -> None:
+def test_a_broker_that_is_down(
+    people: tuple[Path, str], capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch)
     path, _ = people
     text = path.read_text()
     start = text.index('["')

@@ -18,6 +18,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import side_topic
 from dataflow_assets.contracts import Sink, Source, Target
 from devservers import Proxy
 from tests import arrivals
+from tests.connectors.kafka.impatient import impatient
 from tests.connectors.kafka.topics import committed
 from tests.contract.drivers import (
     OffsetSourceDriver,
@@ -56,6 +57,9 @@ class _Topic(Remote):
             20
         )
         return (server.proxy,)
+
+    def hasten(self, patch: pytest.MonkeyPatch) -> None:
+        impatient(patch)
 
     def wrong_credentials(self) -> None:
         self.security = {"sasl": {"username": "nobody", "password": SECRET}}

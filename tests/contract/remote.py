@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
+import pytest
+
 from devservers import Proxy
 
 SECRET = "planted-s3cret"
@@ -34,6 +36,9 @@ class Remote(ABC):
 
         Called first, before anything is seeded.
         """
+
+    def hasten(self, patch: pytest.MonkeyPatch) -> None:  # noqa: B027 - most answer at once
+        """Until the patch is undone, what a server that is down never answers is given up soon."""
 
     @abstractmethod
     def busy(self, request: bytes) -> bool:

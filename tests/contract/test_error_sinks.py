@@ -17,6 +17,7 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request
 from dataflow_assets.sdk.rejected_records import HELD
+from tests.connectors.kafka.impatient import impatient
 from tests.contract.clickhouse_drivers import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets, SinkDriver
@@ -188,10 +189,14 @@ def test_records_in_the_same_database_are_part_of_the_rows_commit(
     assert len(beside.errors.stored()) == 2
 
 
-def test_an_error_sink_out_of_reach_loses_nothing(case: Rejecting) -> None:
+def test_an_error_sink_out_of_reach_loses_nothing(
+    case: Rejecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case.source.seed(numbered(1, 20), raw=BAD)
-    with pytest.raises(TransientError, match=r"gave up after .* the error sink"):
-        case.drain(Rejects("errors", case.errors.unreachable()), patience=0.5)
+    with monkeypatch.context() as patch:
+        impatient(patch)
+        with pytest.raises(TransientError, match=r"gave up after .* the error sink"):
+            case.drain(Rejects("errors", case.errors.unreachable()), patience=0.5)
     case.drain(case.rejects)
     assert case.ids() == list(range(1, 20))
     assert len(case.errors.stored()) == 2

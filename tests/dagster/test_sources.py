@@ -33,7 +33,7 @@ from tests.conftest import Topics
 from tests.connectors.kafka.test_session import eventually
 from tests.dagster.switch import mirror
 
-THREADS, ROUNDS = 6, 12
+THREADS, ROUNDS = 6, 5
 TABLE = "(id bigint PRIMARY KEY, updated_at timestamptz NOT NULL DEFAULT now())"
 
 

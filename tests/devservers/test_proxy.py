@@ -7,7 +7,6 @@ import socketserver
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -214,12 +213,16 @@ def brokers(bootstrap: str, timeout: float = 20) -> list[str]:
     return [f"{broker.host}:{broker.port}" for broker in found]
 
 
-def test_a_broker_is_reached_through_the_proxy_alone(tmp_path: Path) -> None:
-    with devservers.ProxiedKafka(tmp_path / "kafka") as kafka:
-        assert brokers(kafka.proxied) == [kafka.proxied]
-        kafka.proxy.refuse()
+def test_a_broker_is_reached_through_the_proxy_alone(
+    proxied_kafka: devservers.ProxiedKafka,
+) -> None:
+    bootstrap, proxied = proxied_kafka.bootstrap, proxied_kafka.proxied
+    assert brokers(proxied) == [proxied]
+    proxied_kafka.proxy.refuse()
+    try:
         with pytest.raises(KafkaException):
-            brokers(kafka.proxied, timeout=1)
-        assert brokers(kafka.bootstrap) == [kafka.bootstrap]
-        kafka.proxy.restore()
-        assert brokers(kafka.proxied) == [kafka.proxied]
+            brokers(proxied, timeout=1)
+        assert brokers(bootstrap) == [bootstrap]
+    finally:
+        proxied_kafka.proxy.restore()
+    assert brokers(proxied) == [proxied]

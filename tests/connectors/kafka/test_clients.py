@@ -21,6 +21,7 @@ from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors
 from dataflow_assets.contracts import Entry, ErrorRecord, Limit, OffsetSlice
 from dataflow_assets.errors import TransientError
 from tests.conftest import Topics
+from tests.connectors.kafka.impatient import impatient
 from tests.connectors.kafka.sinking import Into, Make, Sent, branches
 
 BRIEF = {"transaction.timeout.ms": 10_000}
@@ -76,7 +77,8 @@ def test_a_session_of_a_source_that_was_closed_has_no_client(
         session.close()
 
 
-def test_a_session_that_could_not_be_opened_has_no_client() -> None:
+def test_a_session_that_could_not_be_opened_has_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient(monkeypatch)
     source = KafkaSource.model_validate({"brokers": ["127.0.0.1:1"], "topic": "t"})
     with none_left(), pytest.raises(TransientError):
         source.open("default/flow")

@@ -21,6 +21,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
 from tests.conftest import Topics
+from tests.connectors.kafka.impatient import impatient
 from tests.connectors.kafka.sinking import SOURCE, Make, Sent, branches
 
 
@@ -231,7 +232,8 @@ def test_a_checkpoint_removed_under_a_run_is_told(kafka: devservers.Kafka, into:
         target.write(session, piece, [Sent(b"x")])
 
 
-def test_nobody_at_the_address_is_transient(kafka: devservers.Kafka) -> None:
+def test_nobody_at_the_address_is_transient(monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient(monkeypatch)
     sink = KafkaSink(brokers=("127.0.0.1:1",), topic="t")
     target = Target("default/flow", "kafka:t", "h", "src", SOURCE)
     with pytest.raises(TransientError, match=r"127\.0\.0\.1:1"):

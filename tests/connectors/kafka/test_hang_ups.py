@@ -13,6 +13,7 @@ import pytest
 from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.cluster import Cluster, security
 from dataflow_assets.errors import TransientError
+from tests.connectors.kafka.impatient import impatient
 
 _VERSIONS, _HANDSHAKE, _UNSUPPORTED = 18, 17, 35
 _KEYS = ((0, 9), (1, 11), (2, 6), (3, 9), (10, 2), (_HANDSHAKE, 1), (_VERSIONS, 0), (36, 1))
@@ -57,8 +58,11 @@ def hanging_up() -> Iterator[HangingUp]:
     broker.close()
 
 
-def test_a_broker_that_goes_away_in_the_login_is_waited_for(hanging_up: HangingUp) -> None:
+def test_a_broker_that_goes_away_in_the_login_is_waited_for(
+    hanging_up: HangingUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in a rolling restart; its own word that a password is wrong is another one."""
+    impatient(monkeypatch)
     login = {"mechanism": "PLAIN", "username": "u", "password": "topsecret"}
     cluster = Cluster(hanging_up.address, security("SASL_PLAINTEXT", None, login))
     with pytest.raises(TransientError) as caught:
