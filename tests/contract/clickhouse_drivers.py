@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import clickhouse_connect
 import pytest
 from pydantic import SecretStr
 
@@ -60,6 +59,8 @@ class Clickhouse(SinkDriver, Remote):
         server: devservers.ClickHouse = request.getfixturevalue("clickhouse")
         self.server = server
         self.dsn = self.seen = server.dsn(request.getfixturevalue("database"))
+        self._asked = client.connect(self.dsn, "tests")  # each connection costs three questions
+        request.addfinalizer(self._asked.close)
         self.query(
             "create table target (id Int64, name Nullable(String)) engine = MergeTree "
             "order by tuple() settings non_replicated_deduplication_window = 1000"
@@ -74,8 +75,7 @@ class Clickhouse(SinkDriver, Remote):
         return [(int(id_), str(name)) for id_, name in found]
 
     def arrived(self) -> list[list[Row]]:
-        with clickhouse_connect.get_client(dsn=self.dsn) as client:
-            return [pairs(arrivals.clickhouse(client, "target"))]
+        return [pairs(arrivals.clickhouse(self._asked, "target"))]
 
     def rejected(self) -> list[str]:
         found = self.query("select reason from target_rejected final order by 1")
@@ -93,12 +93,11 @@ class Clickhouse(SinkDriver, Remote):
 
     def move(self, target: Target, offset: int) -> None:
         database, table = self.declare().place()
-        with clickhouse_connect.get_client(dsn=self.dsn) as client:
-            ledger = CheckpointTable(client, database, table, target)
-            head = fold(ledger.read()).snapshot()
-            moved = {**head.partitions, "0": Partition(offset)}
-            head = replace(head, n=head.n + 1, generation="by hand", partitions=moved)
-            ledger.record(Entry(HEAD, dump(head), "hand", head.epoch, head.n))
+        ledger = CheckpointTable(self._asked, database, table, target)
+        head = fold(ledger.read()).snapshot()
+        moved = {**head.partitions, "0": Partition(offset)}
+        head = replace(head, n=head.n + 1, generation="by hand", partitions=moved)
+        ledger.record(Entry(HEAD, dump(head), "hand", head.epoch, head.n))
 
     def through(self) -> tuple[Proxy, ...]:
         proxy = proxied(self.server.port, self.request.addfinalizer)
@@ -123,8 +122,7 @@ class Clickhouse(SinkDriver, Remote):
         self.query("drop table target")
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        with clickhouse_connect.get_client(dsn=self.dsn) as client:
-            return [tuple(row) for row in client.query(sql).result_rows]
+        return [tuple(row) for row in self._asked.query(sql).result_rows]
 
 
 class ClickhouseTable(SourceDriver, Remote):

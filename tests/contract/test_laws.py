@@ -23,6 +23,11 @@ SINK_FAILPOINTS = [
 ]
 OWN_FAILPOINTS = [(sink, name) for sink, name in SINK_FAILPOINTS if not name.startswith("drain.")]
 """Without those of the loop, which are the same for offsets and parts."""
+OF_MEMORY = [
+    pytest.param(sink, marks=() if sink.startswith("memory-") else pytest.mark.full)
+    for sink in sorted(SINKS)
+]
+"""For a law of the loop: that each sink counts what it rejects is a law of its own."""
 
 
 def test_every_connector_has_a_driver() -> None:
@@ -168,6 +173,7 @@ def test_less_than_was_visible_at_start_is_not_the_end(
 
 
 @pytest.mark.parametrize("failure", ["drain.finished:raise:1", "drain.passed:raise:2"])
+@pytest.mark.parametrize("sink", OF_MEMORY, indirect=True)
 def test_the_share_of_rejected_records_is_of_the_run_not_of_its_attempts(
     sink_case: Case, failure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

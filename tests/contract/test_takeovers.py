@@ -105,8 +105,9 @@ def test_an_attempt_after_a_failure_takes_the_flow_from_nobody(sink_case: Case) 
     assert case.totals().rows == 40
 
 
-def test_an_older_epoch_is_no_takeover(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_epoch_is_no_takeover(sink_case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that is behind may show the checkpoint of an earlier run."""
+    case = sink_case
     case.limit = 5
     case.source.seed(numbered(1, 41))
     passes = iter(range(99))
@@ -123,7 +124,8 @@ def test_an_older_epoch_is_no_takeover(case: Case, monkeypatch: pytest.MonkeyPat
     case.expect(numbered(1, 41))
 
 
-def test_a_restart_that_comes_late_is_refused(case: Case) -> None:
+def test_a_restart_that_comes_late_is_refused(sink_case: Case) -> None:
+    case = sink_case
     case.source.seed(numbered(1, 10))
     flow = case.flow().resolved()
     branch = flow.branches[0]
