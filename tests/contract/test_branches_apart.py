@@ -85,7 +85,7 @@ class Apart(Branched):
 def apart(request: pytest.FixtureRequest, engine: SparkSession, tmp_path: Path) -> Iterator[Apart]:
     cloudpickle.register_pickle_by_value(sys.modules[Flaky.__module__])  # type: ignore[no-untyped-call]
     case = Apart(engine, SOURCES[request.param](request), tmp_path)  # type: ignore[arg-type]
-    case.source.seed(numbered(1, 61))
+    case.source.seed(numbered(1, 41))
     yield case
     case.store.remove()
 
@@ -100,9 +100,9 @@ def test_a_branch_that_was_down_gets_what_it_lacks(apart: Apart, down: str) -> N
         apart.some(4)
     apart.flag.unlink(missing_ok=True)
     apart.some(3)
-    apart.source.seed(numbered(61, 70))
+    apart.source.seed(numbered(41, 50))
     apart.drain()
-    apart.expect(70)
+    apart.expect(50)
 
 
 @pytest.mark.parametrize(("apart", "down"), EITHER, indirect=["apart"])
@@ -113,7 +113,7 @@ def test_a_branch_that_comes_back_in_the_same_run(apart: Apart, down: str) -> No
     for count, _ in enumerate(drain(apart.flow(), lambda: apart.engine, order)):
         if count == 1:
             apart.flag.unlink(missing_ok=True)
-    apart.expect(61)
+    apart.expect(41)
 
 
 @pytest.mark.parametrize("apart", ["memory-parts"], indirect=True)
@@ -138,7 +138,7 @@ def test_the_source_learns_where_all_branches_are_before_it_plans(
     apart.drain()
     ((even, odd),) = told
     assert even != odd
-    apart.expect(61)
+    apart.expect(41)
 
 
 ADDED = [pytest.param(p, marks=_marks(p, "odd")) for p in PARTS if p != "postgresql-cdc"]
@@ -153,7 +153,7 @@ def test_a_route_that_is_added_inside_a_file_begins_at_its_beginning(apart: Apar
     apart.sinks.append(odd)
     apart.routes = routes
     apart.drain()
-    apart.expect(61)
+    apart.expect(41)
 
 
 def _level(*_: object) -> bool:
@@ -174,4 +174,4 @@ def test_a_source_that_takes_branches_for_level_loses_nothing(
     monkeypatch.setattr(type(session), "behind", behind)
     session.close()
     apart.drain()
-    apart.expect(61)
+    apart.expect(41)

@@ -22,7 +22,16 @@ PAIRS = [(source, sink) for source in registry.sources() for sink in registry.si
 _PAIRS = zip(cycle(registry.sources()), cycle(registry.sinks()), strict=True)
 ON_SPARK = list(islice(_PAIRS, max(len(registry.sources()), len(registry.sinks()))))
 """Every connector once."""
-HERE = [pytest.param(*pair, marks=pytest.mark.full if pair in ON_SPARK else ()) for pair in PAIRS]
+
+
+def _held_elsewhere(pair: tuple[str, str]) -> bool:
+    """On Spark, or, where one end is in memory, by the laws of the other one."""
+    return pair in ON_SPARK or any(name.startswith("memory-") for name in pair)
+
+
+HERE = [
+    pytest.param(*pair, marks=pytest.mark.full if _held_elsewhere(pair) else ()) for pair in PAIRS
+]
 INSERTS, UPDATES, DELETES = 120, 50, 30  # 200 changes
 
 

@@ -104,14 +104,14 @@ def _read(sink: BucketSink) -> tuple[list[int], float]:
 
 def test_many_commits_end_in_few_files(sink: BucketSink) -> None:
     session = _opened(sink)
-    for number in range(80):
+    for number in range(48):
         _commit(sink, session, number * 50, 50)
     ids, _ = _read(sink)
-    assert ids == list(range(4_000))
+    assert ids == list(range(2_400))
     assert len(_files(sink)) < 32
     operations = [s.summary.operation.value for s in _table(sink).metadata.snapshots if s.summary]
     assert "replace" in operations
-    assert session.row_count() == 4_000
+    assert session.row_count() == 2_400
 
 
 def _table(sink: BucketSink) -> Any:
@@ -135,20 +135,22 @@ def test_the_scan_of_500_commits_is_nearly_that_of_one(sink: BucketSink) -> None
 def test_many_files_in_each_commit_are_kept_up_with(sink: BucketSink) -> None:
     session = _opened(sink)
     session.restart({f"p{at}": 0 for at in range(32)}, "topic-1")
-    for number in range(17):
+    for number in range(9):
         _commit_wide(sink, session, number)
     assert len(_files(sink)) < 64
-    assert _read(sink)[0] == sorted([*range(17)] * 32)
+    assert _read(sink)[0] == sorted([*range(9)] * 32)
 
 
 def test_a_merge_holds_pieces_of_files_only(
     sink: BucketSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sixteen files of 12 MB in memory each: at no time are they all there, nor is one whole."""
+    """Sixteen files of 3 MB in memory each, for groups of 8 MB: they are never all there."""
+    group_bytes = ROW_GROUP_BYTES // 4
+    monkeypatch.setattr(compact, "ROW_GROUP_BYTES", group_bytes)
     monkeypatch.setattr(upkeep, "EVERY", 10_000)
     session = _opened(sink)
     for number in range(16):
-        _commit(sink, session, number * 600_000, 600_000)
+        _commit(sink, session, number * 150_000, 150_000)
     seen: list[int] = []
     written = ParquetFile.write
 
@@ -160,10 +162,10 @@ def test_a_merge_holds_pieces_of_files_only(
     before = pa.total_allocated_bytes()
     assert compact.turn(Committer(connect(sink), _table(sink)), 1 << 27) == 16
     assert len(seen) > 3
-    assert max(seen) < 2 * ROW_GROUP_BYTES
+    assert max(seen) < 2 * group_bytes
     monkeypatch.undo()
     ids = _table(sink).scan(selected_fields=("id",)).to_arrow().column("id").to_numpy()
-    assert np.array_equal(np.sort(ids), np.arange(16 * 600_000))
+    assert np.array_equal(np.sort(ids), np.arange(16 * 150_000))
 
 
 def test_the_table_of_rejected_records_is_kept_small_too(sink: BucketSink) -> None:
@@ -206,7 +208,7 @@ def test_two_who_merge_at_once_lose_and_double_nothing(
     """Each has made its long file when the other one commits first."""
     monkeypatch.setattr(upkeep, "EVERY", 10_000)
     session = _opened(sink)
-    for number in range(40):
+    for number in range(20):
         _commit(sink, session, number * 50, 50)
     first, second = (Committer(connect(sink), _table(sink)) for _ in range(2))
     place = f"{compact.__name__}.reach"
@@ -217,9 +219,9 @@ def test_two_who_merge_at_once_lose_and_double_nothing(
 
     monkeypatch.setattr(place, overtaken)
     assert compact.turn(first, 1 << 27) == 0
-    assert _read(sink)[0] == list(range(2_000))
-    _commit(sink, session, 2_000, 50)
-    assert _read(sink)[0] == list(range(2_050))
+    assert _read(sink)[0] == list(range(1_000))
+    _commit(sink, session, 1_000, 50)
+    assert _read(sink)[0] == list(range(1_050))
 
 
 def test_snapshots_expire(sink: BucketSink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +241,7 @@ def test_files_of_a_snapshot_that_expired_can_be_read_for_three_days(
     """However old they are: a reader may have planned its scan right before."""
     monkeypatch.setattr(upkeep, "EVERY", 10_000)
     session = _opened(sink)
-    for number in range(40):
+    for number in range(20):
         _commit(sink, session, number, 1)
     files = [*tmp_path.rglob("*.parquet")]
     for file in files:
@@ -251,16 +253,16 @@ def test_files_of_a_snapshot_that_expired_can_be_read_for_three_days(
         monkeypatch.setattr(upkeep, name, value)
     monkeypatch.setattr(BucketSink, "snapshots_stay", timedelta(0))
     session = _opened(sink)
-    _commit(sink, session, 40, 1)
+    _commit(sink, session, 20, 1)
     assert len(_files(sink)) < 10
     assert all(file.exists() for file in files)
-    for number, days in ((41, 0.0), (42, 2.9), (43, 3.1)):
+    for number, days in ((21, 0.0), (22, 2.9), (23, 3.1)):
         assert all(file.exists() for file in files)
         later = timedelta(days=days)
         monkeypatch.setattr(upkeep, "utc_now", lambda later=later: utc_now() + later)
         _commit(sink, session, number, 1)
     assert not any(file.exists() for file in files)
-    assert _read(sink)[0] == list(range(44))
+    assert _read(sink)[0] == list(range(24))
 
 
 def test_what_fails_is_a_warning(
@@ -325,7 +327,7 @@ def test_killed_while_files_become_one(
     """Before the commit that takes the small files out, and right after it."""
     monkeypatch.setattr(upkeep, "EVERY", 10_000)
     session = _opened(sink)
-    for number in range(40):
+    for number in range(20):
         _commit(sink, session, number * 50, 50)
     files = len(_files(sink))
     armed = {"DATAFLOW_FAILPOINT": f"iceberg.{step}", "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
@@ -334,12 +336,12 @@ def test_killed_while_files_become_one(
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
     assert (len(_files(sink)) < files) == step.startswith("bucket")
-    assert _read(sink)[0] == list(range(2_050))
-    _commit(sink, _opened(sink), 2_050, 50)
-    assert _read(sink)[0] == list(range(2_100))
+    assert _read(sink)[0] == list(range(1_050))
+    _commit(sink, _opened(sink), 1_050, 50)
+    assert _read(sink)[0] == list(range(1_100))
 
 
 def _one_more(environment: dict[str, str], sink: BucketSink) -> None:
     os.environ.update(environment)
     failpoints.arm(failpoints.from_environment())
-    _commit(sink, _opened(sink), 2_000, 50)
+    _commit(sink, _opened(sink), 1_000, 50)
