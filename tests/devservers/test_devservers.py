@@ -287,6 +287,7 @@ def test_kafka_keeps_what_it_acknowledged(tmp_path: Path) -> None:
         assert consume(kafka.bootstrap, "t", 1) == [b"a"]
 
 
+@pytest.mark.full  # so it does over this one
 @pytest.mark.crash
 def test_postgresql_keeps_what_it_committed(tmp_path: Path) -> None:
     with devservers.PostgreSQL(tmp_path) as postgresql:
@@ -318,6 +319,7 @@ def test_clickhouse_keeps_what_it_acknowledged(tmp_path: Path) -> None:
             assert rows_in(client) == 30
 
 
+@pytest.mark.full  # the test above has the crash, tests of the connector have the two
 @pytest.mark.crash
 def test_clickhouse_takes_inserts_of_two_processes_at_once(tmp_path: Path) -> None:
     """Killed in between, it has every insert it acknowledged, whole."""

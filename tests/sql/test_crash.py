@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Sequence
 
 import pytest
 
@@ -45,7 +46,10 @@ def _passed_on(change: Sent) -> Sent:
 
 @pytest.mark.crash
 @pytest.mark.timeout(600)
-def test_killed_at_every_step_in_turn(sql: Sql, kafka: devservers.Kafka, topic: Topics) -> None:
+@pytest.mark.parametrize("times", [(1,), pytest.param((1, 2), marks=pytest.mark.full)])
+def test_killed_at_every_step_in_turn(
+    times: Sequence[int], sql: Sql, kafka: devservers.Kafka, topic: Topics
+) -> None:
     """Each run is the recovery of the one before."""
     wide = Sql(sql.path, kafka, topic(2), topic(2))
     columns = "k BIGINT, a STRING, PRIMARY KEY (k) NOT ENFORCED"
@@ -54,7 +58,7 @@ def test_killed_at_every_step_in_turn(sql: Sql, kafka: devservers.Kafka, topic: 
     for turn, step in enumerate(STEPS):
         wide.send(_changes(turn), partitions=2)
         sent += _changes(turn)
-        for nth in (1, 2):
+        for nth in times:
             killed = drain_apart(str(wide.path), failpoint=f"{step}:kill:{nth}")
             assert killed == -signal.SIGKILL or (nth, killed) == (2, 0), step
     assert drain_apart(str(wide.path)) == 0
