@@ -168,6 +168,25 @@ def test_a_branch_that_is_added_later_loads_its_table(two: Two) -> None:
     assert _same(two)
 
 
+@pytest.mark.crash
+def test_a_row_that_goes_before_its_table_is_added_behind_a_kill(two: Two) -> None:
+    """A stretch is recorded, and read again where the manifest has another table.
+
+    No snapshot has the row, and no change that is read says that it was deleted.
+    """
+    both = list(two.options["tables"])
+    two.options["tables"] = both[:1]
+    # As its owner may have, before the manifest names both.
+    two.run(f"CREATE PUBLICATION {two.schema} FOR TABLE source, items")
+    two.drain()
+    two.run("INSERT INTO source VALUES (3, 'c'); INSERT INTO items VALUES (30, 3, 1)")
+    assert two.killed_at("postgresql.before-commit")
+    two.run("DELETE FROM items WHERE id = 30")
+    two.options["tables"] = both
+    two.drain()
+    assert _same(two)
+
+
 def test_tables_are_loaded_again_into_all_targets_or_into_none(two: Two) -> None:
     """The branch that is asked last is appended to, and nobody has confirmed."""
     two.items_options = {}
