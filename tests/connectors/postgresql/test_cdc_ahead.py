@@ -166,6 +166,19 @@ def test_places_of_the_log_are_numbers_and_no_texts(table: Followed) -> None:
         assert sum(kind == ord("I") for kind, _ in reader.messages(end)) == 3
 
 
+@pytest.mark.parametrize("way", [Peeked, Walsender])
+def test_a_connection_that_has_ended_is_a_failure(table: Followed, way: type[Reader]) -> None:
+    """Also where libpq has no answer at all: a task would die of its own error."""
+    after = table.advanced()
+    end = table.log_end()
+    with closing(Peeked(table.dsn, end) if way is Peeked else Walsender(table.dsn)) as reader:
+        ((pid,),) = reader.execute("SELECT pg_backend_pid()")
+        table.run("SELECT pg_terminate_backend(%s, 5000)", pid)
+        for _ in range(2):
+            with pytest.raises(Failure):
+                reader.start(table.schema, table.schema, after)
+
+
 def _until_parts(table: Followed, begin: Any) -> Lsn:
     """Where the first span is that has several stretches."""
     span = planned(table, begin, table.limit)
