@@ -136,7 +136,7 @@ def _plan_short_parts(size: int) -> None:
     from dataflow_assets.contracts import Limit
     from dataflow_assets.runs.host import Alone
 
-    def limit(_: Alone, declared: Limit) -> Limit:
+    def limit(self: Alone, declared: Limit) -> Limit:
         return Limit(declared.records, size, declared)
 
     Alone.limit = limit  # type: ignore[method-assign]

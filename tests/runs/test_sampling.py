@@ -36,7 +36,7 @@ from tests.in_process import Session
 NUMERIC = pa.field("total", pa.string(), metadata={KIND: b"numeric"})
 AT = pa.field("at", pa.timestamp("us", "UTC"))
 SCHEMA = pa.schema([("id", pa.int32()), NUMERIC, AT, ("name", pa.string())])
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"id": 1, "total": "1.50", "at": 1_500_000, "name": "7"},
     {"id": 2, "total": None, "at": None, "name": "8"},
 ]

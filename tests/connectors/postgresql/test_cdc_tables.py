@@ -14,6 +14,7 @@ from dataflow_assets.connectors.postgresql.cdc import slot, transactions
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, stored
 from dataflow_assets.connectors.postgresql.cdc.reader import Reader
+from dataflow_assets.connectors.postgresql.cdc.started_reader import begun
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.contracts import (
     PARTS,
@@ -211,7 +212,7 @@ def test_a_table_that_is_to_be_created_is_sampled_by_one_reader(
     for key in range(1000, 1120):
         two.run(f"INSERT INTO source VALUES ({key}, repeat('x', 800))")
     span = planned(two, two.position(), Limit(bytes=12_000, declared=Limit()))
-    readers, begun = list[tuple[Any, ...]](), transactions.begun
+    readers = list[tuple[Any, ...]]()
 
     def noted(*given: Any) -> Reader:
         readers.append(given)
