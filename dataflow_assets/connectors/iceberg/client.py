@@ -255,7 +255,7 @@ class NessieCatalog(BoundedCatalog):
 
     def _ask(self, path: str, query: dict[str, Any]) -> Any:
         """One of Nessie's own addresses, with the authentication of the catalog."""
-        address = f"{self._nessie.base_url}/{path}"
+        address = f"{self._nessie.server}/{path}"
         answer = self._session.get(address, params=query)
         if answer.status_code == HTTPStatus.UNAUTHORIZED:
             self._refresh_token()
