@@ -345,6 +345,30 @@ def test_columns_are_chosen_and_generated_ones_are_left_out(followed: Followed) 
     assert loaded.schema.names[:-2] == ["id"]
 
 
+@pytest.mark.parametrize("option", ["excludeColumns", "includeColumns"])
+def test_a_column_that_no_table_has(
+    followed: Followed, option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A misspelt name would copy what is to be left out; later the column may have been dropped."""
+    followed.make("id int PRIMARY KEY, name text, secret text")
+    followed.run("CREATE TABLE other (id int PRIMARY KEY, extra int)")
+    wrong = {option: ["secert"] if option == "excludeColumns" else ["id", "secert"]}
+    followed.options = wrong
+    with pytest.raises(PermanentError, match=rf"{option} names secert, .*did you mean secret\?"):
+        followed.drain()
+    with pytest.raises(PermanentError, match=rf"{option} names secert"):
+        followed.start()
+    assert not followed.run("SELECT FROM pg_publication WHERE pubname = %s", followed.schema)
+    tables = [f"{followed.schema}.source", f"{followed.schema}.other"]
+    several = followed.but(tables=tables, **{option: ["SECRET", "extra"]})
+    assert several.plan().slices
+    followed.options = {}
+    followed.drain()
+    followed.options = wrong
+    followed.drain()
+    assert f"{option} names secert" in caplog.text
+
+
 def test_row_filters_and_column_lists_of_the_publication(followed: Followed) -> None:
     followed.make("id int PRIMARY KEY, name text")
     followed.run("ALTER TABLE source ADD more text")
