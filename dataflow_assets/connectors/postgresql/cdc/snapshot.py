@@ -70,7 +70,7 @@ def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> Non
         link.execute(f"LOCK TABLE {_listed(wanted)} IN ACCESS SHARE MODE")
         for leaf, query in queries:
             link.execute(_LOCK_LEAF.format(qualified(*leaf.place)))
-            link.execute(query)
+            list(link.copied(query))
 
 
 def _empty_reads(
@@ -199,7 +199,7 @@ def rows_of(source: PostgresqlCdcOptions, part: SnapshotPart) -> Iterator[Record
         query = _query(leaf[0], part, published, columns)
         link.execute(_BORDERS, f"({part.low},0)", f"({part.high},0)")
         transactions = [Transaction(part.lsn)]
-        for batch in copied(link, decoder, f"COPY ({query}) TO STDOUT (FORMAT binary)"):
+        for batch in copied(link, decoder, query):
             rows = batch.append_column(
                 pa.field(OP, pa.int8()), pa.array(np.full(batch.num_rows, INSERT, np.int8))
             )
@@ -255,4 +255,5 @@ def _query(
     where += "" if part.high is None else " AND ctid < current_setting('dataflow.high')::tid"
     where += f" AND ({published.row_filter})" if published.row_filter else ""
     # S608: names are quoted, the filter is the server's own text
-    return f"SELECT {listed} FROM ONLY {qualified(*leaf)} WHERE {where}"  # noqa: S608
+    rows = f"SELECT {listed} FROM ONLY {qualified(*leaf)} WHERE {where}"  # noqa: S608
+    return f"COPY ({rows}) TO STDOUT (FORMAT binary)"
