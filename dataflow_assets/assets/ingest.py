@@ -131,7 +131,7 @@ class Ingest:
                 why = self._lane_flows.why_not(flow) or reason
                 self._log(logging.INFO, flow, f"leaves the lane: {why}")
                 if self._lane_flows.is_gone(flow) and (left := _left_behind(flow)):
-                    self._log(logging.WARNING, flow, mask(left, [flow]))
+                    self._log(logging.WARNING, flow, left)
                 self._ended(flow)
             case Left(flow, error):
                 self._left(flow, error)
@@ -232,9 +232,9 @@ class Ingest:
 
 
 def _left_behind(flow: Flow) -> str:
-    """What stays on the source's server; empty where nothing does, or the secrets are gone too."""
+    """What stays on the server of a source that nobody reads; empty where no secret tells which."""
     try:
-        return flow.resolved().source.left_behind()
+        return mask(flow.resolved().source.left_behind(), [flow])
     except DataflowError:
         return ""
 

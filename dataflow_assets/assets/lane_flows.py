@@ -16,7 +16,6 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
 
 WRITE_SECONDS = 10.0  # how often the book says how the flows fare
-
 _GONE = "its manifest was removed, has mistakes (see `dataflow check`) or says suspended"
 
 log = logging.getLogger(__name__)
@@ -89,7 +88,7 @@ class LaneFlows:
         return self.over or self._why.get(flow.id, "")
 
     def is_gone(self, flow: Flow) -> bool:
-        """Whether no manifest tells the lane any more to drive the flow."""
+        """Whether there is no manifest any more by which anybody would drive the flow."""
         return self.why_not(flow) == _GONE
 
     @property

@@ -23,11 +23,12 @@ _IN_CLEAR = (
     "address (Trino itself checks tokens over https only)"
 )
 _PORTS = {"http": 80, "https": 443}
+_KEYCLOAK = "https://keycloak.example.com"
 
 
 def _with_host(value: str | None) -> str | None:
     if value:
-        _parts(value, "https://trino:8443")
+        _parts(value, _KEYCLOAK)
     return value.rstrip("/") if value else value
 
 
@@ -50,6 +51,7 @@ def _parts(value: str, example: str) -> SplitResult:
     try:
         parts = urlsplit(value)
         known = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+        known = known and not any(map(str.isspace, value))  # which are left out of the parts
     except ValueError:
         known = False
     if not known:
@@ -127,18 +129,32 @@ class Keycloak(Spec):
             yield "server_url", "passwords and tokens are sent without encryption; take https://"
 
     def grant(self, ca: str | None) -> Grant | None:
-        """How tokens are fetched; None where one is given. Secrets must be resolved."""
+        """How tokens are fetched; None where one is given. Secrets must be resolved.
+
+        Raises PermanentError for a value that a Secret has and that is not an address.
+        """
         if self.token is not None:
             return None
         secret, password = self.client_secret, self.password
         return Grant(
-            f"{self.server_url}/realms/{self.realm}/protocol/openid-connect/token",
+            f"{self._server()}/realms/{self.realm}/protocol/openid-connect/token",
             self.client_id or "",
             secret.get_secret_value() if secret else None,
             self.username,
             password.get_secret_value() if password else None,
             ca=ca,
         )
+
+    def _server(self) -> str:
+        """Keycloak's address, without blanks around it and the slash at its end."""
+        found = (self.server_url or "").strip()
+        try:
+            _parts(found, _KEYCLOAK)
+        except ValueError as error:
+            raise PermanentError(
+                f"the secret of keycloak.serverURLSecretRef: the address {error}"
+            ) from None
+        return found.rstrip("/")
 
 
 class TrinoConnection(NamedTable):
@@ -226,16 +242,17 @@ class TrinoConnection(NamedTable):
     def _parts(self) -> SplitResult:
         """Raises PermanentError for a value that a Secret has and that is not an address."""
         try:
-            return _bare(self.server_url or "")
+            return _bare((self.server_url or "").strip())
         except ValueError as error:
-            raise PermanentError(f"serverURL: {error}") from None
+            raise PermanentError(f"the secret of serverURLSecretRef: the address {error}") from None
 
     @override
     def address(self) -> Address:
         return Address("trino", self._connection(), *self.named())
 
     def _connection(self) -> str:
-        where = _shown(urlsplit(self.server_url or "").netloc, self.server_url_secret_ref)
+        ref = self.server_url_secret_ref
+        where = ref.name if ref else urlsplit(self.server_url or "").netloc
         return slugify(f"{where} {_shown(self.catalog, self.catalog_secret_ref)}")
 
     @override

@@ -201,12 +201,15 @@ class Planning:
         return self._stretches(at, [upto], end)
 
     def _stretches(self, at: Reached, bounds: Sequence[Lsn], end: Lsn) -> Span:
-        """A span of parts that follow one another; `full` where more is waiting."""
+        """A span of parts that follow one another; `full` where more is waiting.
+
+        A part names its tables, be they all: when a part that a sink has recorded is read, the
+        manifest may have others, whose rows are still to be loaded.
+        """
         names = self._loading.names
-        followed = [name for name in sorted(names) if self._loading.follows(at, name)]
-        only = None if len(followed) == len(names) else tuple(followed)
+        followed = tuple(name for name in sorted(names) if self._loading.follows(at, name))
         places = [str(at.lsn), *map(str, bounds)]
-        parts = [dump_part(StreamPart(after, upto, only)) for after, upto in pairwise(places)]
+        parts = [dump_part(StreamPart(after, upto, followed)) for after, upto in pairwise(places)]
         reached = Reached(bounds[-1], frozenset(followed), at.again & names)
         return Span.of_parts(dump(reached), parts, full=bounds[-1].value < end.value)
 

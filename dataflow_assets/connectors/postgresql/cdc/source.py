@@ -53,9 +53,9 @@ class PostgresqlCdcSource(PostgresqlCdcOptions):
     @override
     def left_behind(self) -> str:
         return (
-            f"slot {self.slot} and publication {self.publication} stay on {self.server()}, and "
-            "the slot keeps log until a run of the flow reads it. If there is to be none, drop the "
-            f"slot: SELECT pg_drop_replication_slot('{self.slot}')"
+            f"slot {self.slot} and publication {self.publication} stay on {self.server()} "
+            "for the next run. If there is to be none, drop the slot, or it keeps log until the "
+            f"disk is full: SELECT pg_drop_replication_slot('{self.slot}')"
         )
 
     @override
