@@ -40,8 +40,9 @@ class TrinoSink(TrinoSinkOptions, FrameSink):
         "query is stored before the query writes, the query writes only while nobody else has "
         "moved the checkpoint, and after a crash the id is looked for among the snapshots. In "
         "other catalogs appended rows are stored at least once: twice if the coordinator ends in "
-        "the middle of a commit. Rejected records go to `<table>_rejected` before the rows: at "
-        "least once, by id."
+        "the middle of a commit, or has dropped the query from its list before the flow starts "
+        "again (query.min-expire-age, query.max-history). Rejected records go to "
+        "`<table>_rejected` before the rows: at least once, by id."
     )
     commits: ClassVar[Literal["slice", "span"]] = "span"
 
