@@ -22,6 +22,10 @@ _IN_CLEAR = (
     "the token is sent without encryption, and whoever reads it may use it: take an https:// "
     "address (Trino itself checks tokens over https only)"
 )
+_KEYCLOAK_IN_CLEAR = (
+    "passwords and tokens are sent to Keycloak without encryption, and whoever reads them may use "
+    "them: take an https:// address"
+)
 _PORTS = {"http": 80, "https": 443}
 _KEYCLOAK = "https://keycloak.example.com"
 
@@ -125,8 +129,15 @@ class Keycloak(Spec):
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
-        if (self.server_url or "").startswith("http://"):
-            yield "server_url", "passwords and tokens are sent without encryption; take https://"
+        if self.in_clear:
+            yield "server_url", self.in_clear
+
+    @property
+    def in_clear(self) -> str:
+        """A warning where tokens are fetched over plain http; empty elsewhere."""
+        fetched = self.token is None and self.token_secret_ref is None
+        plain = (self.server_url or "").startswith("http://")
+        return _KEYCLOAK_IN_CLEAR if fetched and plain else ""
 
     def grant(self, ca: str | None) -> Grant | None:
         """How tokens are fetched; None where one is given. Secrets must be resolved.
@@ -204,7 +215,7 @@ class TrinoConnection(NamedTable):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
-        if self.keycloak is not None and (self.server_url or "").startswith("http://"):
+        if self._sent_in_clear:
             yield "server_url", _IN_CLEAR
 
     @override
@@ -213,10 +224,16 @@ class TrinoConnection(NamedTable):
             yield "ca", self.ca.get_secret_value()
 
     @property
-    def in_clear(self) -> str:
-        """A warning where a token goes over plain http; empty elsewhere."""
-        sent = self.keycloak is not None and (self.server_url or "").startswith("http://")
-        return _IN_CLEAR if sent else ""
+    def in_clear(self) -> Iterator[str]:
+        """Warnings where a token goes over plain http. Secrets must be resolved."""
+        if self._sent_in_clear:
+            yield _IN_CLEAR
+        if self.keycloak is not None and self.keycloak.in_clear:
+            yield self.keycloak.in_clear
+
+    @property
+    def _sent_in_clear(self) -> bool:
+        return self.keycloak is not None and (self.server_url or "").startswith("http://")
 
     @property
     def seconds(self) -> int:
