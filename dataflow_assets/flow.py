@@ -80,6 +80,8 @@ class Flow:
     secrets: Secrets = Secrets()
     language: str = "dataflow"
     """Of its manifest: the name of a dialect."""
+    files: str = field(default="", repr=False)
+    """Of a flow that is resolved: a digest of the files that its certificates and keys are in."""
 
     @property
     def id(self) -> str:
@@ -151,6 +153,8 @@ class Flow:
     def resolved(self) -> Flow:
         """The flow with every SecretRef's value of this moment in place; called on the driver.
 
+        Two of them are equal where all values, and all files of certificates and keys, are equal.
+
         Whoever opens the flow again calls it again: values may have been replaced. Raises
         PermanentError that names all that is missing; TransientError where the Kubernetes API
         cannot be asked.
@@ -158,7 +162,7 @@ class Flow:
         lookup = Lookup(self.secrets)
         found = self._filled(lookup)
         lookup.check()
-        return found
+        return replace(found, files=lookup.files())
 
     def resolvable(self) -> Flow:
         """As `resolved`, with the values that can be had: what is missing is left out."""

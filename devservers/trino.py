@@ -124,14 +124,15 @@ class Trino(Server):
 
     @override
     def ready(self) -> bool:
-        """Whether a statement runs: it answers before it knows of itself as a worker."""
+        """Whether it reads a catalog: it answers before it is known as a worker."""
         from trino.dbapi import connect
 
         here = connect(  # type: ignore[no-untyped-call]
             host=LOOPBACK, port=self.ports["http"], user="dev", request_timeout=5, max_attempts=1
         )
         with closing(here) as connection:
-            return bool(connection.cursor().execute("SELECT 1").fetchall())
+            found = connection.cursor().execute("SELECT 1 FROM memory.information_schema.schemata")
+            return bool(found.fetchall())
 
     @property
     def _public(self) -> Path:

@@ -43,7 +43,7 @@ class FlowConfig(dg.Config):
     """Needed to rewind a table that is appended to and kept: its records are stored twice. Needed
     for `reload`, too, where a target is appended to."""
     reload: list[str] = []  # noqa: RUF012 - a pydantic field, copied per instance
-    """Tables of a `postgresql-cdc` source whose rows are loaded again; the others are followed."""
+    """Tables of a `postgresql-cdc` source whose rows are loaded again; the others are not."""
 
     def request(self, run: Run, stop: Callable[[], str | None]) -> Request:
         """The same, as the loop takes it."""

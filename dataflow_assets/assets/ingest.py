@@ -23,7 +23,7 @@ from dataflow_assets.assets.metadata import log_link
 from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.stopping import Interrupts
-from dataflow_assets.errors import TakenOver, TransientError
+from dataflow_assets.errors import DataflowError, TakenOver, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.lane import Lane
@@ -130,6 +130,8 @@ class Ingest:
             case Ended(flow, reason):
                 why = self._lane_flows.why_not(flow) or reason
                 self._log(logging.INFO, flow, f"leaves the lane: {why}")
+                if self._lane_flows.is_gone(flow) and (left := _left_behind(flow)):
+                    self._log(logging.WARNING, flow, left)
                 self._ended(flow)
             case Left(flow, error):
                 self._left(flow, error)
@@ -227,6 +229,14 @@ class Ingest:
                 self._last_told[node.key] = node
                 yield events.final_event(node)
         yield from events.evaluations(ended=not self._lane_flows.successor)
+
+
+def _left_behind(flow: Flow) -> str:
+    """What stays on the server of a source that nobody reads; empty where no secret tells which."""
+    try:
+        return mask(flow.resolved().source.left_behind(), [flow])
+    except DataflowError:
+        return ""
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
 
 WRITE_SECONDS = 10.0  # how often the book says how the flows fare
+_GONE = "its manifest was removed, has mistakes (see `dataflow check`) or says suspended"
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,10 @@ class LaneFlows:
         """Why the lane does not drive the flow any more; empty where the lane itself ends."""
         return self.over or self._why.get(flow.id, "")
 
+    def is_gone(self, flow: Flow) -> bool:
+        """Whether there is no manifest any more by which anybody would drive the flow."""
+        return self.why_not(flow) == _GONE
+
     @property
     def none(self) -> bool:
         """True where there is nothing to drive and nothing being driven."""
@@ -136,10 +141,7 @@ class LaneFlows:
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
         """Those of this lane that are switched on and have not failed."""
         on, out = switches.on(self._instance, flows), Departures(self._instance).of(flows)
-        self._why = dict.fromkeys(
-            self._driven,
-            "its manifest was removed, has mistakes (see `dataflow check`) or says suspended",
-        )
+        self._why = dict.fromkeys(self._driven, _GONE)
         fit = []
         for flow in flows:
             self._why.pop(flow.id, None)

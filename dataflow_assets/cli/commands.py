@@ -108,8 +108,9 @@ def reset(asked: Namespace) -> int:
     if not asked.yes and not _agreed(flow, asked.checkpoint, asked.table):
         err("nothing was changed")
         return 1
-    for line in _reset(flow, asked):
-        out(f"{flow.id}: {line}")
+    with logged(err, [flow], verbose=False):
+        for line in _reset(flow, asked):
+            out(f"{flow.id}: {line}")
     return 0
 
 

@@ -240,7 +240,8 @@ class Source(SourceReader):
     def left_behind(self) -> str:
         """What stays on the source's server when a flow is reset or removed.
 
-        Called by `dataflow reset`, with all secrets in place.
+        Called by `dataflow reset`, and by the lane that drives a flow when its manifest is removed;
+        with all secrets in place.
 
         Returns:
             What stays, and what a person runs to remove it; empty where nothing does.

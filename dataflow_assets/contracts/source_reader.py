@@ -149,6 +149,7 @@ class SourceReader(Connector):
         Called inside a task, once for all parts of a span that the task reads; a part is asked for
         when all batches of the one before it were taken and its writers are closed: whether its
         rows are visible by then depends on the sink. By default each is read by itself.
+        The sample for a table that is still to be made reads so too, and ends early.
 
         Args:
             pieces: the parts, in the order in which they are planned; some of the span may be

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -38,6 +39,8 @@ from dataflow_assets.records.wrapped import unwrapped_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
@@ -154,19 +157,25 @@ class Sampler:
             first = next(self.source.batches(self.span.slices[0], frozenset()), None)
             columns = [] if first is None else table_columns(first.schema)
             return Sample(1, pa.schema(columns, {TYPED: b"1"}))
-        return next((one for one in islice(self._of_rows(0), 1) if one.records), None)
+        with _ended(self.source.batches(self.span.slices[0], self.wanted)) as rows:
+            return next((one for one in islice(self._of_rows(0, rows), 1) if one.records), None)
 
     def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> Sample:
-        indexes = (index for batch in batches for index in batch.column("id").to_pylist())
-        found = (one for index in indexes for one in self._of_rows(index) if one.records)
-        return next(found, Sample(0, pa.schema([])))
+        """What the first typed rows tell that reach the branch; the parts behind are not read."""
+        indexes = [index for batch in batches for index in batch.column("id").to_pylist()]
+        pieces = [self.span.slices[index] for index in indexes]
+        with _ended(self.source.batches_in_order(pieces, self.wanted)) as each:
+            for index, given in zip(indexes, each, strict=True):
+                with _ended(given) as rows:
+                    found = (one for one in self._of_rows(index, rows) if one.records)
+                    if (first := next(found, None)) is not None:
+                        return first
+        return Sample(0, pa.schema([]))
 
-    def _of_rows(self, index: int) -> Iterator[Sample]:
+    def _of_rows(self, index: int, rows: Iterable[pa.RecordBatch]) -> Iterator[Sample]:
         """What happens to the typed rows of one part, a batch at a time."""
         assert self.steps is not None  # noqa: S101 - without steps rows have their types
-        piece = self.span.slices[index]
-        for given in self.source.batches(piece, self.wanted):
-            batch = self.source.message_form(given)
+        for batch in map(self.source.message_form, rows):
             for messages in as_messages([batch], index, len(self.span.slices)):
                 bodies = list(self._bodies(messages))
                 yield Sample(len(bodies), _with_types(infer(bodies), bodies, batch))
@@ -180,6 +189,16 @@ class Sampler:
         piece = slices[batch.column("_at")[0].as_py() % len(slices)]
         rows = Rows(self.source, piece, len(slices), self.steps.reads)
         return sampled(self.steps, rows, batch, self.sink, self.routes)
+
+
+@contextmanager
+def _ended(batches: Iterator[Given]) -> Iterator[Iterator[Given]]:
+    """Left to the garbage collection, a reader would keep what only one of them can have."""
+    try:
+        yield batches
+    finally:
+        if isinstance(batches, Generator):
+            batches.close()
 
 
 def _typed(
@@ -240,6 +259,7 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
     """What the branch gets of the span. A small one without steps needs no Spark: it is read here.
 
     Steps run in tasks only: a regular expression that never ends would hold up the whole driver.
+    Parts that are read in their order are read by one task: they may have but one reader.
     Raises a task's own error again, the gravest first.
     """
     typed = work.source.delivers == "columns"
@@ -251,6 +271,8 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         if work.steps is None and source.is_small(work.span):
             return work.sample(work.read_together(range(len(work.span.slices))))
         read = numbers(spark(), len(work.span.slices))
+    elif typed and work.source.reads_in_order(work.span, upserts=work.sink.upserts):
+        read = numbers(spark(), len(work.span.slices), tasks=1)
     else:
         read = frame(spark(), source, work.span, work.source, work.wanted)
     told = [msgspec.msgpack.decode(output, type=_Told) for output in collect(read, work)]

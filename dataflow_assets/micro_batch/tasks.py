@@ -45,9 +45,9 @@ def frame(
     return numbers(spark, len(span.slices))
 
 
-def numbers(spark: SparkSession, count: int) -> DataFrame:
-    """The numbers from 0 on, each in a Spark partition of its own: one for each task."""
-    return spark.range(0, count, 1, count)
+def numbers(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
+    """The numbers from 0 on; by default each in a Spark partition of its own, one for each task."""
+    return spark.range(0, count, 1, tasks or count)
 
 
 def collect(read: DataFrame, work: Work) -> list[bytes]:

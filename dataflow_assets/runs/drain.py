@@ -70,10 +70,10 @@ def drain(
 
 
 def _replaced(flow: Flow, opened: Flow, error: DataflowError) -> bool:
-    """Whether a Secret has another value by now than the attempt that ended with this error.
+    """Whether a Secret, or a file of certificates, is another one than when the attempt began.
 
-    Then nothing is final: the old value may have been refused. An attempt that follows a transient
-    error reads all Secrets again in any case.
+    Then the error that has ended the attempt is not final: the old value may have been refused. An
+    attempt that follows a transient error reads all Secrets again in any case.
     """
     forget()
     if not isinstance(error, PermanentError) or isinstance(error, TakenOver | Stopped):
@@ -81,7 +81,8 @@ def _replaced(flow: Flow, opened: Flow, error: DataflowError) -> bool:
     found = outcome(flow.resolved)
     if isinstance(found, DataflowError) or found == opened:
         return False
-    log.warning("flow %s: %s; a Secret has another value now: trying again", flow.id, error)
+    other = "a Secret has another value" if found.files == opened.files else "a certificate is new"
+    log.warning("flow %s: %s; %s: trying again", flow.id, error, other)
     return True
 
 

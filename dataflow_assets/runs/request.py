@@ -24,7 +24,7 @@ class Start:
     """What happens to the rows; `adopt`: a rebuilt table holds what the checkpoint says."""
     confirmed: bool = False
     reload: tuple[str, ...] = ()
-    """Tables of the source whose rows are loaded again, while the others are followed."""
+    """Tables of the source whose rows are loaded again; the others are not."""
     resumed: bool = False
     """An attempt after the first one of the run: it goes on where that has come to."""
 

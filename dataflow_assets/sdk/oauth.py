@@ -6,6 +6,7 @@ own, one for all connections of a process that ask with the same credentials.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -17,12 +18,16 @@ from urllib.parse import urlsplit
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.handshake import Options, refused
 
+log = logging.getLogger(__name__)
+
 RENEWED_AT = 0.8
 """Of a token's life: when a new one is fetched."""
 UNKNOWN_LIFE = 300
 """Seconds that a token is used whose server does not say how long it lives."""
 TIMEOUT = 30
 """Seconds that the token server may take to answer."""
+RETRIED_AFTER = 5
+"""Seconds after which a token that is still valid, but could not be renewed, is asked for again."""
 _OPTIONS = Options(
     "its CA: `ca` of Trino, else REQUESTS_CA_BUNDLE in the environment",
     "",
@@ -75,16 +80,18 @@ class Tokens:
         self._lock = threading.Lock()
         self._token = ""
         self._until = 0.0
+        self._expires = 0.0
 
     def current(self) -> str:
         """A token that is valid for a while yet.
 
         Called for each HTTP request, on the driver and in tasks; asks the server only where the
-        token has used up most of its life.
+        token has used up most of its life. If the server cannot be reached then, the token is used
+        for as long as it is valid.
 
         Raises:
             PermanentError: the server refuses the credentials.
-            TransientError: the server cannot be reached.
+            TransientError: the server cannot be reached, and the token has expired.
         """
         with self._lock:
             if time.monotonic() >= self._until:
@@ -94,13 +101,26 @@ class Tokens:
     def forget(self) -> None:
         """Makes the next `current` fetch another token. Called when a server refuses this one."""
         with self._lock:
-            self._until = 0.0
+            self._until = self._expires = 0.0
 
     def _renew(self) -> None:
         asked = time.monotonic()
-        answer = _fetched(self._grant)
+        try:
+            answer = _fetched(self._grant)
+        except TransientError as error:
+            self._go_on(error)
+            return
         life = float(answer.get("expires_in") or UNKNOWN_LIFE)
-        self._token, self._until = str(answer["access_token"]), asked + life * RENEWED_AT
+        self._token = str(answer["access_token"])
+        self._until, self._expires = asked + life * RENEWED_AT, asked + life
+
+    def _go_on(self, error: TransientError) -> None:
+        """With the token that is there. Raises the error where it has expired."""
+        now = time.monotonic()
+        if now >= self._expires:
+            raise error
+        log.warning("%s; the last token is valid for %.0f s more", error, self._expires - now)
+        self._until = min(now + RETRIED_AFTER, self._expires)
 
 
 def tokens(grant: Grant) -> Tokens:

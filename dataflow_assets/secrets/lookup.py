@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import SecretStr, TypeAdapter
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.secrets import cluster, environment, mounts
+from dataflow_assets.secrets import cluster, environment, files, mounts
 from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef
 from dataflow_assets.spec import Spec, marks
 
@@ -131,6 +131,7 @@ class Lookup:
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
         self._missing: dict[str, str] = {}
+        self._places: set[str] = set()
 
     def fill(self, spec: AnySpec) -> AnySpec:
         """The same spec with each SecretRef's value in the field that it fills, where there is one.
@@ -154,6 +155,7 @@ class Lookup:
         for _, value in found.places_of_secrets():
             if problem := foreign_place(self._secrets.namespace, value):
                 raise PermanentError(problem)
+            self._places.add(value)
         return found
 
     def check(self) -> None:
@@ -166,6 +168,10 @@ class Lookup:
                 f"{len(self._missing)} values of Secrets are missing: "
                 f"{', '.join(self._missing)}{lines}"
             )
+
+    def files(self) -> str:
+        """A digest of the files of certificates and keys that the ends name by path."""
+        return files.digest(self._places)
 
     def _text(self, ref: SecretRef) -> str | None:
         try:

@@ -207,6 +207,9 @@ class PostgresqlLog(SourceDriver, _Database):
         )
 
     def busy(self, request: bytes) -> bool:
-        return b"START_REPLICATION" in request
+        """The read of a stretch, and not the look before it that plans it."""
+        return b"peek_binary_changes" in request
 
-    final = busy
+    def final(self, request: bytes) -> bool:
+        """That look too: it has the first of them."""
+        return b"START_REPLICATION" in request or self.busy(request)

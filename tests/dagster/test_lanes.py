@@ -373,6 +373,7 @@ def test_an_edited_manifest_is_tried_at_once(shop: Shop) -> None:
 
 
 def test_edited_added_and_removed_manifests_are_noticed(shop: Shop) -> None:
+    shop.patch.setattr(MemoryOffsetSource, "left_behind", lambda self: f"slot {self.topic} stays")
     shop.add("a", "b")
     shop.produce("a", 1)
     running = shop.aside()
@@ -387,6 +388,8 @@ def test_edited_added_and_removed_manifests_are_noticed(shop: Shop) -> None:
     result = shop.ended(running)
     assert "leaves the lane: its manifest changed" in shop.log(result, "a")
     assert "leaves the lane: its manifest was removed" in shop.log(result, "b")
+    assert "slot b stays" in shop.log(result, "b")
+    assert "slot a stays" not in shop.log(result, "a")
 
 
 def test_a_flow_that_is_switched_off_ends_and_the_others_go_on(

@@ -36,7 +36,7 @@ from tests.in_process import Session
 NUMERIC = pa.field("total", pa.string(), metadata={KIND: b"numeric"})
 AT = pa.field("at", pa.timestamp("us", "UTC"))
 SCHEMA = pa.schema([("id", pa.int32()), NUMERIC, AT, ("name", pa.string())])
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"id": 1, "total": "1.50", "at": 1_500_000, "name": "7"},
     {"id": 2, "total": None, "at": None, "name": "8"},
 ]
@@ -128,15 +128,56 @@ class Refused(Source):
         raise PermanentError("the registry refuses the credentials")
 
 
+def _no_spark() -> SparkSession:
+    raise AssertionError("no sample needs Spark here")
+
+
 def test_an_error_of_a_sample_keeps_its_class() -> None:
     """Else the run would try again for as long as its patience lasts."""
     opened = SimpleNamespace(identity="t", reads_in_tasks=lambda _: True, is_small=lambda _: False)
     span = Span((OffsetSlice("0", 0, 1),))
     work = Sampler(Refused(), span, None, MemorySliceSink(store="s", table="t"), (None,))
-
-    def none() -> SparkSession:
-        raise AssertionError("no sample needs Spark here")
-
-    engine = cast("SparkSession", Session(none))
+    engine = cast("SparkSession", Session(_no_spark))
     with pytest.raises(PermanentError, match="refuses the credentials"):
         sample(lambda: engine, cast("SourceSession", opened), work)
+
+
+class InOrder(Table):
+    """Parts that are read in their order: four of them, and the last has the row of `id` 3."""
+
+    type: ClassVar[str] = "in-order"
+    readers: ClassVar[list[list[str]]] = []
+    """The parts that each reader was asked for."""
+
+    def reads_in_order(self, span: Span, *, upserts: bool) -> bool:  # noqa: ARG002 - always
+        return True
+
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        self.readers.append([piece.partition])
+        yield from self._rows(piece, metadata)
+
+    def batches_in_order(
+        self, pieces: Sequence[Slice], metadata: frozenset[str]
+    ) -> Iterator[Iterator[pa.RecordBatch]]:
+        self.readers.append([piece.partition for piece in pieces])
+        for piece in pieces:
+            yield self._rows(piece, metadata)
+
+    def _rows(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        yield from super().batches(piece, metadata)
+        if piece.partition == "part-3":
+            yield pa.RecordBatch.from_pylist([{**ROWS[0], "id": 3}], SCHEMA)
+
+
+@pytest.mark.parametrize(("least", "records"), [(2, 1), (3, 0)])
+def test_parts_in_order_are_sampled_by_one_reader(least: int, records: int) -> None:
+    """Each part might else be a task of its own, and a replication slot has one reader."""
+    step = registry.steps()["filter"].model_validate({"condition": f"$.id > {least}"})
+    steps = Steps((Transformation(step),), Context(local_now()), frozenset())
+    span = Span.of_parts("1", ["", "", "", ""])
+    work = Sampler(InOrder(), span, steps, MemorySliceSink(store="s", table="t"), (None,))
+    engine = cast("SparkSession", Session(_no_spark))
+    InOrder.readers.clear()
+    found = sample(lambda: engine, cast("SourceSession", None), work)
+    assert found.records == records
+    assert InOrder.readers == [["part-0"], ["part-0", "part-1", "part-2", "part-3"]]

@@ -13,6 +13,7 @@ import pytest
 from dataflow_assets.connectors.iceberg import NessieSource
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.connection import Keycloak
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.oauth import Grant, tokens
 from dataflow_assets.sdk.server_failure import translated
@@ -110,9 +111,25 @@ def test_a_coordinator_that_is_no_address() -> None:
         {"serverURL": "https://t", "catalog": "c", "schema": "s", "table": "t"}
     )
     for value in ("trino:8443", "https://me:hush@trino:8443", "https://trino:8443/ui?x=hush"):
-        with pytest.raises(PermanentError, match=r"serverURL: must") as caught:
+        with pytest.raises(PermanentError, match=r"serverURLSecretRef: the address must") as caught:
             Client(sink.model_copy(update={"server_url": value}), "tests")
         assert "hush" not in str(caught.value)
+
+
+NO_ADDRESSES = ["keycloak:8080\n", "https://key\ncloak", "https://me:hush@k", ""]
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES)
+def test_a_keycloak_that_is_no_address(address: str) -> None:
+    realm = {"serverURL": "https://k", "realm": "r", "clientID": "c", "clientSecret": "s"}
+    declared = Keycloak.model_validate(realm)
+    said = r"^the secret of keycloak\.serverURLSecretRef: the address must"
+    with pytest.raises(PermanentError, match=said) as caught:
+        declared.model_copy(update={"server_url": address}).grant(None)
+    assert "hush" not in str(caught.value)
+    found = declared.model_copy(update={"server_url": " https://k/\n"}).grant(None)
+    assert found is not None
+    assert found.url.startswith("https://k/realms/r/")
 
 
 @pytest.mark.parametrize("address", ["https://me:hush@trino:8443", "https://trino:8443/ui"])

@@ -17,6 +17,7 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.redaction import mask
 from dataflow_assets.secrets import Key, SecretRef, Secrets, cluster, environment, resolve
+from dataflow_assets.secrets.files import digest
 from tests.secrets.api import Api
 
 REF = SecretRef(name="pg", key="dsn")
@@ -328,3 +329,23 @@ def test_a_secret_may_not_name_a_file_of_another_namespace() -> None:
         resolve(sink, secrets)
     own = Secrets("other", {("other", "pg"): {"dsn": SecretStr("host=h sslrootcert=other/pg/ca")}})
     assert resolve(sink, own).connection_string is not None
+
+
+def test_files_that_values_name_are_told_from_what_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Absolute paths and places below the folder; all else counts for nothing, a gone file too."""
+    monkeypatch.setenv("DATAFLOW_SECRETS", str(tmp_path))
+    (tmp_path / "shop/pg").mkdir(parents=True)
+    mounted, other = tmp_path / "shop/pg/crt", tmp_path / "own.crt"
+    named = ["shop/pg/crt", str(other), "-----BEGIN X", "shop/pg/none", str(tmp_path), "NAME"]
+    seen = [digest(named)]
+    for file, text in ((mounted, "a"), (other, "a"), (mounted, "b"), (other, "b")):
+        file.write_text(text)
+        seen.append(digest(named))
+    assert len(set(seen)) == 5
+    mounted.write_text("a")
+    assert digest(reversed(named)) != seen[-1]
+    mounted.write_text("b")
+    assert digest(reversed(named)) == seen[-1]
+    assert digest(["shop/pg/none", "NAME"]) == digest([])

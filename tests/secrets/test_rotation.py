@@ -25,6 +25,7 @@ from dataflow_assets.lanes.events import Left
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.secrets import Fills, SecretRef, Secrets
+from dataflow_assets.tls import Tls
 from tests.lanes.driving import Driving
 
 REF = {"name": "target", "key": "password"}
@@ -179,6 +180,54 @@ def test_a_branch_of_several_is_opened_again(
     assert (Guarded.attempts[0], set(Guarded.attempts[1:])) == ("first", {"second"})
     rows = store.query("select name, json_extract(row, '$.id') from rows order by 1, 2")
     assert rows == [("other", 0), ("other", 1), ("target", 0), ("target", 1)]
+
+
+class Presenting(MemorySliceSink):
+    """Shows a certificate whenever it opens, as a client does that reads it once."""
+
+    tls: Tls
+    shown: ClassVar[list[str]] = []
+
+    @override
+    def open(self, target: Target, run: Run) -> SinkSession:
+        self.shown.append(Path(self.tls.ca_file or "").read_text())
+        if self.shown[-1] != "new":
+            self._meanwhile()
+            raise PermanentError("the server refuses this certificate")
+        return super().open(target, run)
+
+    def _meanwhile(self) -> None:
+        """What happens to the file until the server refuses what was read from it."""
+
+
+def _presenting(store: Store, file: Path) -> Flow:
+    Presenting.shown.clear()
+    file.write_text("old")
+    place = {"store": store.name, "table": "target", "tls": {"caFile": str(file)}}
+    source = MemoryOffsetSource(store=store.name, topic="t")
+    branch = Branch(Presenting.model_validate(place))
+    return Flow("shop", "a", source, (branch,), secrets=Secrets("shop"), hash="h")
+
+
+def test_a_run_goes_on_with_a_certificate_that_was_renewed_in_place(
+    store: Store, engine: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path in the manifest is the same before and after."""
+    flow, file = _presenting(store, tmp_path / "ca.crt"), tmp_path / "ca.crt"
+    _produce(store, 0, 2)
+    monkeypatch.setattr(Presenting, "_meanwhile", lambda _: file.write_text("new"))
+    list(drain(flow, lambda: engine, Request(patience=PATIENCE)))
+    assert Presenting.shown == ["old", "new"]
+    assert _ids(store) == [0, 1]
+
+
+def test_a_certificate_that_is_still_the_old_one_is_refused_for_good(
+    store: Store, engine: SparkSession, tmp_path: Path
+) -> None:
+    flow = _presenting(store, tmp_path / "ca.crt")
+    with pytest.raises(PermanentError, match="the server refuses this certificate"):
+        list(drain(flow, lambda: engine, Request(patience=PATIENCE)))
+    assert Presenting.shown == ["old"]
 
 
 @pytest.mark.parametrize("refuses", KINDS)

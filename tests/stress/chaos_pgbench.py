@@ -1,11 +1,15 @@
 """A database under pgbench's own transactions, followed by one flow into a copy beside it.
 
 Four tables from one slot, the transactions of pgbench (TPC-B) by clients that never wait for the
-flow, now and then a new column. With the clients stopped, the copy is compared row for row.
+flow, now and then a new column. Accounts are closed, opened again and given other numbers as well:
+deletes and changes of keys. With the clients stopped, the copy is compared row for row.
+
+Runs plan short stretches, as a lane does, so that one which is behind reads several ahead.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -20,6 +24,7 @@ from typing import Any, ClassVar
 import psycopg
 from ruamel.yaml import YAML
 
+from tests.forked import PART_BYTES
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_model import Verdict
 from tests.systems import Config, Fixtures
@@ -29,6 +34,7 @@ EVERY = 0.5  # seconds between two comparisons
 WAIT = 120.0  # seconds in which a server that was killed is back
 COLUMNS = 8  # that `accounts` gets at most
 PAUSE = 0.1  # seconds of a client between two transactions: others need the machine too
+STRETCH = 256 * 1024  # bytes of the log that a stretch of a run has
 _TABLES = """
 CREATE TABLE branches (bid int PRIMARY KEY, bbalance int, filler char(88));
 CREATE TABLE tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84));
@@ -43,13 +49,25 @@ INSERT INTO accounts SELECT i, 1 + i % {b}, 0, 'x' FROM generate_series(1, {a}) 
 """
 _TRANSACTION = """
 BEGIN;
-UPDATE accounts SET abalance = abalance + {delta}{more} WHERE aid = {aid};
+{account};
 SELECT abalance FROM accounts WHERE aid = {aid};
 UPDATE tellers SET tbalance = tbalance + {delta} WHERE tid = {tid};
 UPDATE branches SET bbalance = bbalance + {delta} WHERE bid = {bid};
 INSERT INTO history VALUES ({tid}, {bid}, {aid}, {delta}, clock_timestamp());
 END;
 """
+_CHANGED = "UPDATE accounts SET abalance = abalance + {delta}{more} WHERE aid = {aid}"
+_CLOSED = "DELETE FROM accounts WHERE aid = {aid}"
+_OPENED = (
+    "INSERT INTO accounts VALUES ({aid}, {bid}, {delta}, 'x') "
+    "ON CONFLICT (aid) DO UPDATE SET abalance = excluded.abalance"
+)
+_MOVED = (
+    "UPDATE accounts SET aid = -aid WHERE aid = {aid} "
+    "AND NOT EXISTS (SELECT FROM accounts WHERE aid = -({aid}))"
+)
+_ACCOUNTS = (_CHANGED,) * 7 + (_CLOSED, _OPENED, _MOVED)
+"""What a transaction does to its account; one that has moved has the negative number."""
 _SUM = "SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM {} t"
 _LACKS = "SELECT count(*) FROM (SELECT t::text FROM {} t EXCEPT ALL SELECT t::text FROM {} t) r"
 KEYS = {"accounts": "aid", "tellers": "tid", "branches": "bid", "history": None}
@@ -81,6 +99,7 @@ class Pgbench:
         self._running, self._over = threading.Event(), threading.Event()
         self._asked = 0.0
         self._make()
+        os.environ[PART_BYTES] = str(STRETCH)
         self.manifest = self._written(folder)
         given.addfinalizer(self._end)
         self._clients = [threading.Thread(target=self._client, args=(n,)) for n in range(CLIENTS)]
@@ -146,7 +165,6 @@ class Pgbench:
             "kind": "DataFlow",
             "metadata": {"name": f"pgbench-{uuid.uuid4().hex[:8]}"},
             "spec": {
-                "maxRecordsPerBatch": 40_000,
                 "source": {"type": "postgresql-cdc", "config": read},
                 "sink": self._sink(main),
                 "transformations": [{"type": "router", "config": {"routes": routes}}],
@@ -179,19 +197,29 @@ class Pgbench:
                     while not self._over.is_set():
                         if not self._running.wait(0.1):
                             continue
-                        connection.execute(self._transaction(chance).encode())
+                        done = connection.execute(self._transaction(chance).encode())
                         self.model.sent.append(number)
-                        self.model.counts["updates"] += 3
+                        self._count(done)
                         time.sleep(PAUSE)
             except psycopg.Error:
                 time.sleep(0.2)
+
+    def _count(self, done: psycopg.Cursor[Any]) -> None:
+        """Rows that the statements of a transaction have changed."""
+        while True:
+            verb, _, rows = (done.statusmessage or "").partition(" ")
+            if verb in {"UPDATE", "DELETE"}:
+                self.model.counts[f"{verb.lower()}s"] += int(rows)
+            if not done.nextset():
+                return
 
     def _transaction(self, chance: random.Random) -> str:
         known, delta = self._columns, chance.randint(-5_000, 5_000)
         more = f", more_{chance.randrange(known)} = {delta}" if known else ""
         tid = chance.randint(1, TELLERS)
-        aid, bid = chance.randint(1, ACCOUNTS), 1 + tid % BRANCHES
-        return _TRANSACTION.format(aid=aid, tid=tid, bid=bid, delta=delta, more=more)
+        aid, bid = chance.choice((1, 1, 1, -1)) * chance.randint(1, ACCOUNTS), 1 + tid % BRANCHES
+        account = chance.choice(_ACCOUNTS).format(aid=aid, bid=bid, delta=delta, more=more)
+        return _TRANSACTION.format(account=account, aid=aid, tid=tid, bid=bid, delta=delta)
 
     def _run(self, query: str) -> list[tuple[Any, ...]]:
         with self._connected() as connection:
@@ -205,6 +233,7 @@ class Pgbench:
             yield connection
 
     def _end(self) -> None:
+        os.environ.pop(PART_BYTES, None)
         self._over.set()
         for client in self._clients:
             client.join()

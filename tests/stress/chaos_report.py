@@ -36,9 +36,10 @@ value, and the order of each partition (append); each key as its last record lef
 
 `broker` is the source's server, `database` the sink's; for the sink `kafka`, and for
 `postgresql-cdc`, both are one. `postgresql-cdc pgbench` is a database of four tables under
-pgbench's own transactions, to which columns are added meanwhile: its records are transactions, and
-it was compared with its copy row for row, with the clients stopped. `connector` is the process that
-runs a connector of Kafka Connect for the flow.
+pgbench's own transactions, to which columns are added meanwhile, and whose accounts are deleted,
+inserted again and given other keys: its records are transactions, and it was compared with its copy
+row for row, with the clients stopped. `connector` is the process that runs a connector of Kafka
+Connect for the flow.
 
 | sink | records | updates | deletes | lost | doubled | wrong values | wrong order |
 |---|---|---|---|---|---|---|---|

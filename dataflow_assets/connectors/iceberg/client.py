@@ -38,7 +38,7 @@ from dataflow_assets.connectors.iceberg import new_tables
 from dataflow_assets.connectors.iceberg.bucket import BucketConnection
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translated, unknown_reference
 from dataflow_assets.connectors.iceberg.nessie import NessieConnection
 from dataflow_assets.connectors.iceberg.table_catalog import CONFLICTS, TableCatalog
 from dataflow_assets.errors import PermanentError, TransientError
@@ -255,12 +255,14 @@ class NessieCatalog(BoundedCatalog):
 
     def _ask(self, path: str, query: dict[str, Any]) -> Any:
         """One of Nessie's own addresses, with the authentication of the catalog."""
-        address = f"{self._nessie.base_url}/{path}"
+        address = f"{self._nessie.server}/{path}"
         answer = self._session.get(address, params=query)
         if answer.status_code == HTTPStatus.UNAUTHORIZED:
             self._refresh_token()
             answer = self._session.get(address, params=query)
-        refused = {401: ice.UnauthorizedError, 403: ice.ForbiddenError, 404: ice.NoSuchTableError}
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            raise unknown_reference(self._nessie, path)
+        refused = {401: ice.UnauthorizedError, 403: ice.ForbiddenError}
         if answer.status_code in refused:
             raise refused[answer.status_code](f"{address}: {answer.text[:300]}")
         answer.raise_for_status()

@@ -16,11 +16,13 @@ from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Connector
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition, Spec
 
 Secret = SecretStr | None
 Ref = SecretRef | None
+_ENDPOINT = "https://keycloak/realms/r/protocol/openid-connect/token"
 
 
 class BasicAuth(Spec):
@@ -100,6 +102,13 @@ class CatalogConnection(Connector):
     """Secret with the S3 secret key."""
     s3_path_style_access: Annotated[bool, Addition()] = Field(True, alias="s3PathStyleAccess")
     """True: `endpoint/bucket/key`; false: `bucket.endpoint/key`."""
+
+    @field_validator("oauth2_server_uri")
+    @classmethod
+    def _endpoint(cls, value: str | None) -> str | None:
+        if value:
+            check_address(value, _ENDPOINT)
+        return value
 
     @field_validator("authentication_type", mode="before")
     @classmethod
@@ -186,7 +195,9 @@ class CatalogConnection(Connector):
         return {"auth": {"type": "noop"}}
 
     def _token_server(self) -> dict[str, str]:
-        server = self.oauth2_server_uri or f"{self.catalog}/v1/oauth/tokens"
+        server = f"{self.catalog}/v1/oauth/tokens"
+        if self.oauth2_server_uri:
+            server = given_address(self.oauth2_server_uri, "oauth2ServerURI", _ENDPOINT)
         return {"oauth2-server-uri": server, "scope": self.oauth2_scope}
 
     def _file_properties(self) -> dict[str, str]:
@@ -203,16 +214,51 @@ class CatalogConnection(Connector):
 
 
 def with_host(value: str, example: str) -> str:
-    """An address without the slash at its end. Raises ValueError where it has no host."""
-    parts = urlsplit(value)
-    if value and not (parts.scheme and parts.netloc):
-        raise ValueError(f"must have a scheme and a host, like {example}")
+    """An address without the slash at its end. Raises ValueError where it is none of http."""
+    if value:
+        check_address(value, example)
     return value.rstrip("/")
+
+
+def check_address(value: str, example: str) -> None:
+    """Raises ValueError, which does not show the address: it may have a password."""
+    try:
+        parts = urlsplit(value)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known or any(map(str.isspace, value)):
+        raise ValueError(f"must have a scheme and a host, like {example}")
+
+
+def given_address(value: str, option: str, example: str) -> str:
+    """An address as clients take it: without blanks and newlines around it.
+
+    Called whenever a client is made, with all secrets in place: only what a manifest says itself
+    was checked before.
+
+    Args:
+        value: as the manifest or the Secret has it.
+        option: the key that holds the address, for messages.
+        example: an address, for messages.
+
+    Raises:
+        PermanentError: the value of the Secret is not an address.
+    """
+    found = value.strip()
+    try:
+        check_address(found, example)
+    except ValueError as error:
+        raise PermanentError(f"the secret of {option}SecretRef: the address {error}") from None
+    return found
 
 
 def host_slug(address: str, *more: str | None) -> str:
     """The host of an address and other words, without user and password."""
-    host = urlsplit(address).netloc.rpartition("@")[2]
+    try:
+        host = urlsplit(address).netloc.rpartition("@")[2]
+    except ValueError:  # of a Secret, which is refused where it is used
+        host = ""
     return slug(" ".join((host, *(word for word in more if word))))
 
 

@@ -11,6 +11,7 @@ from pyiceberg import exceptions as ice
 from requests import RequestException
 
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
+from dataflow_assets.connectors.iceberg.nessie import NessieConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.sdk.causes import cause, no_room, store_silence
 from dataflow_assets.sdk.handshake import Options, refused
@@ -39,8 +40,11 @@ LOST = (
     ice.TooManyRequestsError,
 )
 """No answer that could be read: what was asked may have been done."""
+_CREDENTIALS = "check the credentials and what they may do"
 _UNKNOWN_WAREHOUSE = "IllegalStateException: Warehouse"
 """Nessie answers as if it had failed itself."""
+_ON_A_TAG = ("Can only commit to a branch", "Reference to commit into must be a branch")
+"""How Nessie refuses to change a tag."""
 # The object store's client tells these apart in its text only.
 _S3_DENIED = ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH")
 _NO_BUCKET = ("NO_SUCH_BUCKET", "NoSuchBucket")
@@ -65,14 +69,9 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
         return TransientError(f"{where}: {silent}")
     line = str(error).partition("\n")[0][:500]
     text = f"{where}: {type(error).__name__}: {line}"
-    if isinstance(error, _DENIED) or any(word in text for word in _S3_DENIED):
-        return PermanentError(f"{text}; check the credentials and what they may do")
-    if any(word in text for word in _NO_BUCKET):
-        return PermanentError(
-            f"{text}; create the bucket, or check s3Endpoint and {settings.place}"
-        )
-    if _UNKNOWN_WAREHOUSE in text:
-        return PermanentError(f"{text}; check {settings.place}")
+    advice = _CREDENTIALS if isinstance(error, _DENIED) else _known_by_its_text(text, settings)
+    if advice:
+        return PermanentError(f"{text}; {advice}")
     if why := refused(error, "", "the catalog's address", _OPTIONS):
         return PermanentError(f"{where}: {why}")
     if isinstance(error, RequestException) and error.response is None:
@@ -84,6 +83,26 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
     if isinstance(error, (ice.RESTError, *GONE)):
         return PermanentError(f"{text}; check {settings.place}")
     return PermanentError(text)
+
+
+def _known_by_its_text(text: str, settings: CatalogConnection) -> str:
+    """What a person must do about an error; empty where the text does not tell."""
+    if any(word in text for word in _S3_DENIED):
+        return _CREDENTIALS
+    if any(word in text for word in _NO_BUCKET):
+        return f"create the bucket, or check s3Endpoint and {settings.place}"
+    if any(word in text for word in _ON_A_TAG):
+        return "a tag cannot be written to: set branch to the name of a branch"
+    return f"check {settings.place}" if _UNKNOWN_WAREHOUSE in text else ""
+
+
+def unknown_reference(nessie: NessieConnection, path: str) -> PermanentError:
+    """For HTTP status 404 of Nessie's own interface, which is asked about a table that is there."""
+    return PermanentError(
+        f"nessie {nessie.address().connection}: HTTP status 404 for /{path}: branch or tag "
+        f"{nessie.branch} is gone, or Nessie's own API is not reached; check branch and baseURL: "
+        "what is in front of Nessie must pass on /api/v2 as well as /iceberg"
+    )
 
 
 def _unanswered(error: RequestException) -> str:

@@ -19,6 +19,7 @@ from dataflow_assets.connectors.iceberg.connection import (
     CatalogConnection,
     Ref,
     Secret,
+    given_address,
     host_slug,
     ref_slug,
     with_host,
@@ -28,6 +29,7 @@ from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition
 
 MAIN = "main"
+_EXAMPLE = "https://nessie:19120"
 _REFERENCE = re.compile(r"(?!.*\.\.)[A-Za-z](?:[A-Za-z0-9._/-]*[A-Za-z0-9_-])?")  # Nessie's rule
 
 _OF_REFERENCES = re.compile(r"[@#`]")
@@ -72,7 +74,7 @@ class NessieConnection(CatalogConnection):
     @field_validator("base_url")
     @classmethod
     def _with_host(cls, value: str) -> str:
-        return with_host(value, "https://nessie:19120")
+        return with_host(value, _EXAMPLE)
 
     @field_validator("branch")
     @classmethod
@@ -101,10 +103,15 @@ class NessieConnection(CatalogConnection):
             yield ("oauth2ClientID needs oauth2ServerURI: Nessie has no token endpoint of its own")
 
     @property
+    def server(self) -> str:
+        """The server's address, secrets in place. PermanentError where a Secret has none."""
+        return given_address(self.base_url, "baseURL", _EXAMPLE).rstrip("/")
+
+    @property
     @override
     def catalog(self) -> str:
         """Nessie takes branch and warehouse as a part of the path."""
-        return f"{self.base_url}/iceberg/{quote(self.prefix_of(self.branch), safe='')}"
+        return f"{self.server}/iceberg/{quote(self.prefix_of(self.branch), safe='')}"
 
     def prefix_of(self, reference: str) -> str:
         """How Nessie's Iceberg REST catalog is asked for the tables of a branch, tag or commit."""

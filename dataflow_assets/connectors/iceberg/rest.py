@@ -11,12 +11,15 @@ from typing_extensions import override
 from dataflow_assets.connectors.iceberg.connection import (
     CatalogConnection,
     Ref,
+    given_address,
     host_slug,
     ref_slug,
     with_host,
 )
 from dataflow_assets.contracts import Address
 from dataflow_assets.secrets import Fills, SecretRef
+
+_EXAMPLE = "https://catalog:8181"
 
 
 class RestConnection(CatalogConnection):
@@ -35,7 +38,7 @@ class RestConnection(CatalogConnection):
     @field_validator("catalog_uri")
     @classmethod
     def _with_host(cls, value: str) -> str:
-        return with_host(value, "https://catalog:8181")
+        return with_host(value, _EXAMPLE)
 
     @override
     def broken_rules(self) -> Iterator[str]:
@@ -45,7 +48,7 @@ class RestConnection(CatalogConnection):
     @property
     @override
     def catalog(self) -> str:
-        return self.catalog_uri
+        return given_address(self.catalog_uri, "catalogURI", _EXAMPLE).rstrip("/")
 
     @override
     def catalog_properties(self) -> dict[str, Any]:

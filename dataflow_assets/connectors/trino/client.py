@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from dataflow_assets.connectors.trino.connection import TrinoConnection
-from dataflow_assets.connectors.trino.errors import DENIED, Coordinator, Failure, failing
+from dataflow_assets.connectors.trino.errors import ANY, DENIED, Coordinator, Failure, failing
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.oauth import tokens
 from dataflow_assets.tls import pem
@@ -38,7 +38,8 @@ class Client:
     def __init__(self, options: TrinoConnection, source: str) -> None:
         from trino.client import ClientSession, TrinoRequest
 
-        _warn(options.in_clear)
+        for text in options.in_clear:
+            _warn(text)
         self._where = Coordinator(options.host, options.port, _authorities(options) or "")
         self._http = _session(options)
         self._encrypted = options.scheme == "https"
@@ -189,7 +190,7 @@ class Statement:
         try:
             with failing(self._where):
                 self._request.delete(self._status.next_uri)
-        except Failure:
+        except ANY:
             log.debug("query %s could not be cancelled", self.id)
 
 
@@ -260,5 +261,4 @@ def unnested(columns: Mapping[str, str], text: str) -> str:
 @cache
 def _warn(text: str) -> None:
     """Once in a process."""
-    if text:
-        log.warning("%s", text)
+    log.warning("%s", text)

@@ -22,12 +22,17 @@ _IN_CLEAR = (
     "the token is sent without encryption, and whoever reads it may use it: take an https:// "
     "address (Trino itself checks tokens over https only)"
 )
+_KEYCLOAK_IN_CLEAR = (
+    "passwords and tokens are sent to Keycloak without encryption, and whoever reads them may use "
+    "them: take an https:// address"
+)
 _PORTS = {"http": 80, "https": 443}
+_KEYCLOAK = "https://keycloak.example.com"
 
 
 def _with_host(value: str | None) -> str | None:
     if value:
-        _parts(value, "https://trino:8443")
+        _parts(value, _KEYCLOAK)
     return value.rstrip("/") if value else value
 
 
@@ -50,6 +55,7 @@ def _parts(value: str, example: str) -> SplitResult:
     try:
         parts = urlsplit(value)
         known = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+        known = known and not any(map(str.isspace, value))  # which are left out of the parts
     except ValueError:
         known = False
     if not known:
@@ -123,22 +129,43 @@ class Keycloak(Spec):
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
-        if (self.server_url or "").startswith("http://"):
-            yield "server_url", "passwords and tokens are sent without encryption; take https://"
+        if self.in_clear:
+            yield "server_url", self.in_clear
+
+    @property
+    def in_clear(self) -> str:
+        """A warning where tokens are fetched over plain http; empty elsewhere."""
+        fetched = self.token is None and self.token_secret_ref is None
+        plain = (self.server_url or "").startswith("http://")
+        return _KEYCLOAK_IN_CLEAR if fetched and plain else ""
 
     def grant(self, ca: str | None) -> Grant | None:
-        """How tokens are fetched; None where one is given. Secrets must be resolved."""
+        """How tokens are fetched; None where one is given. Secrets must be resolved.
+
+        Raises PermanentError for a value that a Secret has and that is not an address.
+        """
         if self.token is not None:
             return None
         secret, password = self.client_secret, self.password
         return Grant(
-            f"{self.server_url}/realms/{self.realm}/protocol/openid-connect/token",
+            f"{self._server()}/realms/{self.realm}/protocol/openid-connect/token",
             self.client_id or "",
             secret.get_secret_value() if secret else None,
             self.username,
             password.get_secret_value() if password else None,
             ca=ca,
         )
+
+    def _server(self) -> str:
+        """Keycloak's address, without blanks around it and the slash at its end."""
+        found = (self.server_url or "").strip()
+        try:
+            _parts(found, _KEYCLOAK)
+        except ValueError as error:
+            raise PermanentError(
+                f"the secret of keycloak.serverURLSecretRef: the address {error}"
+            ) from None
+        return found.rstrip("/")
 
 
 class TrinoConnection(NamedTable):
@@ -188,7 +215,7 @@ class TrinoConnection(NamedTable):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
-        if self.keycloak is not None and (self.server_url or "").startswith("http://"):
+        if self._sent_in_clear:
             yield "server_url", _IN_CLEAR
 
     @override
@@ -197,10 +224,16 @@ class TrinoConnection(NamedTable):
             yield "ca", self.ca.get_secret_value()
 
     @property
-    def in_clear(self) -> str:
-        """A warning where a token goes over plain http; empty elsewhere."""
-        sent = self.keycloak is not None and (self.server_url or "").startswith("http://")
-        return _IN_CLEAR if sent else ""
+    def in_clear(self) -> Iterator[str]:
+        """Warnings where a token goes over plain http. Secrets must be resolved."""
+        if self._sent_in_clear:
+            yield _IN_CLEAR
+        if self.keycloak is not None and self.keycloak.in_clear:
+            yield self.keycloak.in_clear
+
+    @property
+    def _sent_in_clear(self) -> bool:
+        return self.keycloak is not None and (self.server_url or "").startswith("http://")
 
     @property
     def seconds(self) -> int:
@@ -226,16 +259,17 @@ class TrinoConnection(NamedTable):
     def _parts(self) -> SplitResult:
         """Raises PermanentError for a value that a Secret has and that is not an address."""
         try:
-            return _bare(self.server_url or "")
+            return _bare((self.server_url or "").strip())
         except ValueError as error:
-            raise PermanentError(f"serverURL: {error}") from None
+            raise PermanentError(f"the secret of serverURLSecretRef: the address {error}") from None
 
     @override
     def address(self) -> Address:
         return Address("trino", self._connection(), *self.named())
 
     def _connection(self) -> str:
-        where = _shown(urlsplit(self.server_url or "").netloc, self.server_url_secret_ref)
+        ref = self.server_url_secret_ref
+        where = ref.name if ref else urlsplit(self.server_url or "").netloc
         return slugify(f"{where} {_shown(self.catalog, self.catalog_secret_ref)}")
 
     @override

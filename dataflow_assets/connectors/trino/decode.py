@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, time
+from datetime import time
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -90,8 +89,8 @@ def decoded(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:
 
 
 def _timestamps(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
-    if kind.name == _ZONED:  # of elements: a column of its own is selected in UTC
-        values = [None if v is None or v.__class__ is not str else _in_utc(v) for v in values]
+    if kind.name == _ZONED:  # of elements, which are texts in UTC
+        values = [None if v is None else v.removesuffix(" UTC") for v in values]
     naive = _moments(values, pa.timestamp(arrow.unit))
     return naive.cast(arrow) if arrow.tz else naive
 
@@ -116,19 +115,6 @@ def _number(text: str, arrow: Any) -> int:
     if not -(2**63) < found < 2**63 - 1:
         raise ValueError(f"{text} is beyond what 64 bits count in {arrow.unit} since 1970")
     return found
-
-
-def _in_utc(text: str) -> str:
-    """`2020-05-01 12:34:56.123456789 Europe/Berlin` in UTC, without the zone."""
-    moment, _, zone = text.rpartition(" ")
-    if not zone[:1].isdigit() and zone in {"UTC", "Z", "+00:00"}:
-        return moment
-    if ":" in zone and zone[:1].isdigit():  # no zone at all
-        return text
-    seconds, dot, fraction = moment.partition(".")
-    naive = datetime.fromisoformat(f"{seconds}{zone}" if zone[0] in "+-" else seconds)
-    aware = naive if naive.tzinfo else naive.replace(tzinfo=ZoneInfo(zone))
-    return aware.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") + dot + fraction
 
 
 def _lists(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:

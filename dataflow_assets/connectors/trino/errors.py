@@ -120,6 +120,10 @@ class Failure(ServerFailure):
         return TransientError(text) if self.transient else PermanentError(text)
 
 
+ANY: tuple[type[Exception], ...] = (Failure, DataflowError)
+"""What a statement may end with that nothing depends on: also its token may not be there."""
+
+
 @contextmanager
 def failing(where: Coordinator, *, anonymous: bool = False) -> Iterator[None]:
     """Errors of the client and of the way inside as a Failure.

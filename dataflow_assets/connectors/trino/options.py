@@ -19,6 +19,16 @@ from dataflow_assets.spec import Addition, Hint, Requires
 _TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(.*\))?( with(out)? time zone)?", re.IGNORECASE | re.DOTALL)
 _PLACE = re.compile(r"[^.\s]+(\.[^.\s]+){1,2}")
 _ONE_COMMIT = "a commit takes a whole micro-batch"
+_APPENDED = (
+    "rows that are appended are stored exactly once where the catalog lists its snapshots with the "
+    "id of the query, as Iceberg's do; elsewhere at least once: `dataflow run` says which, and "
+    "docs/guarantees/trino.md why"
+)
+_MERGED = (
+    "a key has one row, and a micro-batch is stored at once where the catalog commits a MERGE as a "
+    "whole, as Iceberg's do; elsewhere readers see half of a micro-batch for a while, and a run "
+    "that comes late may store older values: docs/guarantees/trino.md says where"
+)
 
 
 class TrinoSourceOptions(TrinoConnection, PolledSource):
@@ -118,12 +128,6 @@ class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
-        if not self.upsert_mode:
-            yield (
-                "catalog",
-                (
-                    "rows that are appended are stored exactly once where the catalog lists its "
-                    "snapshots with the id of the query, as Iceberg's do; elsewhere at least once: "
-                    "`dataflow run` says which, and docs/guarantees/trino.md why"
-                ),
-            )
+        said = _MERGED if self.upsert_mode else _APPENDED
+        yield "catalog", said
+        yield "catalog_secret_ref", said

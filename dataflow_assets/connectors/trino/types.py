@@ -6,7 +6,7 @@ and what has no Arrow form of its own, travel as their text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -60,10 +60,10 @@ _EXAMPLES = (
     ("timestamp(6)", "0 to 6 digits"),
     ("timestamp(9)", "7 to 9 digits; of more digits as text"),
     ("timestamp(6) with time zone", "0 to 6 digits, in UTC"),
-    ("timestamp(9) with time zone", "7 to 9 digits, in UTC; of more digits as text"),
+    ("timestamp(9) with time zone", "7 to 9 digits, in UTC; of more digits as text in UTC"),
     ("array(integer)", ""),
     ("row(a integer)", "fields without a name: `field1`, `field2`, ..."),
-    ("map(varchar, integer)", "also inside arrays and rows"),
+    ("map(varchar, integer)", "also inside arrays and rows; times with a zone are text in UTC"),
 )
 
 
@@ -128,13 +128,42 @@ def _element(label: str, column: str, kind: Type) -> pa.Field:
 
 
 def selected(name: str, text: str) -> str:
-    """The expression whose values, as Trino's JSON has them, `decode` makes a column of."""
+    """The expression whose values, as Trino's JSON has them, `decode` makes a column of.
+
+    Times are selected in UTC: in text of its own zone, the hour when clocks go back comes twice.
+    """
     kind = Type.of(text)
     if kind.name == _ZONED and kind.digits <= 9:
         return f"CAST(at_timezone({name}, 'UTC') AS timestamp({kind.digits}))"
-    if kind.name == "map":
-        return f"json_format(CAST({name} AS json))"
-    return name
+    found = _in_utc(name, kind)
+    return f"json_format(CAST({found} AS json))" if kind.name == "map" else found
+
+
+def _in_utc(value: str, kind: Type, depth: int = 0) -> str:
+    """The value with text in UTC in place of each zoned time inside of it."""
+    if not kind.has(_ZONED):
+        return value
+    if kind.name == _ZONED:
+        return f"CAST(at_timezone({value}, 'UTC') AS varchar)"
+    if kind.name == "row":
+        inner = enumerate(kind.inner, 1)
+        members = ", ".join(_in_utc(f"{value}[{at}]", each, depth) for at, each in inner)
+        made = f"CAST(ROW({members}) AS {_with_texts(kind).spelled})"
+        return f"IF({value} IS NULL, NULL, {made})"
+    key, item = f"k{depth}", f"e{depth}"
+    changed = _in_utc(item, kind.inner[-1], depth + 1)
+    if kind.name == "array":
+        return f"transform({value}, {item} -> {changed})"
+    items = f"transform_values({value}, ({key}, {item}) -> {changed})"
+    keys = _in_utc(key, kind.inner[0], depth + 1)
+    return f"transform_keys({items}, ({key}, {item}) -> {keys})"
+
+
+def _with_texts(kind: Type) -> Type:
+    """What `_in_utc` makes of a type."""
+    if kind.name == _ZONED:
+        return Type("varchar")
+    return replace(kind, inner=tuple(map(_with_texts, kind.inner)))
 
 
 def declared(column: pa.Field) -> str:

@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
     StoredCheckpoint,
@@ -18,6 +19,7 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
 )
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.contracts import KIND, PartSlice, Target, Totals
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.registry import sinks
 from dataflow_assets.secrets import SecretRef, Secrets, resolve
 
@@ -60,6 +62,7 @@ def test_user_and_password_in_the_address_stay_out_of_the_key() -> None:
         ({"oauth2ClientID": "me"}, "oauth2ClientID and oauth2ClientSecret belong together"),
         ({"oauth2ClientSecretSecretRef": REF}, "belong together"),
         ({"accessKeySecretRef": REF}, "accessKey and secretAccessKey belong together"),
+        ({"oauth2ServerURI": "idp/token"}, "scheme and a host, like https://keycloak/realms"),
         ({"authenticationType": "bearer"}, "needs bearerToken"),
         ({"authenticationType": "BASIC"}, "needs basicAuth"),
         ({"authenticationType": "BASIC", "basicAuth": {"username": "u"}}, "needs basicAuth"),
@@ -129,6 +132,30 @@ def test_secret_refs_fill_their_fields() -> None:
     assert (properties["s3.access-key-id"], properties["s3.secret-access-key"]) == ("me", "planted")
     assert "planted" not in repr(found)
     assert isinstance(declared.table_secret_ref, SecretRef)
+
+
+def by_secret(address: str) -> IcebergSink:
+    declared = {"catalogURISecretRef": REF, "namespace": "shop", "table": "orders"}
+    secrets = Secrets("default", {("default", "lake"): {"value": SecretStr(address)}})
+    return resolve(IcebergSink.model_validate(declared), secrets)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "catalog:8181\n", "ftp://catalog", "http://cata\nlog", "http://catalog:p", "http://[c"],
+)
+def test_a_secret_that_holds_no_address_ends_the_run_and_is_named(address: str) -> None:
+    """As if no server ran there, it would be tried again for hours."""
+    found = by_secret(address)
+    assert found.address().system == "iceberg"
+    with pytest.raises(
+        PermanentError, match=r"^the secret of catalogURISecretRef: the address must"
+    ):
+        connect(found)
+
+
+def test_an_address_in_a_secret_may_end_with_a_slash_and_a_newline() -> None:
+    assert by_secret(" http://catalog:8181/\n").catalog == "http://catalog:8181"
 
 
 @pytest.mark.parametrize(

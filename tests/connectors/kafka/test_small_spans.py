@@ -22,6 +22,7 @@ from dataflow_assets.connectors.kafka.consumers import Consumers
 from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source import small_slice, small_spans
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
+from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.contracts import Asked, Limit, OffsetSlice, Span
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from tests.conftest import Topics
@@ -35,10 +36,10 @@ Ask = Callable[..., Asked]
 @pytest.fixture(autouse=True)
 def _pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a worker keeps for its life."""
-    pools: dict[tuple[object, ...], Consumers] = {}
+    pools = WarmClients(Consumers.leave)
     monkeypatch.setattr(small_spans, "_pools", pools)
     yield
-    for pool in pools.values():
+    for pool, _ in pools._kept.values():
         pool.leave()
 
 
@@ -430,7 +431,7 @@ def test_a_consumer_is_kept_and_fetches_nothing_between(
     kept = set()
     for _ in range(3):
         assert rows(read([ask(name, 0, 3)])[0]) == numbered(3)
-        (pool,) = small_spans._pools.values()
+        ((pool, _),) = small_spans._pools._kept.values()
         kept |= set(map(id, pool._idle))
         assert [one.consumer.assignment() for one in pool._idle] == [[]]
     assert len(kept) == 1

@@ -50,6 +50,10 @@ class Trees:
         query = {"name": name, "type": kind}
         requests.post(self._uri, params=query, json=self.head(of), timeout=10).raise_for_status()
 
+    def delete(self, branch: str) -> None:
+        place = quote(f"{branch}@{self.head(branch)['hash']}", safe="")
+        requests.delete(f"{self._uri}/{place}", timeout=10).raise_for_status()
+
     def merge(self, source: str, into: str = "main", mode: str = "NORMAL") -> None:
         """`mode`: FORCE takes the source's state of a table that both have changed."""
         into_ = self.head(into)

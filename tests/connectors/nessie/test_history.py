@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import requests
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
+from typing_extensions import override
 
 import devservers
 from dataflow_assets.connectors.iceberg import NessieSource
+from dataflow_assets.connectors.iceberg.client import NessieCatalog, connect
 from dataflow_assets.connectors.iceberg.source import nessie_history
 from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import PermanentError
@@ -331,6 +337,55 @@ def test_a_tag_is_read_once(events: Events) -> None:
 def test_a_branch_that_is_not_there(events: Events) -> None:
     with pytest.raises(PermanentError, match=r"nowhere.*check baseURL, branch, warehouse and n"):
         events.source(branch="nowhere").open("default/f")
+
+
+def test_a_branch_that_is_deleted_meanwhile(events: Events) -> None:
+    """The table is not what is missing."""
+    events.append(1)
+    catalog = connect(events.source())
+    assert isinstance(catalog, NessieCatalog)
+    events.trees.delete(events.branch)
+    with pytest.raises(PermanentError, match=f"branch or tag {events.branch} is gone, or Nessie's"):
+        next(catalog.commits((events.namespace, "events")))
+
+
+@pytest.fixture
+def ingress(nessie: devservers.Nessie) -> Iterator[str]:
+    """An address behind which is the Iceberg REST interface of Nessie, and nothing else."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = 404, b"no such page"
+            if self.path.startswith("/iceberg/"):
+                answer = requests.get(f"{nessie.uri}{self.path}", timeout=30)
+                status, body = answer.status_code, answer.content
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        @override
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_an_address_behind_which_only_the_catalog_is(events: Events, ingress: str) -> None:
+    """Both ends say so: the sink where a table has no snapshot yet, the source where it goes on."""
+    said = r"HTTP status 404 for /api/v2/trees.*must pass on /api/v2 as well as /iceberg"
+    source = events.source(baseURL=ingress)
+    catalog = connect(source)
+    with pytest.raises(PermanentError, match=said):
+        catalog.begun(catalog.load_table((events.namespace, "events")))
+    events.append(1)
+    after = read(source)[1]
+    events.append(1)
+    with pytest.raises(PermanentError, match=said):
+        read(source, after)
 
 
 def test_a_warehouse_that_is_not_there(events: Events) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,10 +13,10 @@ from pyiceberg.catalog import Catalog
 import devservers
 from dataflow_assets.connectors.iceberg import NessieSink
 from dataflow_assets.contracts import Run
-from dataflow_assets.errors import TransientError
+from dataflow_assets.errors import PermanentError, TransientError
 from tests.connectors.iceberg.driver import SAMPLE, TARGET, expected, ids, opened, pump
 from tests.connectors.iceberg.test_races import FENCED, race
-from tests.connectors.nessie.driver import make_sink
+from tests.connectors.nessie.driver import Trees, make_sink
 
 MANY = pytest.param(20, 12, marks=[pytest.mark.full, pytest.mark.timeout(1800)])
 """240 commits of 240."""
@@ -112,3 +113,18 @@ def test_a_table_that_is_made_has_a_first_snapshot(
     table = nessie_catalog.load_table((nessie_namespace, "orders"))
     assert table.current_snapshot() is not None
     assert table.scan().to_arrow().num_rows == 0
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("made", [True, False])
+def test_a_tag_is_not_written_to(
+    nessie: devservers.Nessie, nessie_catalog: Catalog, nessie_namespace: str, *, made: bool
+) -> None:
+    """Whether the table is there or would be made: the run ends, and the error says why."""
+    if made:
+        nessie_catalog.create_table((nessie_namespace, "orders"), SAMPLE)
+    tag = f"t_{uuid.uuid4().hex[:8]}"
+    Trees(nessie).make(tag, "TAG")
+    said = rf"{nessie_namespace}\.orders at .* a branch.*; a tag cannot be written to: set branch"
+    with pytest.raises(PermanentError, match=said):
+        opened(make_sink(nessie, nessie_namespace, branch=tag))

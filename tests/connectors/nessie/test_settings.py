@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, NestedField, StringType
 
 from dataflow_assets.connectors.iceberg import NessieSink, NessieSource
-from dataflow_assets.connectors.iceberg.client import with_last_column
+from dataflow_assets.connectors.iceberg.client import connect, with_last_column
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch
 from dataflow_assets.manifests.load import load
+from dataflow_assets.secrets import Secrets, resolve
 
 LEAST = {"baseURL": "https://nessie:19120/", "namespace": "shop", "table": "orders"}
 OAUTH = {"oauth2ClientID": "me", "oauth2ClientSecret": "s", "oauth2ServerURI": "https://idp/token"}
+TOKENS = "oauth2-server-uri"
 REF = {"name": "lake", "key": "value"}
 FLOW = """\
 apiVersion: dataflow.dataflow.io/v1
@@ -89,6 +92,22 @@ def test_authentication(changes: dict[str, Any], expected: dict[str, Any]) -> No
 )
 def test_the_catalog_of_a_branch(changes: dict[str, Any], uri: str) -> None:
     assert sink(**changes).catalog_properties()["uri"] == uri
+
+
+@pytest.mark.parametrize("option", ["baseURL", "oauth2ServerURI"])
+def test_a_secret_that_holds_no_address_ends_the_run_and_is_named(option: str) -> None:
+    """As if no server ran there, it would be tried again for hours."""
+    given = {key: value for key, value in (LEAST | OAUTH).items() if key != option}
+    declared = NessieSink.model_validate(given | {f"{option}SecretRef": REF})
+
+    def resolved(address: str) -> NessieSink:
+        values = {"value": SecretStr(address)}
+        return resolve(declared, Secrets("default", {("default", "lake"): values}))
+
+    with pytest.raises(PermanentError, match=f"^the secret of {option}SecretRef: the address must"):
+        connect(resolved("nessie:19120\n"))
+    found = resolved("https://nessie:19120/x\n").catalog_properties()
+    assert "https://nessie:19120/x" in (found["uri"][: -len("/iceberg/main")], found[TOKENS])
 
 
 def test_a_table_on_another_branch_is_another_table() -> None:

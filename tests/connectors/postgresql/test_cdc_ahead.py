@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump_part
 from dataflow_assets.connectors.postgresql.cdc.read import Stream
 from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
-from dataflow_assets.connectors.postgresql.cdc.reader import Reader
+from dataflow_assets.connectors.postgresql.cdc.reader import Reader, Row
 from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begun
 from dataflow_assets.connectors.postgresql.cdc.transactions import Transactions
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
@@ -30,6 +31,7 @@ from tests.connectors.postgresql.followed import Followed
 from tests.connectors.postgresql.test_cdc_stream import CHANGES
 
 _LOWER = Limit(bytes=50_000)
+PLACE = re.compile("^([0-9A-F]+)/([0-9A-F]+)$")
 COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
 
 
@@ -56,7 +58,7 @@ def _small(size: int) -> Limit:
     return Limit(bytes=size, declared=Limit())
 
 
-def _planned(table: Followed, after: Any, limit: Limit) -> Span:
+def planned(table: Followed, after: Any, limit: Limit) -> Span:
     with closing(table.source.open("followed/parts")) as session:
         found = session.plan(after, limit)
         while len(found.slices) < PARTS:  # the first spans find out how dense the changes are
@@ -147,9 +149,39 @@ def test_a_kill_between_stretches(
     assert table.drain() == 0
 
 
+class Padded(Peeked):
+    """As of a server that writes places of its log with zeros in front."""
+
+    def execute(self, query: str, *parameters: str) -> list[Row]:
+        rows = super().execute(query, *parameters)
+        return [tuple(value and PLACE.sub(r"0\1/0\2", value) for value in row) for row in rows]
+
+
+def test_places_of_the_log_are_numbers_and_no_texts(table: Followed) -> None:
+    after = table.advanced()
+    _many(table, 1000, 1003)
+    end = table.log_end()
+    with closing(Padded(table.dsn, end)) as reader:
+        begin(table.source, reader, after)
+        assert sum(kind == ord("I") for kind, _ in reader.messages(end)) == 3
+
+
+@pytest.mark.parametrize("way", [Peeked, Walsender])
+def test_a_connection_that_has_ended_is_a_failure(table: Followed, way: type[Reader]) -> None:
+    """Also where libpq has no answer at all: a task would die of its own error."""
+    after = table.advanced()
+    end = table.log_end()
+    with closing(Peeked(table.dsn, end) if way is Peeked else Walsender(table.dsn)) as reader:
+        ((pid,),) = reader.execute("SELECT pg_backend_pid()")
+        table.run("SELECT pg_terminate_backend(%s, 5000)", pid)
+        for _ in range(2):
+            with pytest.raises(Failure):
+                reader.start(table.schema, table.schema, after)
+
+
 def _until_parts(table: Followed, begin: Any) -> Lsn:
     """Where the first span is that has several stretches."""
-    span = _planned(table, begin, table.limit)
+    span = planned(table, begin, table.limit)
     found = StreamPart(**json.loads(span.slices[0].part))  # type: ignore[union-attr]
     return Lsn.parse(found.after)
 
@@ -162,7 +194,7 @@ def test_stretches_of_the_log_are_read_in_order_and_parts_of_a_load_are_not(
     loaded = table.plan()
     table.drain()
     _many(table, 1000, 1100)
-    span = _planned(table, table.position(), _small(8_000))
+    span = planned(table, table.position(), _small(8_000))
     assert source.reads_in_order(span, upserts=False)
     assert not source.reads_in_order(loaded, upserts=True)
 
@@ -254,7 +286,7 @@ def test_the_reader_ends_where_a_sink_fails(table: Followed) -> None:
     """What is read ahead is dropped with it: the slot is free for the next attempt."""
     table.drain()
     _many(table, 1000, 1100)
-    pieces = _planned(table, table.position(), _small(8_000)).slices
+    pieces = planned(table, table.position(), _small(8_000)).slices
     each = table.source.batches_in_order(pieces, frozenset())
     first = next(each)
     assert isinstance(next(first), pa.RecordBatch)

@@ -14,14 +14,21 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.sharedctypes import RawArray
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
-from dataflow_assets.contracts import Limit
+from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
+from dataflow_assets.connectors.postgresql.cdc import peeked, transactions
+from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
+from dataflow_assets.contracts import Limit, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.runs.request import Start
 from tests.connectors.postgresql import writers
 from tests.connectors.postgresql.followed import CHECKPOINT, Followed
+from tests.in_process import Session
 
 STEPS = (
     "drain.begun",
@@ -36,6 +43,34 @@ STEPS = (
 )
 CHECKSUM = "SELECT count(*), sum(hashtextextended(t::text, 0)::numeric) FROM {} t"
 LACKS = "SELECT * FROM {} EXCEPT ALL SELECT * FROM {} ORDER BY 1 LIMIT 5"
+
+
+SEVERAL, AHEAD = 0, 1
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Micro-batches of several stretches, and those read ahead here; also where a process dies."""
+    found = RawArray("i", 2)
+    in_order = PostgresqlCdcSource.reads_in_order
+
+    def asked(self: PostgresqlCdcSource, span: Span, *, upserts: bool) -> bool:
+        is_stretch = in_order(self, span, upserts=upserts)
+        found[SEVERAL] += is_stretch and len(span.slices) > 1
+        return is_stretch
+
+    class Noted(ReadAhead):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            found[AHEAD] += 1
+
+    monkeypatch.setattr(PostgresqlCdcSource, "reads_in_order", asked)
+    monkeypatch.setattr(transactions, "ReadAhead", Noted)
+    return found
+
+
+def _no_spark() -> SparkSession:
+    raise AssertionError("this flow needs no Spark")
 
 
 @contextmanager
@@ -78,15 +113,21 @@ def _died(flow: Followed, start: Start, failpoint: str | None, nth: int) -> bool
 
 @pytest.mark.crash
 @pytest.mark.full
-@pytest.mark.parametrize("seed", [1, 2])
-def test_what_twenty_sessions_write_is_in_the_target(followed: Followed, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "ahead"), [(1, False), (2, True)])
+def test_what_twenty_sessions_write_is_in_the_target(
+    followed: Followed, counts: Any, monkeypatch: pytest.MonkeyPatch, seed: int, ahead: bool
+) -> None:
+    """On Spark; and in the processes that die, where a WAL sender is read ahead of the sink."""
     random.seed(seed)
     flow = followed
+    if ahead:
+        monkeypatch.setattr(peeked, "MOST_BYTES", -1)
+        flow.engine = cast("SparkSession", Session(_no_spark))
     flow.make(writers.COLUMNS)
     flow.run("ALTER TABLE source ALTER big SET STORAGE EXTERNAL")
     rows = f"SELECT i, 0, repeat('x', 3000) FROM generate_series(1, {writers.KEYS}) i"
     flow.run(f"INSERT INTO source {rows}")
-    flow.limit = Limit(bytes=1024 * 1024)
+    flow.limit = Limit(bytes=256 * 1024, declared=Limit())
     deaths = dict.fromkeys([*STEPS, None], 0)
     again = Start(reload=(f"{flow.schema}.source",))
     with _written(flow):
@@ -98,6 +139,8 @@ def test_what_twenty_sessions_write_is_in_the_target(followed: Followed, seed: i
             if random.random() < 0.3:
                 flow.drain()
     assert all(deaths.values()), deaths
+    assert counts[SEVERAL] > 0
+    assert (counts[AHEAD] > 0) == ahead
     # Its commit waits for the disk, as it has written something: asynchronous ones lie before it.
     flow.run("SELECT pg_logical_emit_message(true, 'test', 'the end')")
     flow.drain()

@@ -112,6 +112,18 @@ def test_a_kill_in_the_middle_of_a_table_that_is_added(union: Union) -> None:
     assert union.is_both()
 
 
+@pytest.mark.crash
+def test_a_table_that_is_added_behind_a_kill(union: Union) -> None:
+    """A stretch is recorded, and read again where the manifest has another table."""
+    _append(union)
+    union.run(f"CREATE PUBLICATION {union.schema} FOR TABLE source, more")
+    union.drain()
+    union.run("INSERT INTO source VALUES (101, 'new'); INSERT INTO more VALUES (2001, 'early')")
+    assert union.killed_at("postgresql.before-commit")
+    union.several.drain()
+    assert union.is_both()
+
+
 def test_a_publication_that_the_flow_may_not_alter(union: Union) -> None:
     union.drain()
     several = union.several.but(createPublicationIfNotExists=False)

@@ -213,6 +213,106 @@ def test_nothing_is_made_that_the_manifest_does_not_allow(followed: Followed) ->
         followed.plan()
 
 
+def test_a_slot_that_is_older_than_its_publication(followed: Followed) -> None:
+    """What it keeps was not published: a new server skips that without a word."""
+    followed.make(KEYED)
+    followed.options = {"snapshotMode": "never"}
+    followed.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", followed.schema)
+    followed.run("INSERT INTO source VALUES (1, 'a')")
+    with pytest.raises(
+        PermanentError,
+        match=r"exists, and publication \S+ does not: .*Correct publicationName; or drop the slot",
+    ):
+        followed.plan()
+    assert len(_created(followed)) == 1
+    followed.run("SELECT pg_drop_replication_slot(%s)", followed.schema)
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (2, 'b')")
+    followed.drain()
+    assert followed.rows() == [(2, "b")]
+
+
+def test_an_older_slot_is_taken_where_the_tables_are_loaded(followed: Followed) -> None:
+    followed.make(KEYED)
+    followed.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", followed.schema)
+    followed.run("INSERT INTO source VALUES (1, 'a')")
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (2, 'b')")
+    followed.drain()
+    assert followed.rows() == [(1, "a"), (2, "b")]
+
+
+def test_a_publication_that_older_servers_look_for_in_vain(followed: Followed) -> None:
+    with (
+        pytest.raises(PermanentError, match=r"correct publicationName, or drop the slot") as said,
+        errors.explained(followed.source, "reading changes"),
+    ):
+        raise Failure('publication "orders" does not exist', "42704")
+    assert "columns" not in str(said.value)
+
+
+LOCKED_AWAY = """
+ALTER TABLE low ENABLE ROW LEVEL SECURITY; CREATE POLICY few ON low USING (id = 1);
+GRANT SELECT ON source, low TO "{role}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("rights", "said"),
+    [
+        ("", "permission denied for table source"),
+        ('GRANT SELECT (id) ON source, low TO "{role}"', "permission denied for table source"),
+        ('GRANT SELECT ON source TO "{role}"', "permission denied for table low"),
+        (LOCKED_AWAY, "row-level security policy"),
+    ],
+)
+def test_no_slot_is_created_for_a_table_that_cannot_be_loaded(
+    followed: Followed, rights: str, said: str
+) -> None:
+    followed.run(f"CREATE TABLE source ({KEYED}) PARTITION BY RANGE (id)")
+    followed.run("CREATE TABLE low PARTITION OF source DEFAULT; INSERT INTO source VALUES (1, 'a')")
+    role, owner = followed.schema, followed.dsn
+    followed.run(
+        f'CREATE PUBLICATION "{role}" FOR TABLE source WITH (publish_via_partition_root = true); '
+        f'CREATE ROLE "{role}" LOGIN REPLICATION; GRANT USAGE ON SCHEMA "{role}" TO "{role}"'
+    )
+    if rights:
+        followed.run(rights.format(role=role))
+    try:
+        followed.dsn = owner.replace("postgres@", f"{role}@")
+        with pytest.raises(PermanentError, match=said):
+            followed.plan()
+        followed.dsn = owner
+        assert len(_created(followed)) == 1
+        followed.run("ALTER TABLE low DISABLE ROW LEVEL SECURITY")
+        followed.run(f'GRANT SELECT ON source, low TO "{role}"')
+        followed.dsn = owner.replace("postgres@", f"{role}@")
+        assert followed.plan().slices
+    finally:
+        followed.dsn = owner
+        followed.run(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("", "raise max_slot_wal_keep_size"),
+        ("wal_removed", "removed log .* raise max_slot_wal_keep_size"),
+        ("idle_timeout", "nobody has read the slot .* raise idle_replication_slot_timeout"),
+        ("rows_removed", "rows of the catalog .* set hot_standby_feedback = on"),
+        ("wal_level_insufficient", "another wal_level .* keep wal_level = logical"),
+        ("of_another_time", "the server does not read it, so changes are gone.* one moment$"),
+    ],
+)
+def test_a_slot_that_is_lost_says_for_which_reason(
+    followed: Followed, reason: str, said: str
+) -> None:
+    error = str(errors.lost(followed.source, reason))
+    assert re.search(said, error)
+    assert reason in error
+    assert ("max_slot_wal_keep_size" in error) == (reason in {"", "wal_removed"})
+
+
 def test_a_publication_that_lacks_something(followed: Followed) -> None:
     followed.make(KEYED)
     name = followed.schema
@@ -394,8 +494,9 @@ def test_a_server_without_room_for_slots_and_one_that_gave_the_slot_up(
 ) -> None:
     followed = Followed(small.dsn(), "public", engine)
     followed.make(KEYED)
-    with pytest.raises(PermanentError, match=r"all replication slots are in use: drop one"):
+    with pytest.raises(PermanentError, match=r"two replication slots.* and 1 of the .*drop one"):
         followed.drain()
+    assert not _created(followed)
     followed.options = {"snapshotMode": "never"}
     followed.drain()
     followed.run("INSERT INTO source VALUES (1, 'a')")

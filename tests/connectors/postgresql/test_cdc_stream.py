@@ -26,9 +26,10 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     parse_part,
 )
 from dataflow_assets.connectors.postgresql.cdc.read import Stream
-from dataflow_assets.contracts import Limit, PartSlice
+from dataflow_assets.contracts import Limit, PartSlice, Run
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.runs.request import Start
+from dataflow_assets.runs.take_over import adopt_file
 from tests.connectors.postgresql.followed import Followed, tuples
 
 COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
@@ -538,6 +539,37 @@ def test_a_checkpoint_of_the_operator_is_taken_over(table: Followed) -> None:
         with pytest.raises(PermanentError, match="first load was not finished"):
             session.adopt({**document, "phase": "snapshot"})
     assert tuples(table.read(adopted), ["id"]) == [(301,)]
+
+
+def test_a_slot_that_the_operator_s_heartbeats_have_moved(
+    table: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While its tables are idle it confirms the end of the log, and its checkpoint stays behind."""
+    begin = table.start()
+    table.run("INSERT INTO source VALUES (300, 'stored', 1)")
+    (batch,) = table.read(begin, frozenset({"lsn"}))
+    ((stored,),) = tuples([batch], ["#lsn"])
+    checkpoint = {"postgresql-cdc": {"lastAckedLSN": stored, "phase": "streaming"}}
+    table.run("CREATE TABLE noise AS SELECT 1")
+    table.advanced()
+    query = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+    ((confirmed,),) = table.run(query, table.schema)
+    adopt_file(table.flow, Run(), json.dumps(checkpoint))
+    assert table.position() == {"wal": dump(Reached(Lsn.parse(confirmed)))}
+    assert f"is at {confirmed}, and the checkpoint at {stored}: " in caplog.text
+    table.run("INSERT INTO source VALUES (301, 'new', 1)")
+    assert table.drain() == 1
+    assert [row[0] for row in table.rows()] == [301]
+
+
+def test_a_checkpoint_of_the_operator_without_its_slot_replaces_nothing(table: Followed) -> None:
+    table.drain()
+    known = table.position()
+    table.run("SELECT pg_drop_replication_slot(%s)", table.schema)
+    checkpoint = {"lastAckedLSN": "0/10", "phase": "streaming"}
+    with pytest.raises(PermanentError, match="is gone: it was dropped"):
+        adopt_file(table.flow, Run(), json.dumps(checkpoint))
+    assert table.position() == known
 
 
 def test_a_table_that_the_operator_has_not_loaded_is_loaded(table: Followed) -> None:

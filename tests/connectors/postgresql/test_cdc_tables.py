@@ -5,23 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.connectors.postgresql.cdc import slot
+from dataflow_assets.connectors.postgresql.cdc import slot, transactions
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, stored
+from dataflow_assets.connectors.postgresql.cdc.reader import Reader
+from dataflow_assets.connectors.postgresql.cdc.started_reader import begun
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.contracts import Checkpoint, Limit, PartSlice, Rejects, Run, lasting
+from dataflow_assets.contracts import (
+    PARTS,
+    Checkpoint,
+    Limit,
+    PartSlice,
+    Rejects,
+    Run,
+    lasting,
+    local_now,
+)
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.micro_batch.branches import Steps
+from dataflow_assets.micro_batch.sample import Sampler, sample
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs import open_branches, reset
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
 from dataflow_assets.transforms.router import Router
 from tests.connectors.postgresql.followed import UPSERTED, Followed, tuples
+from tests.connectors.postgresql.test_cdc_ahead import planned
 
 
 class Two(Followed):
@@ -166,6 +181,51 @@ def test_a_branch_that_is_added_later_loads_its_table(two: Two) -> None:
     two.run("DELETE FROM items WHERE id = 50; INSERT INTO source VALUES (9, 'i')")
     two.drain()
     assert _same(two)
+
+
+@pytest.mark.crash
+def test_a_row_that_goes_before_its_table_is_added_behind_a_kill(two: Two) -> None:
+    """A stretch is recorded, and read again where the manifest has another table.
+
+    No snapshot has the row, and no change that is read says that it was deleted.
+    """
+    both = list(two.options["tables"])
+    two.options["tables"] = both[:1]
+    # As its owner may have, before the manifest names both.
+    two.run(f"CREATE PUBLICATION {two.schema} FOR TABLE source, items")
+    two.drain()
+    two.run("INSERT INTO source VALUES (3, 'c'); INSERT INTO items VALUES (30, 3, 1)")
+    assert two.killed_at("postgresql.before-commit")
+    two.run("DELETE FROM items WHERE id = 30")
+    two.options["tables"] = both
+    two.drain()
+    assert _same(two)
+
+
+def test_a_table_that_is_to_be_created_is_sampled_by_one_reader(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of stretches that have nothing for it: tasks for each of them would wait for the slot."""
+    two.run("DROP TABLE items_copy; DELETE FROM items")
+    two.items_options = {**UPSERTED, "autoCreateTable": True}
+    two.drain()
+    for key in range(1000, 1120):
+        two.run(f"INSERT INTO source VALUES ({key}, repeat('x', 800))")
+    span = planned(two, two.position(), Limit(bytes=12_000, declared=Limit()))
+    readers = list[tuple[Any, ...]]()
+
+    def noted(*given: Any) -> Reader:
+        readers.append(given)
+        return begun(*given)
+
+    monkeypatch.setattr(transactions, "begun", noted)
+    branch = two.flow.branches[1]
+    steps = Steps.of(two.flow, local_now(), [branch.sink.shape(None)])
+    work = Sampler(two.source, span, steps, branch.sink, branch.routes)
+    with closing(two.source.open("two/sample")) as session:
+        assert sample(lambda: two.engine, session, work).records == 0
+    assert len(span.slices) == PARTS
+    assert len(readers) == 2  # the first rows are looked at by the driver, all of them by a task
 
 
 def test_tables_are_loaded_again_into_all_targets_or_into_none(two: Two) -> None:

@@ -8,6 +8,7 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
+from dataflow_assets.connectors.postgresql.cdc.layout import former_names
 from dataflow_assets.connectors.postgresql.cdc.text_values import arrow
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
 from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE, Rejects
@@ -188,6 +189,86 @@ def test_a_key_that_changes_beside_a_value_that_is_not_logged(followed: Followed
         followed.drain()
 
 
+LONG = "(SELECT string_agg(md5(i::text || {seed}), '') FROM generate_series(1, 75) i)"
+
+
+def test_a_key_that_is_stored_apart(followed: Followed) -> None:
+    """The log has the old key also of changes that leave the key as it was, and not the new one."""
+    followed.make("url text, part int, n int, PRIMARY KEY (url, part)")
+    followed.sink_options = {**UPSERTED, "conflictKey": ["url", "part"]}
+    followed.run("ALTER TABLE source ALTER url SET STORAGE EXTERNAL")
+    for part in (1, 2):
+        followed.run(f"INSERT INTO source SELECT {LONG.format(seed=part)}, {part}, 0")
+    followed.drain()
+    begin = followed.position()
+    followed.run("UPDATE source SET n = 1; UPDATE source SET part = 5 WHERE part = 1")
+    followed.run(f"UPDATE source SET url = {LONG.format(seed=3)} WHERE part = 2")
+    batches = followed.read(begin)
+    assert tuples(batches, [OP, "part", "n"]) == [
+        (UPDATE, 1, 1), (UPDATE, 2, 1), (DELETE, 1, None), (INSERT, 5, 1),
+        (DELETE, 2, None), (INSERT, 2, 1),
+    ]  # fmt: skip
+    assert all(len(url) == 75 * 32 for (url,) in tuples(batches, ["url"]))
+    followed.drain()
+    assert followed.same()
+
+
+def test_a_large_value_beside_a_key_that_is_stored_apart(followed: Followed) -> None:
+    """Both were left alone: the key is known, the value is absent."""
+    followed.make("url text PRIMARY KEY, n int, big text NOT NULL")
+    followed.sink_options = {**UPSERTED, "conflictKey": "url"}
+    for column in ("url", "big"):
+        followed.run(f"ALTER TABLE source ALTER {column} SET STORAGE EXTERNAL")
+    followed.run(f"INSERT INTO source SELECT {LONG.format(seed=1)}, 0, {LARGE.format(seed=1)}")
+    followed.drain()
+    begin = followed.position()
+    followed.run("UPDATE source SET n = 1")
+    (row,) = [json.loads(body) for body in followed.bodies(begin)]
+    assert sorted(row) == ["n", "url"]
+    followed.drain()
+    assert followed.same()
+
+
+def test_a_key_that_is_renamed_behind_a_change(followed: Followed) -> None:
+    """The whole rows in the log have its old name."""
+    followed.make("id int PRIMARY KEY, name text")
+    followed.run("ALTER TABLE source REPLICA IDENTITY FULL; INSERT INTO source VALUES (1, 'a')")
+    followed.drain()
+    begin = followed.position()
+    followed.run("UPDATE source SET name = 'A'; UPDATE source SET id = 2")
+    followed.run("ALTER TABLE source RENAME id TO ident; UPDATE source SET name = 'B'")
+    batches = followed.read(begin)
+    assert tuples(batches[:1], [OP, "id", "name"]) == [
+        (UPDATE, 1, "A"), (DELETE, 1, "A"), (INSERT, 2, "A")
+    ]  # fmt: skip
+    assert tuples(batches[1:], [OP, "ident", "name"]) == [(UPDATE, 2, "B")]
+
+
+GONE = "........pg.dropped.2........"
+
+
+@pytest.mark.parametrize(
+    ("key", "logged", "now", "former"),
+    [
+        (["id"], ["id", "name"], ["id", "name"], ("id",)),
+        (["ident"], ["id", "name"], ["ident", "name"], ("id",)),
+        (["ident"], ["id", "name"], ["ident", "name", "later"], ("id",)),
+        (["ident", "name"], ["id", "no", "name"], ["ident", "nr", "name"], ("id", "name")),
+        (["nr"], ["id", "no", "name"], ["ident", "nr", "name"], ("no",)),
+        (["b"], ["a", "old", "c"], ["a", GONE, "b", "c"], ()),  # it may have been either
+        (["b"], ["a", "c"], ["a", "b", "c"], ()),  # it is not published
+        (["later"], ["id", "name"], ["id", "name", "later"], ()),
+        (["b"], ["a", "b"], ["b", "a"], ()),  # they have exchanged their names
+        ([], ["id"], ["id"], ()),
+        (["id"], ["id"], [], ()),  # the table is gone
+    ],
+)
+def test_what_a_key_was_called_in_the_log(
+    key: list[str], logged: list[str], now: list[str], former: tuple[str, ...]
+) -> None:
+    assert former_names(key, logged, now) == former
+
+
 def test_partitions_come_under_the_name_of_their_root(followed: Followed) -> None:
     followed.run("CREATE TABLE source (id int, day date, name text, PRIMARY KEY (id, day)) "
                  "PARTITION BY RANGE (day)")  # fmt: skip
@@ -262,6 +343,30 @@ def test_columns_are_chosen_and_generated_ones_are_left_out(followed: Followed) 
     followed.options = {"includeColumns": ["id", "secret"], "excludeColumns": ["Secret"]}
     (loaded,) = followed.read()
     assert loaded.schema.names[:-2] == ["id"]
+
+
+@pytest.mark.parametrize("option", ["excludeColumns", "includeColumns"])
+def test_a_column_that_no_table_has(
+    followed: Followed, option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A misspelt name would copy what is to be left out; later the column may have been dropped."""
+    followed.make("id int PRIMARY KEY, name text, secret text")
+    followed.run("CREATE TABLE other (id int PRIMARY KEY, extra int)")
+    wrong = {option: ["secert"] if option == "excludeColumns" else ["id", "secert"]}
+    followed.options = wrong
+    with pytest.raises(PermanentError, match=rf"{option} names secert, .*did you mean secret\?"):
+        followed.drain()
+    with pytest.raises(PermanentError, match=rf"{option} names secert"):
+        followed.start()
+    assert not followed.run("SELECT FROM pg_publication WHERE pubname = %s", followed.schema)
+    tables = [f"{followed.schema}.source", f"{followed.schema}.other"]
+    several = followed.but(tables=tables, **{option: ["SECRET", "extra"]})
+    assert several.plan().slices
+    followed.options = {}
+    followed.drain()
+    followed.options = wrong
+    followed.drain()
+    assert f"{option} names secert" in caplog.text
 
 
 def test_row_filters_and_column_lists_of_the_publication(followed: Followed) -> None:

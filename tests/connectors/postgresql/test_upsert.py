@@ -10,7 +10,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql.sink import copy_new_keys
-from dataflow_assets.contracts import DELETE, OP
+from dataflow_assets.contracts import DELETE, OP, UPDATE
 from dataflow_assets.errors import PermanentError
 from tests.connectors.postgresql.driver import Place, start, store
 
@@ -244,6 +244,49 @@ def test_if_newer_keeps_the_highest_version(place: Place, kind: str) -> None:
     store(sink, [row(1, 11, "new"), row(3, 1, "second")], session=session)
     assert place.rows("id, v") == [(1, "new"), (2, "x"), (3, "second")]
     session.close()
+
+
+ROUNDS: dict[str, tuple[list[dict[str, Any]], list[tuple[int, str, int]], list[int]]] = {
+    "a delete with all columns": (
+        [
+            {"id": 5, "version": "a", "v": 50, OP: UPDATE},
+            {"id": 7, "version": "a", "v": 70, OP: DELETE},
+            {"id": 7, "version": "a", "v": 71},
+        ],
+        [(5, "a", 50), (7, "a", 71)],
+        [],
+    ),
+    "one key twice": (
+        [
+            {"id": 5, "version": "a", "v": 50},
+            {"id": 7, "version": "a", "v": 70},
+            {"id": 7, "version": "b", "v": 71},
+        ],
+        [(5, "a", 50), (7, "b", 71)],
+        [],
+    ),
+    "a refused row of the other key": (
+        [
+            {"id": 5, "version": "a", "v": 50},
+            {"id": 7, "version": "a", "v": 70},
+            {"id": 7, "version": "b", "v": 100},
+            {"id": 5, "version": "b", "v": 51},
+        ],
+        [(5, "b", 51), (7, "a", 70)],
+        [2],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ROUNDS)
+def test_if_newer_in_rounds(place: Place, kind: str) -> None:
+    """Only the server orders the versions: each row of a key is a statement's, in its turn."""
+    records, rows, rejected = ROUNDS[kind]
+    place.run("CREATE TABLE orders (id bigint PRIMARY KEY, version text, v int CHECK (v < 100))")
+    newer = {"upsertStrategy": "ifNewer", "upsertVersionColumn": "version", "deleteMode": "hard"}
+    store(place.sink(**newer), records).close()
+    assert place.rows() == rows
+    assert [row[0] for row in place.rejected()] == rejected
 
 
 def test_a_refused_last_row_does_not_take_the_earlier_ones_with_it(place: Place) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,7 +14,8 @@ from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import stage
-from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
+from dataflow_assets.connectors.trino.table.checkpoint_table import Pending
+from dataflow_assets.contracts import OffsetSlice, Positions, Receipt, Run, Span, Target, Totals
 from tests.connectors.iceberg.driver import SOURCE
 
 
@@ -40,3 +42,13 @@ def stored(session: TrinoSinkSession, offset: int, *rows: list[Any]) -> None:
     inline = json.dumps([[*row, "0", ""] for row in rows]) if rows else ""
     staged = msgspec.json.encode(stage.Staged("a", len(rows), inline)).decode()
     session.finish(span, [Receipt(branch, "0", offset + 1, Totals(len(rows)), (staged,))], SOURCE)
+
+
+def left_open(session: TrinoSinkSession, query: str, base: str | None, after: Positions) -> None:
+    """Ends a driver in the middle of a statement: nobody has seen the end of that."""
+    found = session._checkpoints.load()
+    assert found is not None
+    pending = Pending(query, replace(found.document.checkpoint, positions=after), base)
+    document = msgspec.structs.replace(found.document, pending=pending)
+    assert session._checkpoints.swap(found, document) is not None
+    session.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
@@ -29,7 +31,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.spec import hints
 from dataflow_assets.testing import chosen
-from tests.connectors.trino.driver import execute
+from tests.connectors.trino.driver import execute, opened
 from tests.matrix.test_matrix import run
 from tests.systems import manifest, messages
 
@@ -71,6 +73,38 @@ def test_what_a_catalog_can_do_is_found_by_trying(
         sink(trino, "pg", pg, **keyed).open(TARGET, Run())
     with pytest.raises(PermanentError, match=r"conflictKey names key, which lake\.\w+\.target"):
         sink(trino, "lake", trino_schema, upsertMode=True, conflictKey="key").open(TARGET, Run())
+
+
+def test_rows_that_no_condition_deletes_are_taken_out_by_a_person(
+    trino: devservers.Trino, pg: str
+) -> None:
+    """A driver that asks, and deletes then, may be late: the next one's rows would go."""
+    place = f"pg.{pg}.target"
+    execute(trino, f"CREATE TABLE {place} (id bigint, name varchar)")
+    execute(trino, f"INSERT INTO {place} VALUES (1, 'one')")
+    session = opened(declared := sink(trino, "pg", pg), TARGET, "first")
+    session.restart({"0": 3}, "source")
+    with pytest.raises(PermanentError, match=rf"delete the rows of {place}: .*\(NOT_SUPPORTED\)"):
+        session.restart({"0": 0}, "source", empty=True)
+    session.close()
+    assert execute(trino, f"SELECT id FROM {place}") == [[1]]
+    session = opened(declared, TARGET, "second")
+    assert session.checkpoint.positions == {"0": 3}
+    execute(trino, f"DELETE FROM {place}")
+    session.restart({"0": 0}, "source", empty=True)
+    assert session.checkpoint.positions == {"0": 0}
+    session.close()
+
+
+def test_a_flow_that_creates_its_table_says_what_it_promises(
+    trino: devservers.Trino, pg: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the run that creates it, and not only in the next one."""
+    session = opened(sink(trino, "pg", pg, autoCreateTable=True), TARGET, "first")
+    with caplog.at_level(logging.WARNING):
+        session.create(pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    session.close()
+    assert "catalog pg does not list its commits" in caplog.text
 
 
 def test_a_table_whose_merges_do_not_see_rows_of_others_is_not_exactly_once(
@@ -193,9 +227,17 @@ def test_many_rows_wait_in_a_stage_that_is_dropped(
 
 
 def test_what_is_said_before_a_run() -> None:
+    config: dict[str, Any]
     config = {"serverURL": "http://t:1", "catalog": "c", "schema": "s", "table": "t"}
     said = dict(hints(TrinoSink.model_validate(config)))
     assert "at least once" in said["catalog"]
+    keyed = {"upsertMode": True, "conflictKey": "id"}
+    said = dict(hints(TrinoSink.model_validate(config | keyed)))
+    assert "commits a MERGE as a whole" in said["catalog"]
+    config["catalogSecretRef"] = {"name": "n", "key": "k"}
+    del config["catalog"]
+    said = dict(hints(TrinoSink.model_validate(config)))
+    assert "at least once" in said["catalogSecretRef"]
     with pytest.raises(ValueError, match="upsertMode requires conflictKey"):
         TrinoSink.model_validate(config | {"upsertMode": True})
 
@@ -304,6 +346,37 @@ def test_the_reason_of_a_rejected_record_can_be_stored_in_postgresql() -> None:
         row = _row(record, whole=whole)
         assert row[2] == r"is a\u0000b"
         assert not any("\0" in str(text) for text in row)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("failpoint", ["trino.read", "trino.read-batch"])
+def test_a_load_that_breaks_off_neither_loses_nor_doubles(
+    failpoint: str,
+    trino: devservers.Trino,
+    trino_schema: str,
+    tmp_path: Path,
+    engine: SparkSession,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task ends before it has its rows, and behind some of them: what was read is not stored."""
+    place = f"lake.{trino_schema}.source"
+    made = "SELECT n AS id, CAST(n AS varchar) AS name FROM UNNEST(sequence(0, 59)) AS t (n)"
+    execute(trino, f"CREATE TABLE {place} AS {made}")
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "source"}
+    source = ("trino", config | {"pollInterval": 0})
+    target = ("memory-span", {"store": store.name, "table": "target"})
+    flow = chosen(load(manifest(tmp_path, source, target, records=20)), None)
+    token = uuid.uuid4().hex
+    monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{failpoint}:raise:2")
+    monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", token)
+    run(flow, engine)
+    reached = Path(tempfile.gettempdir(), f"dataflow-failpoint-{failpoint}-{token}")
+    assert reached.stat().st_size > 2
+    execute(trino, f"INSERT INTO {place} VALUES (60, '60')")
+    run(flow, engine)
+    found = sorted(json.loads(row)["id"] for (row,) in store.query("select row from rows"))
+    assert found == list(range(61))
 
 
 @pytest.mark.full

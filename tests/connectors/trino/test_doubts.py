@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 import devservers
@@ -18,14 +27,16 @@ from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client, Statement
 from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.sink import recovery
-from dataflow_assets.connectors.trino.sink.recovery import head
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
+from dataflow_assets.connectors.trino.table import statement
 from dataflow_assets.connectors.trino.table.checkpoint_table import Pending
+from dataflow_assets.connectors.trino.table.snapshots import head
+from dataflow_assets.connectors.trino.table.table import Place, find
 from dataflow_assets.contracts import Run, Span, Target
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
-from tests.connectors.trino.driver import execute
+from tests.connectors.trino.driver import execute, left_open, stored
 from tests.matrix.test_matrix import run
 from tests.systems import manifest, messages
 
@@ -101,12 +112,7 @@ def _leave_open(flow: Any, query: str) -> None:
     branch = resolved.branches[0]
     session = branch.sink.open(resolved.target(branch), Run())
     assert isinstance(session, TrinoSinkSession)
-    found = session._checkpoints.load()
-    assert found is not None
-    checkpoint = replace(found.document.checkpoint, positions={"0": 4})
-    document = msgspec.structs.replace(found.document, pending=Pending(query, checkpoint))
-    assert session._checkpoints.swap(found, document) is not None
-    session.close()
+    left_open(session, query, None, {"0": 4})
 
 
 def _opened(sink: TrinoSink) -> TrinoSinkSession:
@@ -115,15 +121,14 @@ def _opened(sink: TrinoSink) -> TrinoSinkSession:
     return session
 
 
-def _pending(session: TrinoSinkSession, query: str, base: str, position: int) -> None:
+def _pending(session: TrinoSinkSession, query: str, base: str | None, position: int) -> None:
     """As a run leaves it that ends in the middle of a statement."""
     found = session._checkpoints.load()
     assert found is not None
     known = replace(found.document.checkpoint, positions={"0": 5}, source="s")
-    after = Pending(query, replace(known, positions={"0": position}), base)
-    document = msgspec.structs.replace(found.document, checkpoint=known, pending=after)
+    document = msgspec.structs.replace(found.document, checkpoint=known)
     assert session._checkpoints.swap(found, document) is not None
-    session.close()
+    left_open(session, query, base, {"0": position})
 
 
 @pytest.fixture
@@ -143,6 +148,145 @@ def test_a_statement_is_found_by_its_files_where_snapshots_have_expired(sink: Tr
     session = _opened(sink)
     assert session.checkpoint.positions == {"0": 6}
     session.close()
+
+
+def _expire(catalog: Catalog, sink: TrinoSink, query: str) -> None:
+    """The snapshot that the query has made, alone."""
+    table = catalog.load_table(sink.place())
+    made = [s for s in table.snapshots() if s.summary and s.summary.get("trino_query_id") == query]
+    table.maintenance.expire_snapshots().by_id(made[0].snapshot_id).commit()
+
+
+def _base(client: Client, sink: TrinoSink) -> str | None:
+    table = find(client, Place("lake", *sink.place()))
+    assert table is not None
+    return head(client, table)
+
+
+def test_the_first_commit_of_a_table_is_found_when_its_snapshot_has_expired(
+    trino: devservers.Trino, trino_schema: str, catalog: Catalog
+) -> None:
+    """A table that Spark or PyIceberg has made has no snapshot before the first rows."""
+    names = (NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
+    catalog.create_table((trino_schema, "target"), Schema(*names))
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    declared = TrinoSink.model_validate(config)
+    session = _opened(declared)
+    with closing(Client(declared, "tests")) as client:
+        assert _base(client, declared) is None
+        written = client.prepare("INSERT INTO target VALUES (1, 'one')")
+        written.run()
+        client.run("INSERT INTO target VALUES (2, 'of others')")
+    _expire(catalog, declared, written.id)
+    _pending(session, written.id, None, 6)
+    session = _opened(declared)
+    assert session.checkpoint.positions == {"0": 6}
+    session.close()
+
+
+def test_a_base_that_is_kept_for_a_tag_proves_nothing(sink: TrinoSink, catalog: Catalog) -> None:
+    """It stays listed for ever, and the snapshots since expire."""
+    with closing(Client(sink, "tests")) as client:
+        base = _base(client, sink)
+        assert base is not None
+        written = client.prepare("INSERT INTO target VALUES (1, 'one')")
+        written.run()
+        client.run("INSERT INTO target VALUES (2, 'of others')")
+    table = catalog.load_table(sink.place())
+    table.manage_snapshots().create_tag(int(base), "audit").commit()
+    _expire(catalog, sink, written.id)
+    _pending(_opened(sink), "20200101_000000_00000_aaaaa", base, 6)
+    session = _opened(sink)
+    with pytest.raises(PermanentError, match="the snapshots of that time have expired"):
+        session.begin(Span(()))
+    _pending(session, written.id, base, 6)
+    session = _opened(sink)
+    assert session.checkpoint.positions == {"0": 6}
+    session.close()
+
+
+def test_a_commit_that_arrives_late_counts_also_where_its_snapshot_is_gone(
+    sink: TrinoSink, catalog: Catalog, trino: devservers.Trino, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a catalog of Nessie, where the next commit hides it."""
+    monkeypatch.setattr(recovery, "_ended", lambda *_: "")  # a coordinator that knows nothing
+    with closing(Client(sink, "tests")) as client:
+        base = _base(client, sink)
+        late = client.prepare("INSERT INTO target VALUES (1, 'one')")
+        _pending(_opened(sink), late.id, base, 6)
+        session = _opened(sink)
+        assert session.checkpoint.positions == {"0": 5}
+        late.run()
+        client.run("INSERT INTO target VALUES (2, 'of others')")
+    _expire(catalog, sink, late.id)
+    with pytest.raises(TransientError, match="0 of 1 rows were written"):
+        stored(session, 5, [1, "one"])
+    session.close()
+    session = _opened(sink)
+    assert session.checkpoint.positions == {"0": 6}
+    session.close()
+    rows = f"SELECT id FROM lake.{sink.usual_schema()}.target ORDER BY id"
+    assert execute(trino, rows) == [[1], [2]]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_of_two_statements_at_once_one_fails_if_it_is_a_merge(
+    sink: TrinoSink, trino: devservers.Trino, *, guarded: bool
+) -> None:
+    """What exactly once rests on; an INSERT is added to whatever came meanwhile."""
+    place = Place("lake", *sink.place())
+    ended = list[str]()
+
+    def slow(sql: str) -> None:
+        with closing(Client(sink, "tests")) as client:
+            try:
+                client.run(sql)
+            except Failure as failure:
+                ended.append(failure.name)
+            else:
+                ended.append("stored")
+
+    with closing(Client(sink, "tests")) as client, _locked(trino) as (held, waiting):
+        table = find(client, place)
+        assert table is not None
+        sql = [
+            statement.insert(
+                table, statement.Source(table.columns, rows, place), condition, guarded=guarded
+            )
+            for rows, condition in (
+                ('[[1,"first","0",""]]', held),
+                ('[[2,"second","0",""]]', "true"),
+            )
+        ]
+        thread = threading.Thread(target=slow, args=sql[:1])
+        thread.start()
+        waiting()
+        client.run(sql[1])
+    thread.join(120)
+    assert ended == [CONFLICT if guarded else "stored"]
+    rows = execute(trino, f"SELECT id FROM {place} ORDER BY id")
+    assert rows == ([[2]] if guarded else [[1], [2]])
+
+
+@contextmanager
+def _locked(trino: devservers.Trino) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A view of the catalog `pg` whose row comes behind the block, and what waits for a reader."""
+    lock, view = random.getrandbits(30), f"held_{uuid.uuid4().hex[:8]}"
+    asked = f"SELECT count(*) FROM pg_locks WHERE objid = {lock} AND NOT granted"
+    with psycopg.connect(trino.database.dsn(), autocommit=True) as connection:
+        body = f"SELECT 1 AS one FROM pg_advisory_xact_lock_shared({lock})"
+        connection.execute(f"CREATE VIEW {view} AS {body}")
+        connection.execute(f"SELECT pg_advisory_lock({lock})")
+
+        def waiting() -> None:
+            until = time.monotonic() + 60
+            while connection.execute(asked).fetchall() == [(0,)]:
+                assert time.monotonic() < until
+                time.sleep(0.1)
+
+        yield f"EXISTS (SELECT 1 FROM pg.public.{view} WHERE one > 0)", waiting
+    with psycopg.connect(trino.database.dsn(), autocommit=True) as connection:
+        connection.execute(f"DROP VIEW {view}")
 
 
 def test_what_nobody_can_know_is_said_and_a_restart_goes_on(sink: TrinoSink) -> None:

@@ -164,3 +164,17 @@ def test_a_token_in_clear_is_warned_about(
     with caplog.at_level(logging.WARNING):
         user(plain)
     assert "the token is sent without encryption" in caplog.text
+
+
+def test_a_keycloak_that_is_asked_in_clear_is_warned_about(
+    config: Config, realm: Config, keycloak: devservers.Keycloak, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its address may come from a Secret: then only the run knows."""
+    given = config | {"keycloak": realm | {"clientSecret": keycloak.secret}}
+    said = dict(hints(TrinoSource.model_validate(given)))
+    assert said["keycloak.serverURL"].startswith("passwords and tokens are sent to Keycloak")
+    client._warn.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        user(given)
+    assert "passwords and tokens are sent to Keycloak without encryption" in caplog.text
+    assert "the token is sent without encryption" not in caplog.text

@@ -9,7 +9,7 @@ from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError
 from devservers.trino import NARROW
-from tests.connectors.trino.driver import execute
+from tests.connectors.trino.driver import execute, opened, stored
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -39,3 +39,34 @@ def test_a_right_that_is_missing_is_named(
         "Access Denied"
     ) in str(caught.value)
     TrinoSink.model_validate(config | keyed).open(TARGET, Run()).close()
+
+
+def test_rows_that_the_user_may_not_delete_are_taken_out_by_a_person(
+    trino: devservers.Trino, trino_schema: str
+) -> None:
+    """It is known before anything is recorded: else every later run would stop, `reset` too."""
+    place = f"lake.{trino_schema}.target"
+    execute(trino, f"CREATE TABLE {place} (id bigint, name varchar)")
+    execute(trino, f"INSERT INTO {place} VALUES (1, 'one')")
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    sink = TrinoSink.model_validate({**config, "user": NARROW})
+    refused = rf"truncate cannot delete the rows of {place}: .*\(PERMISSION_DENIED\)\. Make sure"
+    session = opened(sink, TARGET, "first")
+    session.restart({"0": 3}, "source")
+    with pytest.raises(PermanentError, match=refused):
+        session.restart({"0": 0}, "source", empty=True)
+    session.close()
+    session = opened(sink, TARGET, "second")
+    assert session.checkpoint.positions == {"0": 3}
+    stored(session, 3, [2, "two"])
+    session._checkpoints.move(lambda _: session._state, emptying=True)  # the right was taken since
+    session.close()
+    with pytest.raises(PermanentError, match=refused):
+        opened(sink, TARGET, "third")
+    execute(trino, f"DELETE FROM {place}")
+    opened(sink, TARGET, "fourth").close()
+    session = opened(sink, TARGET, "fifth")
+    session.restart({"0": 0}, "source", empty=True)
+    assert session.checkpoint.positions == {"0": 0}
+    session.forget()
+    session.close()

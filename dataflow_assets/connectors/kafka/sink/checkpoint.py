@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -20,6 +19,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     side_topic,
 )
 from dataflow_assets.connectors.kafka.sink.last_record import Last, Readers
+from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.contracts import REPLAY, Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.checkpoint import removed, taken_over_by
@@ -34,7 +34,15 @@ _CONFIG = {
     "max.message.bytes": str(16 * 1024 * 1024),  # a replay's position names all its entries
 }
 
-_kept = threading.local()  # what a thread has used stays warm for its next session
+
+class _Kept(threading.local):
+    """What a thread has used stays warm for its next session."""
+
+    def __init__(self) -> None:
+        self.connections = WarmClients[tuple[TopicAdmin, Readers]]()
+
+
+_kept = _Kept()
 
 
 class CheckpointTopic:
@@ -48,11 +56,9 @@ class CheckpointTopic:
     @classmethod
     def of(cls, cluster: Cluster, target: Target) -> CheckpointTopic:
         """With a warm connection, if this thread has had one."""
-        place = (os.getpid(), cluster)
-        kept = vars(_kept).setdefault("connections", {})
-        if place not in kept:
-            kept[place] = (TopicAdmin(cluster, ""), Readers.of(cluster))
-        admin, readers = kept[place]
+        admin, readers = _kept.connections.of(
+            cluster, lambda: (TopicAdmin(cluster, ""), Readers.of(cluster))
+        )
         return cls(admin.about(side_topic(target)), readers, target)
 
     def about(self, topic: str) -> TopicAdmin:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 
 from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.cluster import Cluster
+from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.errors import DataflowError
 
 Planned = tuple[str, str]
 """A topic's name and its id."""
 
 # Per process, for Spark's workers are forked and stay; a client for each topic would add up there.
-_brokers: dict[tuple[int, Cluster], Broker] = {}
+_brokers = WarmClients[Broker]()
 
 
 def confirm(cluster: Cluster, topic: str, identity: str) -> None:
@@ -48,7 +48,4 @@ def _reason(broker: Broker, identity: str) -> DataflowError | None:
 
 
 def _broker(cluster: Cluster, topic: str) -> Broker:
-    place = (os.getpid(), cluster)
-    if place not in _brokers:
-        _brokers[place] = Broker(cluster, topic)
-    return _brokers[place].about(topic)
+    return _brokers.of(cluster, lambda: Broker(cluster, topic)).about(topic)

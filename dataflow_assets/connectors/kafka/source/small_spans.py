@@ -11,7 +11,6 @@ large, for the sake of long reads.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -26,6 +25,7 @@ from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source.confirm import refused
 from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, Place, SmallSlice
+from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.contracts import Asked
 
 MOST_TOGETHER = 5_000
@@ -54,7 +54,7 @@ _GONE = {
 }
 
 # Per process, for Spark's workers are forked and stay: connecting takes longer than reading.
-_pools: dict[tuple[object, ...], Consumers] = {}
+_pools = WarmClients(Consumers.leave)
 
 
 Results = Iterator[tuple[int, Iterator[pa.RecordBatch]]]
@@ -111,11 +111,10 @@ def _declared(piece: SmallSlice) -> dict[str, int]:
 def _assigned(
     cluster: Cluster, pieces: Iterable[SmallSlice], fetch: Mapping[str, Any]
 ) -> AbstractContextManager[Consumer]:
-    key = os.getpid(), cluster, *sorted(fetch.items())
-    if key not in _pools:
-        _pools[key] = Consumers.join(cluster, SETTINGS | dict(fetch))
+    settings, way = SETTINGS | dict(fetch), tuple(sorted(fetch.items()))
+    pool = _pools.of(cluster, lambda: Consumers.join(cluster, settings), way)
     wanted = [TopicPartition(*piece.place, piece.asked.piece.after) for piece in pieces]
-    return _pools[key].assigned(wanted)
+    return pool.assigned(wanted)
 
 
 class _Reading:

@@ -16,6 +16,36 @@ _REPLICATION = re.compile("replication slots|replication role|wal ?sender", re.I
 AGAIN = "dataflow run --from earliest --table truncate"
 IN_USE = "55006"
 _NO_RIGHT, _NO_ROOM, _NO_SENDER, _FULL = "42501", "53400", "53300", "53100"
+_MISSING = "42704"
+_DROP_ONE = (
+    "drop one (SELECT slot_name, active FROM pg_replication_slots; SELECT pg_drop_replication_slot"
+    "('...')), or run ALTER SYSTEM SET max_replication_slots = 20 and restart the server"
+)
+_INVALIDATED = {
+    "wal_removed": (
+        "the server has removed log that the flow has not read",
+        ". To keep the log in future, raise max_slot_wal_keep_size",
+    ),
+    "idle_timeout": (
+        "nobody has read the slot for longer than idle_replication_slot_timeout",
+        (
+            ". To keep the slot in future, raise idle_replication_slot_timeout (0: no limit), or "
+            "leave the flow switched on"
+        ),
+    ),
+    "rows_removed": (
+        "the server, which was a standby, has removed rows of the catalog that reading needs",
+        (
+            ". To keep the slot in future, set hot_standby_feedback = on at each standby, with a "
+            "slot of its own at the primary"
+        ),
+    ),
+    "wal_level_insufficient": (
+        "the primary of this server had another wal_level than logical for a time",
+        ". To keep the slot in future, keep wal_level = logical at the primary",
+    ),
+}
+"""By `invalidation_reason`: what has happened, and what prevents it."""
 _SENDERS = (
     "all WAL senders are in use, of which a flow needs one: if that stays so, run ALTER SYSTEM SET "
     "max_wal_senders = 20 and restart the server"
@@ -61,11 +91,12 @@ def _advice(source: PostgresqlCdcOptions, failure: Failure) -> str:
     if code == _NO_RIGHT and _REPLICATION.search(said):
         return f'run: ALTER ROLE "{user}" REPLICATION'
     if code == _NO_ROOM and "replication slots" in said:
+        return f"all replication slots are in use: {_DROP_ONE}"
+    if code == _MISSING and "publication" in said:
         return (
-            "all replication slots are in use: drop one (SELECT slot_name, active FROM "
-            "pg_replication_slots; SELECT pg_drop_replication_slot('...')), or run ALTER SYSTEM "
-            "SET max_replication_slots = 20 and restart the server. Loading the tables needs a "
-            "second slot for a moment"
+            f"a part of the log that {source.title} keeps was written while there was no such "
+            f"publication: correct publicationName, or drop the slot ({_drop(source)}) and load "
+            f"the tables again with {AGAIN}"
         )
     return _LEVEL if "wal_level" in said else ""
 
@@ -138,13 +169,50 @@ def on_standby(source: PostgresqlCdcOptions) -> TransientError:
 
 
 def lost(source: PostgresqlCdcOptions, reason: str) -> PermanentError:
-    """The server has invalidated the slot."""
+    """The server has invalidated the slot, for a reason of `invalidation_reason`; before 17 none.
+
+    An unknown reason is named, and nothing is made up about it.
+    """
     why = f" ({reason})" if reason else ""
+    cause, future = _INVALIDATED.get(reason or "wal_removed", ("the server does not read it", ""))
     return PermanentError(
-        f"{source.title} is lost{why}: the server has removed log that the flow has not read, so "
-        "changes are gone. Two ways out: drop the slot (SELECT pg_drop_replication_slot"
-        f"('{source.slot}')) and load the tables again with {AGAIN}; or restore source and target "
-        "to one moment. To keep the log in future, raise max_slot_wal_keep_size"
+        f"{source.title} is lost{why}: {cause}, so changes are gone. Two ways out: drop the slot "
+        f"({_drop(source)}) and load the tables again with {AGAIN}; or restore source and target "
+        f"to one moment{future}"
+    )
+
+
+def _drop(source: PostgresqlCdcOptions) -> str:
+    return f"SELECT pg_drop_replication_slot('{source.slot}')"
+
+
+def unpublished(source: PostgresqlCdcOptions) -> PermanentError:
+    """A flow that loads nothing would begin at a slot that is older than its publication."""
+    return PermanentError(
+        f"{source.title} exists, and publication {source.publication} does not: what the tables "
+        "have changed since the place of the slot was not published, and would be missing without "
+        "a word. Correct publicationName; or drop the slot "
+        f"({_drop(source)}), and the flow creates both and begins at that moment"
+    )
+
+
+def no_room(source: PostgresqlCdcOptions, free: int, most: int) -> PermanentError:
+    """The slot would be created, and the load that needs another one would fail."""
+    return PermanentError(
+        f"{source.title}: loading the tables needs two replication slots, one of them for a "
+        f"moment, and {max(0, free)} of the server's {most} are free: {_DROP_ONE}"
+    )
+
+
+def passed_over(source: PostgresqlCdcOptions, confirmed: object, after: object) -> str:
+    """What a person must know where the operator's slot is ahead of its checkpoint."""
+    return (
+        f"{source.title} is at {confirmed}, and the checkpoint at {after}: the flow goes on from "
+        f"{confirmed}, as the operator itself would. Its heartbeats confirm the end of the log, so "
+        "where the tables were idle since the checkpoint nothing is missing. Changes in between "
+        "cannot be read any more: whether there were any, and whether the operator had stored "
+        "them, is not known; and if the slot was re-created or moved by hand, they are missing. "
+        f"Compare the newest rows, or load the tables again: {AGAIN}"
     )
 
 

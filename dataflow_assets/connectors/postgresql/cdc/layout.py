@@ -14,7 +14,9 @@ from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, 
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
 
 # What the catalogue says now; the table may have changed since, or be gone.
-_DIMENSIONS = "SELECT attname, attndims FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0"
+_DIMENSIONS = """
+SELECT attname, attndims FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 ORDER BY attnum
+"""
 _KEY = """
 SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
 WHERE i.indrelid = $1::oid AND i.indisprimary AND a.attnum = ANY (i.indkey)
@@ -122,11 +124,40 @@ class Announcement:
             LoggedColumn(one.name, one.type, identifies)
             for one, (*_, identifies) in zip(types, self.columns, strict=True)
         )
-        primary = tuple(name for (name,) in link.execute(_KEY, self.oid))
+        primary = [name for (name,) in link.execute(_KEY, self.oid)]
         names = [one.name for one in columns]
-        key = primary if set(primary) <= set(names) else ()
+        key = former_names(primary, names, list(depths))
         key = key or tuple(one.name for one in columns if one.identifies)
         return Layout(self.place, columns, key, _wanted(source, names))
+
+
+def former_names(key: Sequence[str], logged: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
+    """What the columns of a key were called in the log; none where that is not certain.
+
+    A column that was renamed lies between the same neighbours as before.
+
+    Args:
+        key: names as they are now.
+        logged: all columns as the log announces them, in the order of the table.
+        now: all columns that the table ever had, dropped ones under the name that the server gave
+            them, in the same order.
+    """
+    places = [now.index(name) for name in logged if name in now]
+    if places != sorted(places):  # names were exchanged
+        return ()
+    former: dict[str, str] = {}
+    begin, renamed = 0, list[str]()
+    for name in (*logged, None):
+        if name is not None and name not in now:
+            renamed.append(name)
+            continue
+        end = len(now) if name is None else now.index(name)
+        if end - begin == len(renamed):
+            former |= zip(now[begin:end], renamed, strict=True)
+        if name is not None:
+            former[name] = name
+        begin, renamed = end + 1, []
+    return tuple(former[name] for name in key) if former.keys() >= set(key) else ()
 
 
 def _wanted(source: PostgresqlCdcOptions, names: Sequence[str]) -> tuple[int, ...]:

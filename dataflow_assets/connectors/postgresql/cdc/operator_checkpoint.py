@@ -23,7 +23,7 @@ def reached(document: Mapping[str, Any]) -> Reached:
         PermanentError: its first load was not finished, or it names no place in a log.
     """
     acked, snapshot = document.get("lastAckedLSN"), document.get("snapshotLSN")
-    at = acked or snapshot
+    at = named(document)
     if document.get("phase") == "snapshot" or not isinstance(at, str):
         raise PermanentError(
             "the checkpoint of the DataFlow Operator says that its first load was not finished: "
@@ -36,6 +36,11 @@ def reached(document: Mapping[str, Any]) -> Reached:
     if acked and acked != snapshot:  # where the commit of a transaction begins that is stored
         place = Lsn(place.value + 1)
     return Reached(place, _loaded(document.get("snapshotCompletedTables")))
+
+
+def named(document: Mapping[str, Any]) -> object:
+    """The place as the checkpoint writes it: behind it is what the target lacks."""
+    return document.get("lastAckedLSN") or document.get("snapshotLSN")
 
 
 def _loaded(tables: object) -> frozenset[str] | None:

@@ -21,9 +21,11 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     stored,
 )
 from dataflow_assets.connectors.postgresql.cdc.slot import Slot
+from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, Positions, Span
+from dataflow_assets.errors import PermanentError
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +46,12 @@ class Planning:
     """Plans the spans of one session."""
 
     def __init__(
-        self, source: PostgresqlCdcOptions, flow: str, loading: Loading, idle: IdleLog
+        self,
+        source: PostgresqlCdcOptions,
+        flow: str,
+        loading: Loading,
+        idle: IdleLog,
+        unknown: str,
     ) -> None:
         """Plans nothing yet.
 
@@ -53,8 +60,10 @@ class Planning:
             flow: for the log of the run.
             loading: which tables there are, and what of them is loaded.
             idle: what the session knows of log without changes.
+            unknown: what is wrong with the columns that the manifest chooses; empty: nothing.
         """
         self._source, self._flow = source, flow
+        self._unknown = unknown
         self._loading, self._idle = loading, idle
         self._before_load: Lsn | None = None
         """The end of the log that is read before a snapshot of tables that wait is taken."""
@@ -63,6 +72,8 @@ class Planning:
         """As `SourceSession.plan`."""
         at = stored(after)
         self._loading.next_turn()
+        if at is not None:
+            self._warn_of_columns()
         waiting = self._loading.waiting(at)
         if at is not None and not waiting:
             self._loading.unused()
@@ -77,11 +88,23 @@ class Planning:
                     found = self._ahead(link, at, until)
             return found if isinstance(found, Span) else self._follow(found, limit)
 
+    def check_columns(self) -> None:
+        """Raises PermanentError where the manifest chooses columns that no table has."""
+        if self._unknown:
+            raise PermanentError(f"{self._source.title}: {self._unknown}")
+
+    def _warn_of_columns(self) -> None:
+        """Once: a flow that has begun goes on, for a column may have been dropped meanwhile."""
+        if self._unknown:
+            log.warning("flow %s: %s", self._flow, self._unknown)
+            self._unknown = ""
+
     def made(self, link: TextLink) -> Slot:
         """Publication and slot as they are before the first read; made where they are missing.
 
         The publication comes first: the slot skips what was not published when it was logged.
         """
+        self.check_columns()
         source, wanted = self._source, self._loading.tables
         tables.publish(link, source, wanted)
         tables.published(link, source, wanted, begun=False)
@@ -95,13 +118,27 @@ class Planning:
         assert known is not None  # noqa: S101 - it was just made
         return known
 
+    def _first(self, link: TextLink) -> Slot:
+        """The slot where the flow begins at its place: what it keeps must have been published."""
+        source = self._source
+        if not tables.is_published(link, source) and slot.find(link, source) is not None:
+            raise errors.unpublished(source)
+        return self.made(link)
+
+    def _make_for_load(self, link: TextLink) -> None:
+        """Publication and slot, once nothing is in the way of the load that comes next."""
+        if slot.find(link, self._source) is None:
+            slot.check_room(link, self._source)
+            check_readable(self._source, self._loading.tables)
+        self.made(link)
+
     def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
         """The log up to its end, or to where the run ends."""
         bound = None if until is None else stored(until)
         if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
             slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
             return Span(())
-        known = self.made(link) if at is None else self._checked(link, at.lsn)
+        known = self._first(link) if at is None else self._checked(link, at.lsn)
         begin = at or Reached(known.confirmed, self._loading.names)
         end = self._end(link, begin.lsn)
         upto = end if bound is None or bound.lsn.value > end.value else bound.lsn
@@ -117,7 +154,7 @@ class Planning:
         """
         snapshot = self._loading.held()
         if at is None:
-            self.made(link)
+            self._make_for_load(link)
         else:
             tables.publish_more(link, self._source, self._loading.tables_of(waiting))
             self._checked(link, at.lsn, waiting)
@@ -164,12 +201,15 @@ class Planning:
         return self._stretches(at, [upto], end)
 
     def _stretches(self, at: Reached, bounds: Sequence[Lsn], end: Lsn) -> Span:
-        """A span of parts that follow one another; `full` where more is waiting."""
+        """A span of parts that follow one another; `full` where more is waiting.
+
+        A part names its tables, be they all: when a part that a sink has recorded is read, the
+        manifest may have others, whose rows are still to be loaded.
+        """
         names = self._loading.names
-        followed = [name for name in sorted(names) if self._loading.follows(at, name)]
-        only = None if len(followed) == len(names) else tuple(followed)
+        followed = tuple(name for name in sorted(names) if self._loading.follows(at, name))
         places = [str(at.lsn), *map(str, bounds)]
-        parts = [dump_part(StreamPart(after, upto, only)) for after, upto in pairwise(places)]
+        parts = [dump_part(StreamPart(after, upto, followed)) for after, upto in pairwise(places)]
         reached = Reached(bounds[-1], frozenset(followed), at.again & names)
         return Span.of_parts(dump(reached), parts, full=bounds[-1].value < end.value)
 

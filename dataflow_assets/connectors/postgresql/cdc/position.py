@@ -93,7 +93,8 @@ class StreamPart:
     after: str
     upto: str
     tables: tuple[str, ...] | None = None
-    """Whose changes are read; None: those of all tables of the manifest."""
+    """Whose changes are read; None: those of all tables of the manifest, as in previews, and in
+    parts that older versions have recorded."""
 
     def follows(self, other: Part) -> bool:
         """Whether it begins where another one of the same tables ends."""

@@ -166,10 +166,12 @@ class Reader(ABC):
         """
 
     def execute(self, query: str, *parameters: str) -> list[Row]:
-        """Runs one statement, of SQL or of the replication protocol, which has no parameters."""
-        given = [one.encode() for one in parameters]
-        libpq, text = self._libpq, query.encode()
-        result = libpq.exec_params(text, given) if given else libpq.exec_(text)
+        """Runs one statement, of SQL or of the replication protocol, which has no parameters.
+
+        Raises:
+            Failure: the server refuses, or the connection has ended.
+        """
+        result = self._result(query, *parameters)
         if result.status not in {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK}:
             raise self._failure(result)
         columns = range(result.nfields)
@@ -177,6 +179,15 @@ class Reader(ABC):
             tuple(_text(result.get_value(row, column)) for column in columns)
             for row in range(result.ntuples)
         ]
+
+    def _result(self, query: str, *parameters: str) -> pq.abc.PGresult:
+        """What the server answers; of a connection that has ended before libpq has no answer."""
+        given = [one.encode() for one in parameters]
+        libpq, text = self._libpq, query.encode()
+        try:
+            return libpq.exec_params(text, given) if given else libpq.exec_(text)
+        except psycopg.Error as error:
+            raise from_psycopg(error) from None
 
     def _wait(self, silence: Silence) -> None:
         """Until the server sends: it is silent while it looks through log that is not for us.

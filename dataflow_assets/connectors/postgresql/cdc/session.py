@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.cdc import errors, operator_checkpoint, slot, tables
+from dataflow_assets.connectors.postgresql.cdc import (
+    chosen_columns,
+    errors,
+    operator_checkpoint,
+    slot,
+    tables,
+)
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.idle_log import IdleLog
 from dataflow_assets.connectors.postgresql.cdc.lag import lag
@@ -70,9 +77,11 @@ class PostgresqlCdcSession(SourceSession):
             if level != "logical":
                 raise errors.wrong_level(source, level)
             self._identity = f"{system}.{database}"
-            self._loading = Loading(source, flow, block, tables.tables(link, source))
+            found = tables.tables(link, source)
+            unknown = chosen_columns.unknown(link, source, found)
+            self._loading = Loading(source, flow, block, found)
         self._idle = IdleLog(source)
-        self._planning = Planning(source, flow, self._loading, self._idle)
+        self._planning = Planning(source, flow, self._loading, self._idle, unknown)
 
     @property
     @override
@@ -186,7 +195,19 @@ class PostgresqlCdcSession(SourceSession):
 
     @override
     def adopt(self, document: Mapping[str, Any]) -> Positions:
-        return {PARTITION: dump(operator_checkpoint.reached(document))}
+        self._planning.check_columns()
+        found = operator_checkpoint.reached(document)
+        what = "looking at the slot"
+        with explained(self._source, what), lent_to_source(self._source.dsn()) as link:
+            known = slot.find(link, self._source)
+        if known is None:
+            raise errors.no_slot(self._source, begun=True)
+        if known.confirmed.value > found.lsn.value:
+            named = operator_checkpoint.named(document)
+            told = errors.passed_over(self._source, known.confirmed, named)
+            log.warning("flow %s: %s", self._flow, told)
+            found = replace(found, lsn=known.confirmed)
+        return {PARTITION: dump(found)}
 
     @override
     def close(self) -> None:

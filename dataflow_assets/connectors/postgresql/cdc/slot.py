@@ -15,6 +15,7 @@ from dataflow_assets.errors import PermanentError
 
 FREE_SECONDS = 10.0  # in which a slot that was read a moment ago becomes free
 _STEP = 0.02
+_LOADING = 2  # slots: the flow's, and a temporary one that names the place of the first rows
 _FAILOVER = 170_000  # the version from which a slot can outlive a failover
 
 _FIND = """
@@ -29,6 +30,10 @@ END = (
     "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() "
     "END"
 )
+_ROOM = """
+SELECT current_setting('max_replication_slots')::int,
+  (SELECT count(*)::int FROM pg_replication_slots)
+"""
 _VERSION = "SELECT current_setting('server_version_num')::int"
 _MAKE = "SELECT pg_create_logical_replication_slot($1, 'pgoutput', false)"
 _MAKE_FAILOVER = "SELECT pg_create_logical_replication_slot($1, 'pgoutput', false, false, true)"
@@ -81,6 +86,13 @@ def find(link: TextLink, source: PostgresqlCdcOptions) -> Slot | None:
     if status == "lost" or confirmed is None:
         raise errors.lost(source, reason)
     return Slot(Lsn.parse(confirmed), pid, application or "", int(retained or 0))
+
+
+def check_room(link: TextLink, source: PostgresqlCdcOptions) -> None:
+    """Raises PermanentError where the slot has no place beside the one that a load needs."""
+    ((most, used),) = link.execute(_ROOM)
+    if most - used < _LOADING:
+        raise errors.no_room(source, most - used, most)
 
 
 def make(link: TextLink, source: PostgresqlCdcOptions) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.cdc import slot, tables
 from dataflow_assets.connectors.postgresql.cdc.envelope import Records, Transaction
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
-from dataflow_assets.connectors.postgresql.cdc.layout import Layout, selected
+from dataflow_assets.connectors.postgresql.cdc.layout import Layout, LoggedColumn, selected
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, SnapshotPart
 from dataflow_assets.connectors.postgresql.cdc.reader import APPLICATION
@@ -39,6 +39,8 @@ MOST_PARTS = 2_000  # of a snapshot, which a sink records all at once
 _ROWS_PER_BLOCK = 40  # where the server has no estimate
 _GONE = frozenset({"22023", "42704"})  # a snapshot that nobody holds any more
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_ALL_ROWS = "SET LOCAL row_security = off"  # as the log has them: an error, not fewer rows
+_LOCK_LEAF = "LOCK TABLE ONLY {} IN ACCESS SHARE MODE"
 _PATIENT = """
 SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
     'idle_in_transaction_session_timeout', 'statement_timeout', 'transaction_timeout')
@@ -50,6 +52,35 @@ _LEAF = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = $1::oid
 """
+
+
+def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+    """Raises what a load of the tables would raise, by the same statements for none of their rows.
+
+    Called by the driver before a slot is created, which would stay behind and keep log.
+
+    Raises:
+        Failure: the role lacks a right, or a policy hides rows from it.
+    """
+    with closing(TextLink(source.dsn(), APPLICATION)) as link:
+        queries = [one for table in wanted for one in _empty_reads(link, source, table)]
+        link.execute(_BEGIN)
+        link.execute(_ALL_ROWS)
+        link.execute(_BORDERS, "(0,0)", "(0,0)")
+        link.execute(f"LOCK TABLE {_listed(wanted)} IN ACCESS SHARE MODE")
+        for leaf, query in queries:
+            link.execute(_LOCK_LEAF.format(qualified(*leaf.place)))
+            list(link.copied(query))
+
+
+def _empty_reads(
+    link: TextLink, source: PostgresqlCdcOptions, table: Table
+) -> Iterator[tuple[Leaf, str]]:
+    published = tables.as_published(link, source, table)
+    columns = selected(link, source, table.place, table.oid, published.columns).read
+    for leaf in table.leaves:
+        part = SnapshotPart(NOW, "", table.name, leaf.oid, 0, 0)
+        yield leaf, _query(leaf.place, part, published, columns)
 
 
 class Snapshot:
@@ -165,11 +196,10 @@ def rows_of(source: PostgresqlCdcOptions, part: SnapshotPart) -> Iterator[Record
         reach("postgresql-cdc.snapshot")
         columns = layout.read
         decoder = Decoder([c.field for c in columns], [c.type for c in columns])
-        listed = ", ".join(expression(quote(c.name), c.type) for c in columns)
-        query = _query(leaf[0], part, published, listed)
+        query = _query(leaf[0], part, published, columns)
         link.execute(_BORDERS, f"({part.low},0)", f"({part.high},0)")
         transactions = [Transaction(part.lsn)]
-        for batch in copied(link, decoder, f"COPY ({query}) TO STDOUT (FORMAT binary)"):
+        for batch in copied(link, decoder, query):
             rows = batch.append_column(
                 pa.field(OP, pa.int8()), pa.array(np.full(batch.num_rows, INSERT, np.int8))
             )
@@ -199,8 +229,8 @@ def _imported(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None
     """The table is locked first: whoever rewrites it has to wait for us, or has come too late."""
     link.execute(_PATIENT)
     link.execute(_BEGIN)
-    link.execute("SET LOCAL row_security = off")  # the log has all rows: an error, not fewer rows
-    link.execute(f"LOCK TABLE ONLY {qualified(*leaf)} IN ACCESS SHARE MODE")
+    link.execute(_ALL_ROWS)
+    link.execute(_LOCK_LEAF.format(qualified(*leaf)))
     if part.snapshot == NOW:
         return
     try:
@@ -214,9 +244,16 @@ def _imported(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None
         ) from None
 
 
-def _query(leaf: tuple[str, str], part: SnapshotPart, published: Published, listed: str) -> str:
+def _query(
+    leaf: tuple[str, str],
+    part: SnapshotPart,
+    published: Published,
+    columns: Sequence[LoggedColumn],
+) -> str:
+    listed = ", ".join(expression(quote(c.name), c.type) for c in columns)
     where = "ctid >= current_setting('dataflow.low')::tid"
     where += "" if part.high is None else " AND ctid < current_setting('dataflow.high')::tid"
     where += f" AND ({published.row_filter})" if published.row_filter else ""
     # S608: names are quoted, the filter is the server's own text
-    return f"SELECT {listed} FROM ONLY {qualified(*leaf)} WHERE {where}"  # noqa: S608
+    rows = f"SELECT {listed} FROM ONLY {qualified(*leaf)} WHERE {where}"  # noqa: S608
+    return f"COPY ({rows}) TO STDOUT (FORMAT binary)"

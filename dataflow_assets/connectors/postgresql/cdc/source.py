@@ -53,9 +53,9 @@ class PostgresqlCdcSource(PostgresqlCdcOptions):
     @override
     def left_behind(self) -> str:
         return (
-            f"slot {self.slot} and publication {self.publication} stay on {self.server()}: the "
-            "next run loads the tables again and goes on with them. If there is to be none, drop "
-            f"the slot, or it keeps log: SELECT pg_drop_replication_slot('{self.slot}')"
+            f"slot {self.slot} and publication {self.publication} stay on {self.server()} "
+            "for the next run. If there is to be none, drop the slot, or it keeps log until the "
+            f"disk is full: SELECT pg_drop_replication_slot('{self.slot}')"
         )
 
     @override

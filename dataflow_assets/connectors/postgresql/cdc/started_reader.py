@@ -76,7 +76,7 @@ def begin(
         ((confirmed, status),) = rows
         if confirmed is None or status == "lost":
             raise errors.lost(source, "")
-        if not sender.holds_slot and confirmed != str(after):
+        if not sender.holds_slot and Lsn.parse(confirmed) != after:
             raise errors.moved(source, confirmed, after)
         try:
             sender.start(source.slot, source.publication, after)

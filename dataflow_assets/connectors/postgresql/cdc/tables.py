@@ -157,9 +157,14 @@ def _check_same_identity(table: Table, identity: str, leaf: Leaf) -> None:
     )
 
 
+def is_published(link: TextLink, source: PostgresqlCdcOptions) -> bool:
+    """Whether there is the publication."""
+    return bool(link.execute(_PUBLICATION, source.publication))
+
+
 def publish(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
     """Creates the publication if it is missing and the manifest allows that."""
-    if link.execute(_PUBLICATION, source.publication):
+    if is_published(link, source):
         return
     statement = (
         f"CREATE PUBLICATION {quote(source.publication)} FOR TABLE "

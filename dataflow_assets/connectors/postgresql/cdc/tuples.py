@@ -6,7 +6,7 @@ column by column, all rows at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -127,11 +127,11 @@ class Changes:
             return found
         place = np.cumsum(self._paired) - 1
         second = self._second[index].take(place[self.message[newer]])
-        # What an update has left as it was is in the old row, where the table logs all of it. A
-        # null there is no value: a new partition logs its key alone, and is announced as its root.
+        # What an update has left as it was is in the old row, where the table logs all of it, or in
+        # the old key. A null is no value there: all other columns of an old key are null, and a new
+        # partition logs its key alone, and is announced as its root.
         before = found.take(np.flatnonzero(newer))
-        old = (self._marks[self.message[newer]] == _OLD) & (before.kind == _TEXT)
-        same = old & (second.kind == _UNCHANGED)
+        same = (before.kind == _TEXT) & (second.kind == _UNCHANGED)
         second = second.where(same, before.take(np.flatnonzero(same)))
         return found.where(newer, second)
 
@@ -197,24 +197,33 @@ class Changes:
         return found, at
 
     def _key_changes(self, key: Sequence[int]) -> Bools:
-        """Whether an update has changed the key: the log has the old one, or the old row."""
-        changed: Bools = self._paired & (self._marks != _OLD)
-        asked = np.flatnonzero(self._paired & (self._marks == _OLD))
-        if not len(asked):
-            return changed
-        place = (np.cumsum(self._paired) - 1)[asked]
-        differs = np.zeros(len(asked), np.bool_)
-        for index in key:
-            old, new = self._first[index].take(asked), self._second[index].take(place)
-            differs |= self._differ(old, new)
-        changed[asked] = differs
+        """Whether an update has changed the key: the log has the old one, or the old row.
+
+        It has the old key also where the key is as it was, if a value of it is stored apart.
+        """
+        changed = np.zeros(len(self._kinds), np.bool_)
+        rows = self._paired & (self._marks == _OLD)
+        keys = self._paired & ~rows
+        for mask, indexes in ((rows, key), (keys, range(len(self._first)))):
+            if mask.any():
+                changed[mask] = self._differ(mask, indexes)
         return changed
 
-    def _differ(self, old: Column, new: Column) -> Bools:
-        one, other = (self.texts(column).to_pylist() for column in (old, new))
-        known = (new.kind != _UNCHANGED).tolist()
-        pairs = zip(one, other, known, strict=True)
-        return np.array([is_known and a != b for a, b, is_known in pairs], np.bool_)
+    def _differ(self, mask: Bools, indexes: Iterable[int]) -> Bools:
+        """Of updates, whether any of these columns has another value than before."""
+        asked = np.flatnonzero(mask)
+        place = (np.cumsum(self._paired) - 1)[asked]
+        whole = self._marks[asked] == _OLD  # else a null is no value
+        found = np.zeros(len(asked), np.bool_)
+        for index in indexes:
+            old, new = self._first[index].take(asked), self._second[index].take(place)
+            known = (new.kind != _UNCHANGED) & (whole | (old.kind == _TEXT))
+            if known.any():
+                one, other = (
+                    self.texts(column).to_numpy(zero_copy_only=False) for column in (old, new)
+                )
+                found |= known & (one != other)
+        return found
 
 
 def _gathered(buffer: Bytes, column: Column, valid: Bools) -> pa.Array:

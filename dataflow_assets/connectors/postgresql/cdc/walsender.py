@@ -31,9 +31,9 @@ class Walsender(Reader):
     @override
     def start(self, slot: str, publication: str, after: Lsn) -> None:
         name = quote(publication).replace("'", "''")
-        result = self._libpq.exec_(
+        result = self._result(
             f"START_REPLICATION SLOT {quote(slot)} LOGICAL {after} "
-            f"(proto_version '1', publication_names '{name}')".encode()
+            f"(proto_version '1', publication_names '{name}')"
         )
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._failure(result)

@@ -117,9 +117,14 @@ class Batch:
         return self.updated[first] & (last(self.group, self.deleted) < 0)
 
     def _latest(self) -> pa.RecordBatch:
-        """The last row of each key, whole."""
+        """The last row of each key, whole.
+
+        In a later round some keys have no row left, and the others come in any order.
+        """
         chosen = last(self.group, np.ones(len(self.group), np.bool_))
-        rows = self.rows if len(chosen) == len(self.group) else self.rows.take(pa.array(chosen))
+        chosen = chosen[chosen >= 0]
+        is_whole = np.array_equal(chosen, np.arange(len(self.group)))
+        rows = self.rows if is_whole else self.rows.take(pa.array(chosen))
         rows = rows.append_column(GROUP, pa.array(self.group[chosen]))
         return rows.append_column(ORDER, pa.array(chosen))
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.trino.client import Client, listed, quote
 from dataflow_assets.connectors.trino.encode import lines
-from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.frames.read import described, place_of
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
@@ -52,7 +52,7 @@ def write(sink: TrinoSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[st
             if count or mode == "overwrite":
                 client.run(_statement(table, source, mode, key))
         finally:
-            with suppress(Failure):
+            with suppress(*ANY):
                 stage.drop(client, waits)
     return count
 

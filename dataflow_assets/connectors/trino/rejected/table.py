@@ -24,7 +24,7 @@ from dataflow_assets.connectors.trino.client import (
     rows_of_json,
     unnested,
 )
-from dataflow_assets.connectors.trino.errors import MISSING, Failure
+from dataflow_assets.connectors.trino.errors import ANY, MISSING, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.table import Place
@@ -128,7 +128,7 @@ class ErrorTable:
             rows = unnested(self._given, "body")
             self._insert_from(f"({joined}) AS pieces (body) CROSS JOIN {rows}")
         finally:
-            with suppress(Failure):
+            with suppress(*ANY):
                 stage.drop(self.client, pieces)
 
     def _insert_from(self, rows: str) -> None:

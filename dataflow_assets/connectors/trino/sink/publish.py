@@ -14,8 +14,7 @@ import msgspec
 from dataflow_assets.connectors.trino.client import Client, Statement
 from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.sink.recovery import head
-from dataflow_assets.connectors.trino.table import stage, statement
+from dataflow_assets.connectors.trino.table import snapshots, stage, statement
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.checkpoint_table import (
     CheckpointTable,
@@ -90,7 +89,7 @@ class Publisher:
         doubts = found.undecided
         earlier = [each.query for each in doubts]
         prepared = self.client.prepare(self._sql(source, earlier, stamp))
-        base = head(self.client, self.table) if self.able.snapshots else None
+        base = snapshots.head(self.client, self.table) if self.able.snapshots else None
         pending = Pending(prepared.id, state.checkpoint, base)
         document = msgspec.structs.replace(found.document, pending=pending, doubts=doubts)
         stored = self.checkpoints.swap(found, document, stamp)
@@ -137,5 +136,5 @@ class Publisher:
         if self.sink.upsert_mode:
             return statement.merge(self.table, source, condition, self.sink.key, self.sink.soft)
         for query in earlier:
-            condition += f" AND {statement.unless_committed(self.table, query)}"
+            condition += f" AND {snapshots.unless_committed(self.table, query)}"
         return statement.insert(self.table, source, condition, guarded=self.able.exactly_once)

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from dataflow_assets.connectors.trino.client import Client, literal
 from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.table import snapshots
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.checkpoint_table import Pending
 from dataflow_assets.connectors.trino.table.table import Table
@@ -46,7 +47,7 @@ def has_committed(
     if table is None:
         return False
     if found.snapshots or pending.base is not None:
-        return _is_listed(client, table, pending, flow)
+        return _by_snapshots(client, table, pending, flow)
     if not state:
         log.warning(
             "flow %s: catalog %s does not say whether query %s has stored its rows: they are read "
@@ -77,37 +78,12 @@ def _ended(client: Client, pending: Pending, flow: str) -> str:
         time.sleep(_PAUSE)
 
 
-def _is_listed(client: Client, table: Table, pending: Pending, flow: str) -> bool:
-    """By the snapshots since the statement began; where those are gone, by the names of files.
-
-    A catalog of Nessie shows the last snapshot only, and snapshots expire.
-    """
-    snapshots = table.place.hidden("snapshots")
-    mine = f"element_at(summary, 'trino_query_id') = {literal(pending.query)}"
-    base = literal(pending.base or "")
-    before = f"{base} IN (CAST(snapshot_id AS varchar), CAST(parent_id AS varchar))"
-    found, known = client.rows(f"SELECT count_if({mine}), count_if({before}) FROM {snapshots}")[0]  # noqa: S608 - quoted
-    if found or known or not pending.base:
-        return bool(found)
-    if _has_files(client, table, pending.query):
-        return True
-    raise UnknownEnd(
-        f"flow {flow}: whether query {pending.query} has stored its rows in {table.place} cannot "
-        "be known any more: the snapshots of that time have expired. Look at the rows, then start "
-        "the flow with table: truncate, or from a position with --from"
-    )
-
-
-def _has_files(client: Client, table: Table, query: str) -> bool:
-    """Whether the table has files of the query: Trino begins their names with its id."""
-    name = literal(f"%/{query}-%")
-    files = table.place.hidden("files")
-    return bool(client.value(f"SELECT count(*) FROM {files} WHERE file_path LIKE {name}"))  # noqa: S608 - quoted
-
-
-def head(client: Client, table: Table) -> str | None:
-    """The id of the table's last snapshot; None for a table without any. Raises Failure."""
-    found = client.value(
-        f"SELECT CAST(max_by(snapshot_id, committed_at) AS varchar) FROM {table.place.hidden('snapshots')}"  # noqa: S608,E501
-    )
-    return None if found is None else str(found)
+def _by_snapshots(client: Client, table: Table, pending: Pending, flow: str) -> bool:
+    found = snapshots.has_stored(client, table, pending.query, pending.base)
+    if found is None:
+        raise UnknownEnd(
+            f"flow {flow}: whether query {pending.query} has stored its rows in {table.place} "
+            "cannot be known any more: the snapshots of that time have expired. Look at the rows, "
+            "then start the flow with table: truncate, or from a position with --from"
+        )
+    return found

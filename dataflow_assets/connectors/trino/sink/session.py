@@ -14,8 +14,9 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.sink.empty_table import Emptying, holds_rows
 from dataflow_assets.connectors.trino.sink.publish import Publisher
 from dataflow_assets.connectors.trino.sink.recovery import UnknownEnd, has_committed
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
@@ -91,13 +92,13 @@ class TrinoSinkSession(StoredSession):
         with translated(f"creating {self._sink.address()}"):
             create_table.create(self._client, self._sink, self._place, sample)
             self._find(self._sink)
+        self._tell()
         self._state = self.record(self._owning(lambda found: found.adopted(self.identity)))
 
     @override
     def holds_rows(self) -> bool:
         with translated(f"looking into {self._sink.address()}"):
-            query = f"SELECT 1 FROM {self._place.quoted} LIMIT 1"  # noqa: S608 - quoted
-            return self._table is not None and bool(self._client.rows(query))
+            return self._table is not None and holds_rows(self._client, self._place)
 
     @override
     def read(self) -> BranchState | None:
@@ -117,6 +118,8 @@ class TrinoSinkSession(StoredSession):
             if empty:
                 others = self._checkpoints.others(self.identity)
                 refuse_shared(self._target, self._sink.address(), others)
+                if self._table is not None:
+                    self._emptying().check()
             changes = {"emptying": True} if empty else {}
             stored = self._settled(self._checkpoints.move(step, **changes))
             if stored.document.emptying:
@@ -223,19 +226,11 @@ class TrinoSinkSession(StoredSession):
         """Takes the rows out while the checkpoint's row is this session's."""
         reach("trino.emptying")
         if self._table is not None:
-            condition = self._checkpoints.may_write(stored.stamp)
-            try:
-                self._client.run(f"DELETE FROM {self._place.quoted} WHERE {condition}")  # noqa: S608 - quoted
-            except Failure as failure:
-                if failure.name != "NOT_SUPPORTED":
-                    raise
-                self._empty_at_once(stored)
+            self._emptying().delete(stored.stamp)
         return self._moved(stored, _as_it_is, emptying=False)
 
-    def _empty_at_once(self, stored: Stored) -> None:
-        """Of a catalog that deletes only what it can find by itself: the condition comes before."""
-        if self._client.value(f"SELECT {self._checkpoints.may_write(stored.stamp)}"):
-            self._client.run(f"DELETE FROM {self._place.quoted}")  # noqa: S608 - quoted
+    def _emptying(self) -> Emptying:
+        return Emptying(self._client, self._target.flow, self._place, self._checkpoints)
 
     def _moved(
         self, stored: Stored, change: Callable[[BranchState], BranchState], **changes: object
@@ -261,13 +256,13 @@ class TrinoSinkSession(StoredSession):
             self._drop_stages()
             keep_small(self._sink, self._checkpoints.place, self._target.id)
         elif attempts:
-            with suppress(Failure):
+            with suppress(*ANY):
                 stage.drop(self._client, self._staged_at)
 
     def _drop_stages(self) -> None:
         """Those of this branch; one that is left behind costs space until the next run."""
         branch, epoch = self._target.id, self.checkpoint.epoch
-        with suppress(Failure):
+        with suppress(*ANY):
             for each in stage.leftovers(self._client, self._place, branch, epoch):
                 stage.drop(self._client, each)
 

@@ -39,9 +39,9 @@ class TrinoSink(TrinoSinkOptions, FrameSink):
         "Exactly once in a catalog with snapshots and MERGE, such as Iceberg's: the id of the "
         "query is stored before the query writes, the query writes only while nobody else has "
         "moved the checkpoint, and after a crash the id is looked for among the snapshots. In "
-        "other catalogs appended rows are stored at least once: twice if the coordinator ends in "
-        "the middle of a commit. Rejected records go to `<table>_rejected` before the rows: at "
-        "least once, by id."
+        "other catalogs appended rows are stored at least once: twice if Trino no longer knows a "
+        "query whose end nobody has seen. Rejected records go to `<table>_rejected` before the "
+        "rows: at least once, by id."
     )
     commits: ClassVar[Literal["slice", "span"]] = "span"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dataflow_assets.connectors.trino.client import Client, literal, quote
 from dataflow_assets.connectors.trino.errors import DENIED, Failure
+from dataflow_assets.connectors.trino.table.snapshots import head
 from dataflow_assets.connectors.trino.table.table import Table
 from dataflow_assets.errors import PermanentError
 
@@ -16,7 +17,9 @@ _FLOATING = ("real", "double")
 ISOLATION = "write.delete.isolation-level"
 """The property by which Iceberg's commits of a MERGE look for rows that were added meanwhile."""
 SERIALIZABLE = "serializable"
-_ISOLATION = "SELECT value FROM {properties} WHERE key = {name}"
+_OF_NESSIE = "nessie.catalog.content-id"
+"""A property by which Nessie's Iceberg REST catalog shows a table."""
+_PROPERTIES = "SELECT key, value FROM {properties} WHERE key IN ({isolation}, {nessie})"
 _MERGE = "MERGE INTO {target} t USING (SELECT * FROM {target} WHERE false) s ON {same} {clauses}"
 
 
@@ -56,20 +59,42 @@ def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
 
     Raises:
         PermanentError: the user may not do what is tried. Taken for a catalog that cannot, a right
-            that is missing would make of exactly once at least once.
+            that is missing would make of exactly once at least once. Or the table is one of Nessie
+            without any snapshot.
     """
     listed = _LISTED.format(snapshots=table.place.hidden("snapshots"))
     snapshots = _works(client, listed, f"SELECT from {table.place}")
     rights = "SELECT, INSERT, UPDATE and DELETE" if key else "SELECT and INSERT"
     why = _works(client, _merge(table, key), f"{rights} on {table.place}")
-    isolation = SERIALIZABLE if snapshots else _isolation(client, table)
+    properties = {} if snapshots else _properties(client, table)
+    if _OF_NESSIE in properties:
+        _check_begun(client, table)
+    isolation = properties.get(ISOLATION) or SERIALIZABLE
     return Capabilities(not snapshots, not why, why, isolation)
 
 
-def _isolation(client: Client, table: Table) -> str:
-    sql = _ISOLATION.format(properties=table.place.hidden("properties"), name=literal(ISOLATION))
+def _properties(client: Client, table: Table) -> dict[str, str]:
+    sql = _PROPERTIES.format(
+        properties=table.place.hidden("properties"),
+        isolation=literal(ISOLATION),
+        nessie=literal(_OF_NESSIE),
+    )
     with _allowed(f"SELECT from {table.place}"):
-        return str(client.value(sql) or SERIALIZABLE)
+        return {str(key): str(value) for key, value in client.rows(sql)}
+
+
+def _check_begun(client: Client, table: Table) -> None:
+    """A first snapshot is needed: Nessie does not compare an asserted head that is absent.
+
+    Of two writers that each add the first snapshot both are told that they have committed.
+    """
+    if head(client, table) is None:
+        raise PermanentError(
+            f"{table.place} has no snapshot yet, and is in a catalog of Nessie: of two that write "
+            "to it first, both would be told that their rows are stored, and the rows of one would "
+            "be lost. Drop the table, and create it with CREATE TABLE in Trino or by "
+            "autoCreateTable: true, which gives it an empty first snapshot"
+        )
 
 
 def _merge(table: Table, key: Sequence[str]) -> str:

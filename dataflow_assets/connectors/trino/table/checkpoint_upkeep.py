@@ -11,7 +11,7 @@ import logging
 from contextlib import closing
 
 from dataflow_assets.connectors.trino.client import Client, literal, quote
-from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table.table import Place
 
@@ -48,8 +48,8 @@ def keep_small(sink: TrinoSinkOptions, place: Place, branch: str) -> None:
                 _rewrite(client, place, branch)
             if old > MOST_SNAPSHOTS:
                 _expire(client, place, seconds)
-    except Failure as failure:
-        log.debug("%s is not kept small: %s", place, failure.reason)
+    except ANY as error:
+        log.debug("%s is not kept small: %s", place, error)
 
 
 def _counted(client: Client, place: Place, branch: str, seconds: int) -> tuple[int, int]:

@@ -162,10 +162,3 @@ def _carried(at: int) -> str:
 
 def _has(at: int) -> str:
     return f"_dataflow_has_{at}"
-
-
-def unless_committed(table: Table, query: str) -> str:
-    """The condition that this query has not committed to the table, as SQL inside a statement."""
-    listed_ = table.place.hidden("snapshots")
-    mine = f"element_at(summary, 'trino_query_id') = {literal(query)}"
-    return f"NOT EXISTS (SELECT 1 FROM {listed_} WHERE {mine})"  # noqa: S608 - quoted

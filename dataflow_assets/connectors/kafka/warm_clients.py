@@ -1,0 +1,57 @@
+"""Clients that stay connected between two uses, until nobody has used them for a while.
+
+One whose password was replaced is given up at once: it would log in with the old password again and
+again, until the brokers lock the account.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from dataflow_assets.connectors.kafka.cluster import Cluster
+
+UNUSED_SECONDS = 600.0
+"""After which a client is given up once another one is used: its certificate may be an old one."""
+
+Client = TypeVar("Client")
+_Key = tuple[int, Cluster, Hashable]
+
+
+def _let_go(_: object) -> None:
+    pass
+
+
+class WarmClients(Generic[Client]):
+    """Clients of one kind, by cluster; threads may share them, and a fork makes its own.
+
+    `close`: ends a client that is given up, which may be in use just then; by default a client ends
+    with the last one who holds it.
+    """
+
+    def __init__(self, close: Callable[[Client], object] = _let_go) -> None:
+        self._close = close
+        self._lock = threading.Lock()
+        self._kept: dict[_Key, tuple[Client, float]] = {}  # and when it was used last
+
+    def of(self, cluster: Cluster, made: Callable[[], Client], way: Hashable = None) -> Client:
+        """The cluster's client that asks in this way; `made` makes it where there is none."""
+        key = os.getpid(), cluster, way
+        with self._lock:
+            found = self._kept[key][0] if key in self._kept else made()
+            self._kept[key] = found, time.monotonic()
+            given_up = [self._kept.pop(one)[0] for one in [*self._kept] if self._is_old(one, key)]
+        for one in given_up:
+            self._close(one)
+        return found
+
+    def _is_old(self, one: _Key, new: _Key) -> bool:
+        """Whether it is not needed beside the one that is used now."""
+        if one[0] != new[0] or one == new:  # a fork cannot end its parent's
+            return False
+        same_user = one[1].without_password == new[1].without_password
+        replaced = same_user and one[1] != new[1]
+        return replaced or self._kept[new][1] - self._kept[one][1] > UNUSED_SECONDS

@@ -1,0 +1,73 @@
+"""Clients that a process keeps connected: none with a password that was replaced. No broker."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from dataflow_assets.connectors.kafka import warm_clients
+from dataflow_assets.connectors.kafka.cluster import Cluster, security
+from dataflow_assets.connectors.kafka.consumers import Consumers
+from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
+from dataflow_assets.connectors.kafka.sink.last_record import Readers
+from dataflow_assets.connectors.kafka.source import confirm, small_spans
+from dataflow_assets.connectors.kafka.warm_clients import WarmClients
+from dataflow_assets.contracts import Target
+
+NOWHERE = "127.0.0.1:1"
+TARGET = Target("ns/flow", "kafka", "h", "t")
+
+
+def login(password: str, user: str = "flow", bootstrap: str = NOWHERE) -> Cluster:
+    sasl = {"mechanism": "PLAIN", "username": user, "password": password}
+    return Cluster(bootstrap, security("SASL_PLAINTEXT", None, sasl))
+
+
+def test_of_a_user_the_client_with_the_newest_password_stays() -> None:
+    closed: list[str] = []
+    clients = WarmClients(closed.append)
+    other = clients.of(login("1", "other"), lambda: "other")
+    for password in "abcde":
+        assert clients.of(login(password), lambda: password) == password  # noqa: B023
+        assert clients.of(login(password), lambda: "another one") == password
+    assert closed == [*"abcd"]
+    assert clients.of(login("1", "other"), lambda: "another one") == other
+
+
+def test_a_client_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the one that is asked for, however long nobody has asked."""
+    closed: list[str] = []
+    clients = WarmClients(closed.append)
+    clients.of(Cluster("first:1"), lambda: "first")
+    clients.of(Cluster("other:1"), lambda: "other")
+    assert not closed
+    monkeypatch.setattr(warm_clients, "UNUSED_SECONDS", -1.0)
+    assert clients.of(Cluster("first:1"), lambda: "another one") == "first"
+    assert closed == ["other"]
+
+
+def test_a_fork_leaves_its_parents_clients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    clients = WarmClients(closed.append)
+    clients.of(login("a"), lambda: "the parent's")
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    assert clients.of(login("a"), lambda: "the fork's") == "the fork's"
+    clients.of(login("b"), lambda: "newer")
+    assert closed == ["the fork's"]
+
+
+def test_whatever_a_process_keeps_has_the_newest_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tasks read, where they ask for topics, where checkpoints are looked at."""
+    pools = WarmClients(Consumers.leave)
+    monkeypatch.setattr(small_spans, "_pools", pools)
+    for password in "abcde":
+        small_spans._assigned(login(password), [], {})
+        confirm._broker(login(password), "t")
+        CheckpointTopic.of(login(password), TARGET)
+    keys: list[tuple[object, ...]] = [*Consumers._open, *Readers._open, *confirm._brokers._kept]
+    clusters = [part for key in keys for part in key if isinstance(part, Cluster)]
+    assert [one for one in clusters if one.bootstrap == NOWHERE] == [login("e")] * 3
+    for pool, _ in pools._kept.values():
+        pool.leave()

@@ -1,0 +1,103 @@
+"""Tables of Nessie, written through Trino: its REST catalog shows the last snapshot alone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+import devservers
+from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.sink import recovery
+from dataflow_assets.connectors.trino.table.snapshots import head
+from dataflow_assets.contracts import Target
+from dataflow_assets.errors import PermanentError, TransientError
+from devservers.trino import missing
+from tests.connectors.trino.driver import execute, left_open, opened, stored
+
+pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(900)]
+
+TARGET = Target("ns/nessie", "trino", "h", "t")
+
+
+@pytest.fixture(scope="module")
+def server(
+    servers_folder: Path,
+    seaweedfs: devservers.SeaweedFS,
+    postgresql: devservers.PostgreSQL,
+    nessie: devservers.Nessie,
+) -> Iterator[devservers.Trino]:
+    """A coordinator of its own, which has the branch `main` as one more catalog."""
+    if reason := missing():
+        pytest.skip(reason)
+    own = devservers.Trino(
+        servers_folder / "trino-nessie",
+        store=seaweedfs,
+        database=postgresql,
+        catalogs={"nessie": nessie.trino_catalog()},
+    )
+    with own:
+        yield own
+
+
+@pytest.fixture
+def sink(server: devservers.Trino) -> TrinoSink:
+    """In a schema of its own, of which no table is there yet."""
+    schema = f"t_{uuid.uuid4().hex[:8]}"
+    execute(server, f"CREATE SCHEMA nessie.{schema}")
+    config = {"serverURL": server.uri, "catalog": "nessie", "schema": schema, "table": "target"}
+    return TrinoSink.model_validate(config | {"autoCreateTable": True})
+
+
+def test_a_table_without_a_snapshot_is_refused(sink: TrinoSink, nessie_catalog: Catalog) -> None:
+    """Of two first writers both would be told that their rows are there."""
+    names = (NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
+    nessie_catalog.create_table(sink.place(), Schema(*names))
+    with pytest.raises(PermanentError, match="target has no snapshot yet, and is in a catalog of"):
+        opened(sink, TARGET, "first")
+
+
+def test_a_commit_that_the_next_one_hides_counts(
+    sink: TrinoSink, server: devservers.Trino, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First one that arrives after it was looked for, then one that was there by then."""
+    session = opened(sink, TARGET, "first")
+    session.create(pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    table = session._table
+    assert table is not None
+    assert session._able.exactly_once
+    session.restart({"0": 0}, "source")
+    stored(session, 0, [0, "zero"])
+    monkeypatch.setattr(recovery, "_ended", lambda *_: "")  # a coordinator that knows nothing
+    with closing(Client(sink, "tests")) as client:
+        base = head(client, table)
+        assert base is not None
+        late = client.prepare("INSERT INTO target VALUES (1, 'one')")
+        left_open(session, late.id, base, {"0": 2})
+        session = opened(sink, TARGET, "second")
+        assert session.checkpoint.positions == {"0": 1}
+        late.run()
+        client.run("INSERT INTO target VALUES (2, 'of others')")
+        with pytest.raises(TransientError, match="0 of 1 rows were written"):
+            stored(session, 1, [1, "one"])
+        session.close()
+        session = opened(sink, TARGET, "third")
+        assert session.checkpoint.positions == {"0": 2}
+        base = head(client, table)
+        written = client.prepare("INSERT INTO target VALUES (3, 'three')")
+        written.run()
+        client.run("INSERT INTO target VALUES (4, 'of others')")
+        left_open(session, written.id, base, {"0": 3})
+    session = opened(sink, TARGET, "fourth")
+    assert session.checkpoint.positions == {"0": 3}
+    session.close()
+    query = f"SELECT id FROM nessie.{sink.usual_schema()}.target ORDER BY id"
+    assert execute(server, query) == [[0], [1], [2], [3], [4]]

@@ -1,0 +1,40 @@
+"""What snapshots prove about a statement: only a line without a gap, from now back to its base."""
+
+from __future__ import annotations
+
+import pytest
+
+from dataflow_assets.connectors.trino.table.snapshots import reaches
+
+
+@pytest.mark.parametrize(
+    ("before", "current", "base", "proves"),
+    [
+        ({}, None, None, True),
+        ({"1": None}, "1", None, True),
+        ({"2": "1", "1": None}, "2", None, True),
+        ({"2": "1"}, "2", None, False),
+        ({"3": "2", "2": "1", "1": None}, "3", "1", True),
+        ({"3": "2", "2": "1"}, "3", "1", True),
+        ({"3": "2", "1": None}, "3", "1", False),
+        ({"1": None, "2": "1"}, "1", "1", True),
+        ({"3": None}, "3", "1", False),
+        ({}, None, "1", False),
+    ],
+    ids=[
+        "no snapshot yet",
+        "the first one since",
+        "the first ones since",
+        "none before, and the first one has expired",
+        "all are there",
+        "the base itself has expired",
+        "the base is kept for a tag, and one behind it has expired",
+        "nobody has committed since",
+        "Nessie shows the last one, without the one before it",
+        "another table",
+    ],
+)
+def test_a_line_of_snapshots_proves_what_it_shows(
+    before: dict[str, str | None], current: str | None, base: str | None, *, proves: bool
+) -> None:
+    assert reaches(before, current, base) == proves
