@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import dagster as dg
 
@@ -14,14 +14,17 @@ from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
+from dataflow_assets.manifests.load import Loaded
 
 WRITE_SECONDS = 10.0  # how often the book says how the flows fare
-_GONE = "its manifest was removed, has mistakes (see `dataflow check`) or says suspended"
+_REMOVED = "its manifest was removed"
+_SUSPENDED = "its manifest says suspended"
+_BROKEN = "its manifest has mistakes (see `dataflow check`)"
 
 log = logging.getLogger(__name__)
 
-Manifests = Callable[[], Sequence[Flow]]
-"""The flows as their manifests say now."""
+Manifests = Callable[[], Loaded]
+"""What the manifests say now."""
 
 
 def drivable(flow: Flow) -> bool:
@@ -61,6 +64,7 @@ class LaneFlows:
         """Those that are driven or about to be, as the book says."""
         self._driven: dict[str, Flow] = {}
         self._why: dict[str, str] = {}
+        self._loaded = Loaded()
         self.successor = ""
         """The newer run of the lane that takes over."""
         self.over = ""
@@ -88,8 +92,13 @@ class LaneFlows:
         return self.over or self._why.get(flow.id, "")
 
     def is_gone(self, flow: Flow) -> bool:
-        """Whether there is no manifest any more by which anybody would drive the flow."""
-        return self.why_not(flow) == _GONE
+        """Whether nobody reads its source any more, neither the flow nor one that took its place.
+
+        Of a manifest with mistakes nobody knows: it may be corrected in a moment.
+        """
+        others = {one.source.reserved for one in self._loaded.flows if one.id != flow.id} - {""}
+        gone = self.why_not(flow) in {_REMOVED, _SUSPENDED}
+        return gone and flow.source.reserved not in others
 
     @property
     def none(self) -> bool:
@@ -120,7 +129,8 @@ class LaneFlows:
         self._write()
 
     def _look(self) -> Sequence[Flow]:
-        fit = self._fit([flow for flow in self._manifests() if drivable(flow)])
+        self._loaded = self._manifests()
+        fit = self._fit(self._loaded.flows)
         self._awaited = self._left_to_predecessor(fit)
         free = self._unclaimed([flow for flow in fit if flow.id not in self._awaited])
         if not self.over and {flow.id for flow in free} - self._named.keys():
@@ -141,19 +151,27 @@ class LaneFlows:
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
         """Those of this lane that are switched on and have not failed."""
         on, out = switches.on(self._instance, flows), Departures(self._instance).of(flows)
-        self._why = dict.fromkeys(self._driven, _GONE)
-        fit = []
-        for flow in flows:
-            self._why.pop(flow.id, None)
-            if flow.lane != self._lane:
-                self._why[flow.id] = f"it belongs to lane {flow.lane} now"
-            elif flow.id not in on:
-                self._why[flow.id] = f"its sensor {switches.sensor_name(flow)} was switched off"
-            elif flow.id not in out:
-                fit.append(flow)
-                if self._driven.get(flow.id, flow).hash != flow.hash:
-                    self._why[flow.id] = "its manifest changed"
+        self._why = {name: self._why_missing(flow) for name, flow in self._driven.items()}
+        self._why |= {flow.id: self._why_out(flow, on) for flow in flows}
+        fit = [flow for flow in flows if not self._why[flow.id] and flow.id not in out]
+        for flow in fit:
+            if self._driven.get(flow.id, flow).hash != flow.hash:
+                self._why[flow.id] = "its manifest changed"
         return fit
+
+    def _why_out(self, flow: Flow, on: Collection[str]) -> str:
+        """Why the lane must not drive a flow that has a manifest; empty where it may."""
+        if flow.suspended:
+            return _SUSPENDED
+        if not drivable(flow):
+            return "it has runs of its own now"
+        if flow.lane != self._lane:
+            return f"it belongs to lane {flow.lane} now"
+        return "" if flow.id in on else f"its sensor {switches.sensor_name(flow)} was switched off"
+
+    def _why_missing(self, flow: Flow) -> str:
+        """A mistake in another file can be the reason, too, as long as its own file is there."""
+        return _BROKEN if self._loaded.findings and flow.file.exists() else _REMOVED
 
     def _unclaimed(self, flows: Sequence[Flow]) -> Sequence[Flow]:
         """Without those that a run of their own drives; also whether the lane has another run."""

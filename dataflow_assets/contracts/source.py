@@ -70,7 +70,8 @@ class Source(SourceReader):
     def reserved(self) -> str:
         """What of its server only one flow may read, such as a replication slot.
 
-        Read when manifests are loaded: two flows of which it is the same are refused.
+        Read when manifests are loaded: two flows of which it is the same are refused. A lane
+        reads it when a manifest is removed: nothing is left behind where another flow has it.
 
         Returns:
             A name for people; empty where any number of flows may read the same.

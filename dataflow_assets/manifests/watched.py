@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dataflow_assets.flow import Flow
-from dataflow_assets.manifests.load import load
+from dataflow_assets.manifests.load import Loaded, load
 
 SUFFIXES = (".yaml", ".yml", ".properties", ".sql", ".py")
 
@@ -27,17 +26,17 @@ def _stamps(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
 
 
 class Watched:
-    """The flows of some folders, as their manifests say now."""
+    """The manifests of some folders, as they are now."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
         self._stamp = ""
-        self._flows: Sequence[Flow] = ()
+        self._loaded = Loaded()
 
-    def __call__(self) -> Sequence[Flow]:
-        """All that can be used; asked often, and by one thread."""
+    def __call__(self) -> Loaded:
+        """What can be used, and what cannot; asked often, and by one thread."""
         stamp = fingerprint(self._folders)
         if stamp != self._stamp:
-            self._flows = load([folder for folder in self._folders if folder.exists()]).flows
+            self._loaded = load([folder for folder in self._folders if folder.exists()])
             self._stamp = stamp
-        return self._flows
+        return self._loaded

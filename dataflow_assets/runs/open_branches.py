@@ -56,8 +56,7 @@ def open_branches(
                 flow.source.check_keys(columns, branch.sink.address().name)
             if _begins_log(flow, session):  # a slot that nobody reads would keep it
                 session.check_target()
-        progress.reported.setdefault(branch.id, session.checkpoint.totals)
-        progress.epochs[branch.id] = session.checkpoint.epoch
+        progress.opened(branch, session.checkpoint)
         opened.append(OpenBranch(branch, session))
     for one in opened:
         if (start := progress.start(one.branch)).reload:

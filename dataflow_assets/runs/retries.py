@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from dataflow_assets.contracts import PART, Positions, Totals
+from dataflow_assets.contracts import PART, Checkpoint, Positions, Totals
 from dataflow_assets.errors import DataflowError, PermanentError, Stopped, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.request import Report, Request, Start
@@ -27,6 +27,8 @@ class SuspendedBranch:
     wait: float
     since: float
     back: float
+    opened: bool = False
+    """It has come back: it was opened since, and may only have nothing to commit yet."""
 
     @property
     def for_good(self) -> bool:
@@ -70,6 +72,13 @@ class Progress:
         """Where the branch begins: as requested the first time, then from its checkpoint."""
         return Start(resumed=True) if branch.id in self._settled else self._request.start
 
+    def opened(self, branch: Branch, checkpoint: Checkpoint) -> None:
+        """The branch takes part in this attempt."""
+        self.reported.setdefault(branch.id, checkpoint.totals)
+        self.epochs[branch.id] = checkpoint.epoch
+        if branch.id in self._suspended:
+            self._suspended[branch.id].opened = True
+
     def settled(self, branch: Branch) -> None:
         """Its start position is stored."""
         self._settled.add(branch.id)
@@ -92,7 +101,8 @@ class Progress:
 
     def suspend(self, flow: Flow, error: DataflowError) -> bool:
         """Suspends the branch that the error is about; False when no other branch could go on."""
-        others = [b for b in flow.branches if b.id != error.branch and b.id not in self._suspended]
+        away = {name for name, branch in self._suspended.items() if not branch.opened}
+        others = {branch.id for branch in flow.branches} - {error.branch} - away
         if error.branch is None or isinstance(error, TakenOver) or not others:
             self._suspended = {name: b for name, b in self._suspended.items() if b.for_good}
             return False

@@ -224,6 +224,34 @@ def test_a_branch_that_fails_for_good_ends_the_run_after_the_others(
     assert branched.rows("six") == []
 
 
+def test_a_branch_that_is_back_goes_on_when_another_one_fails_for_good(
+    topic: Branched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not committed yet: all that tells that it works is that it was opened."""
+    main, six = tmp_path / "main", tmp_path / "six"
+    topic.sinks = [
+        Flaky(store=topic.name, table="even", flag=main),
+        Flaky(store=topic.name, table="six", flag=six),
+    ]
+    topic.routes, topic.transformations, topic.limit = (None, SIX), router(SIX), 5
+    topic.source.seed(numbered(1, 20))
+    main.write_text("open")
+    real = Flaky.open
+
+    def opening(self: Flaky, target: Target, run: Run) -> SinkSession:
+        if self.flag == main and not main.exists():
+            six.write_text("open, for good")
+        try:
+            return real(self, target, run)
+        finally:
+            main.unlink(missing_ok=True)
+
+    monkeypatch.setattr(Flaky, "open", opening)
+    with pytest.raises(PermanentError, match="memory:six was suspended: the sink is down"):
+        topic.drain()
+    assert topic.rows("even") == [n for n in range(1, 20) if n % 10 != 6]
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("nth", range(1, 6))
 def test_a_failure_between_the_commits_of_branches(

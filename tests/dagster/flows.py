@@ -22,6 +22,7 @@ from dataflow_assets.location.jobs.ingest import ingest_job
 from dataflow_assets.location.resources.io_managers import io_managers
 from dataflow_assets.location.sensors.flows import flow_sensor
 from dataflow_assets.location.sensors.ingest import ingest_sensor
+from dataflow_assets.manifests.load import Loaded
 
 
 def memory_flow(
@@ -52,7 +53,7 @@ def location(flows: Sequence[Flow], spark: SparkSession | None = None) -> dg.Def
     built = graph.build(flows)
     jobs = [flow_job(flow, built.of(flow)) for flow in flows]
     shared = dg.ResourceDefinition.hardcoded_resource(SharedSpark(spark))
-    lanes = ingest_job(lambda: flows, shared)
+    lanes = ingest_job(lambda: Loaded(tuple(flows)), shared)
     switches = [flow_sensor(flow, job) for flow, job in zip(flows, jobs, strict=True)]
     return dg.Definitions(
         assets=assets(built),

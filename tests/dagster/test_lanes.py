@@ -27,13 +27,14 @@ from dataflow_assets.connectors.memory import (
 )
 from dataflow_assets.connectors.memory.sink.session import MemorySinkSession
 from dataflow_assets.contracts import Run
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import Finding, PermanentError, TransientError
 from dataflow_assets.flow import Flow, Policies
 from dataflow_assets.location.jobs.ingest import ingest_job
 from dataflow_assets.location.sensors.flows import Board
 from dataflow_assets.location.sensors.ingest import Location
 from dataflow_assets.location.sensors.returns import SETTLED_SECONDS
 from dataflow_assets.location.sensors.sources import sources
+from dataflow_assets.manifests.load import Loaded
 from tests.connectors.kafka.test_session import eventually
 from tests.dagster.flows import SharedSpark, location, memory_flow
 from tests.dagster.switch import later
@@ -54,6 +55,7 @@ class Shop:
     ) -> None:
         self.store, self.instance, self.spark, self.patch = store, instance, spark, patch
         self.flows: list[Flow] = []
+        self.findings: tuple[Finding, ...] = ()
         self.pool = ThreadPoolExecutor(3)
 
     def add(self, *names: str, **more: Any) -> None:
@@ -61,7 +63,7 @@ class Shop:
             flow = memory_flow(self.store, name, topic=name, table=name, policies=OFTEN, **more)
             self.flows = [*self.flows, flow]
 
-    def edit(self, name: str, **more: Any) -> None:
+    def edit(self, name: str, /, **more: Any) -> None:
         self.flows = [replace(f, **more) if f.name == name else f for f in self.flows]
 
     def produce(self, name: str, *ids: int) -> None:
@@ -72,11 +74,14 @@ class Shop:
         found = self.store.query("select row from rows where name = ?", name)
         return sorted(json.loads(row)["id"] for (row,) in found)
 
+    def manifests(self) -> Loaded:
+        return Loaded(tuple(self.flows), self.findings)
+
     def lane(self, name: str = "shared") -> dg.ExecuteInProcessResult:
         """Runs the lane to its end."""
         spark = dg.ResourceDefinition.hardcoded_resource(SharedSpark(self.spark))
         config = {"ops": {"drive": {"config": {"lane": name}}}}
-        return ingest_job(lambda: self.flows, spark).execute_in_process(
+        return ingest_job(self.manifests, spark).execute_in_process(
             run_config=config,
             instance=self.instance,
             tags={"dataflow/lane": name},
@@ -390,6 +395,36 @@ def test_edited_added_and_removed_manifests_are_noticed(shop: Shop) -> None:
     assert "leaves the lane: its manifest was removed" in shop.log(result, "b")
     assert "slot b stays" in shop.log(result, "b")
     assert "slot a stays" not in shop.log(result, "a")
+
+
+def test_a_slot_is_named_only_where_nobody_reads_it_any_more(shop: Shop, tmp_path: Path) -> None:
+    """Whoever follows such a line drops the slot."""
+    patch, own_runs = shop.patch.setattr, set[str]()
+    patch(MemoryOffsetSource, "left_behind", lambda self: f"slot {self.topic} stays")
+    patch(MemoryOffsetSource, "reserved", property(lambda self: f"slot {self.topic}"))
+    patch(MemoryOffsetSource, "incremental", property(lambda self: self.topic not in own_runs))
+    shop.add("always", "off")
+    shop.add("broken", file=tmp_path)
+    shop.add("gone", "renamed", file=tmp_path / "gone.yaml")
+    running = shop.aside()
+    until(lambda: len(shop.driven()) == 5)
+    own_runs.add("always")
+    shop.edit("off", suspended=True)
+    shop.findings = (Finding("broken.yaml", 1, 1, "spec", "is missing"),)
+    shop.edit("renamed", name="newer")
+    shop.flows = [flow for flow in shop.flows if flow.name not in {"broken", "gone"}]
+    until(lambda: shop.driven() == {"default/newer"})
+    result = shop.ended(running)
+    whys = {
+        "always": "it has runs of its own now",
+        "off": "its manifest says suspended",
+        "broken": "its manifest has mistakes (see `dataflow check`)",
+        "gone": "its manifest was removed",
+        "renamed": "its manifest was removed",
+    }
+    logs = {name: shop.log(result, name) for name in whys}
+    assert [name for name in whys if f"leaves the lane: {whys[name]}" not in logs[name]] == []
+    assert [name for name in whys if f"slot {name} stays" in logs[name]] == ["off", "gone"]
 
 
 def test_a_flow_that_is_switched_off_ends_and_the_others_go_on(

@@ -35,7 +35,7 @@ class LaneConfig(dg.Config):
 
 
 def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
-    """The job; `manifests` gives the flows as their files say now.
+    """The job; `manifests` gives what the files of the flows say now.
 
     `spark` is the location's: a sensor takes no job that still waits for a resource.
     """
@@ -45,7 +45,7 @@ def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
         try:
             yield from _driven(context, config.lane, manifests)
         except Exception as error:
-            reason = mask(sentence(error), manifests())
+            reason = mask(sentence(error), manifests().flows)
             context.instance.add_run_tags(context.run.run_id, {ERROR: reason[:500]})
             raise
 
@@ -89,7 +89,7 @@ class _Nodes:
 
     def __call__(self, flow: Flow) -> Sequence[Node]:
         """Of the flow as it is driven, though its manifest may be another one already."""
-        flows = self._manifests()
+        flows = self._manifests().flows
         if flows is not self._flows:
             self._flows, self._nodes = flows, _by_flow(flows)
         found = self._nodes.get(flow.id, [])
