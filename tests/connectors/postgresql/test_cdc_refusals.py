@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -213,7 +213,10 @@ def test_nothing_is_made_that_the_manifest_does_not_allow(followed: Followed) ->
         followed.plan()
 
 
-def test_a_slot_that_is_older_than_its_publication(followed: Followed) -> None:
+@pytest.mark.parametrize("begin", [Followed.plan, Followed.start])
+def test_a_slot_that_is_older_than_its_publication(
+    followed: Followed, begin: Callable[[Followed], object]
+) -> None:
     """What it keeps was not published: a new server skips that without a word."""
     followed.make(KEYED)
     followed.options = {"snapshotMode": "never"}
@@ -223,7 +226,7 @@ def test_a_slot_that_is_older_than_its_publication(followed: Followed) -> None:
         PermanentError,
         match=r"exists, and publication \S+ does not: .*Correct publicationName; or drop the slot",
     ):
-        followed.plan()
+        begin(followed)
     assert len(_created(followed)) == 1
     followed.run("SELECT pg_drop_replication_slot(%s)", followed.schema)
     followed.drain()

@@ -212,9 +212,9 @@ def test_a_table_that_is_out_of_the_manifest_while_a_recorded_stretch_is_read(tw
     two.options["tables"] = both[:1]
     assert two.killed_at("drain.finished", nth=2)  # of both branches, and nothing behind it
     two.options["tables"] = both
-    two.run("DELETE FROM items_copy")  # deletions of that time have to be made up for by hand
     two.drain()
-    assert _same(two)
+    assert two.same()
+    assert set(two.rows("items_copy")) >= set(two.rows("items"))
 
 
 def test_a_table_that_is_to_be_created_is_sampled_by_one_reader(
