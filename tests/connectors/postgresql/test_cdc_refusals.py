@@ -18,11 +18,13 @@ from typing_extensions import override
 import devservers
 from dataflow_assets import registry
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource, PostgresqlSink
-from dataflow_assets.connectors.postgresql.cdc import errors
+from dataflow_assets.connectors.postgresql.cdc import errors, tables
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump
+from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow
@@ -296,6 +298,36 @@ def test_no_slot_is_created_for_a_table_that_cannot_be_loaded(
         followed.run(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
 
 
+def test_a_table_is_checked_without_a_scan(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL 13 would look at all its rows to find those of no block."""
+    copied, queries = TextLink.copied, list[str]()
+
+    def noted(self: TextLink, query: str) -> Iterator[memoryview]:
+        queries.append(query)
+        return copied(self, query)
+
+    monkeypatch.setattr(TextLink, "copied", noted)
+    followed.make(KEYED)
+    followed.run(f'CREATE PUBLICATION "{followed.schema}" FOR TABLE source WHERE (id > 1)')
+    with lent_to_source(followed.dsn) as link:
+        check_readable(link, followed.source, tables.tables(link, followed.source))
+    (query,) = queries
+    plan = followed.run(f"EXPLAIN {query.removeprefix('COPY (').rsplit(') TO STDOUT', 1)[0]}")
+    assert "(id > 1)" in query
+    assert not any("Scan" in line for (line,) in plan)
+
+
+def test_a_partition_that_is_dropped_before_its_table_is_checked(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    followed.run("CREATE TABLE low PARTITION OF source FOR VALUES FROM (0) TO (100)")
+    followed.run("CREATE TABLE high PARTITION OF source FOR VALUES FROM (100) TO (200)")
+    with closing(followed.source.open("followed/dropped")) as session:
+        followed.run("DROP TABLE low")
+        assert len(session.plan(session.start(), followed.limit).slices) == 1
+
+
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
@@ -500,6 +532,8 @@ def test_a_server_without_room_for_slots_and_one_that_gave_the_slot_up(
     with pytest.raises(PermanentError, match=r"two replication slots.* and 1 of the .*drop one"):
         followed.drain()
     assert not _created(followed)
+    with pytest.raises(PermanentError, match="does not exist: run SELECT pg_create_logical_repl"):
+        followed.but(createSlotIfNotExists=False).plan()
     followed.options = {"snapshotMode": "never"}
     followed.drain()
     followed.run("INSERT INTO source VALUES (1, 'a')")

@@ -128,9 +128,10 @@ class Planning:
 
     def _make_for_load(self, link: TextLink) -> None:
         """Publication and slot, once nothing is in the way of the load that comes next."""
-        if slot.find(link, self._source) is None:
+        makes = self._source.create_slot_if_not_exists
+        if makes and slot.find(link, self._source) is None:
             slot.check_room(link, self._source)
-            check_readable(self._source, self._loading.tables)
+            check_readable(link, self._source, self._loading.tables)
         self._made(link)
 
     def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
