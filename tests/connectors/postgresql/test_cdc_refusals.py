@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +20,11 @@ from typing_extensions import override
 import devservers
 from dataflow_assets import registry
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource, PostgresqlSink
-from dataflow_assets.connectors.postgresql.cdc import errors, tables
+from dataflow_assets.connectors.postgresql.cdc import errors, started_reader, tables
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump
 from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
+from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
@@ -346,6 +349,43 @@ def test_a_slot_that_is_lost_says_for_which_reason(
     assert re.search(said, error)
     assert reason in error
     assert ("max_slot_wal_keep_size" in error) == (reason in {"", "wal_removed"})
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [("idle_timeout", "nobody has read the slot"), ("", "removed log that the flow has not read")],
+)
+def test_a_slot_that_is_lost_between_plan_and_read_says_so_too(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, reason: str, said: str
+) -> None:
+    monkeypatch.setattr(Walsender, "execute", lambda *_: [("0/1", "lost", reason)])
+    with (
+        closing(Walsender(followed.dsn)) as sender,
+        pytest.raises(PermanentError, match=f"is lost.*{said}"),
+    ):
+        started_reader.begin(followed.source, sender, Lsn(1))
+
+
+def test_a_slot_that_another_process_creates_is_not_lost(followed: Followed) -> None:
+    """Until all who write have ended it has no place in the log."""
+    followed.make(KEYED)
+    make = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
+    with (
+        closing(psycopg.connect(followed.dsn)) as writing,
+        ThreadPoolExecutor(1) as other,
+        lent_to_source(followed.dsn) as link,
+    ):
+        writing.execute("SELECT pg_current_xact_id()")
+        made = other.submit(followed.run, make, followed.schema)
+        try:
+            while not _created(followed):
+                time.sleep(0.01)
+            with pytest.raises(TransientError, match="is being created by another process"):
+                slot_module.find(link, followed.source)
+        finally:
+            writing.rollback()
+        made.result()
+        assert slot_module.find(link, followed.source) is not None
 
 
 def test_a_publication_that_lacks_something(followed: Followed) -> None:
