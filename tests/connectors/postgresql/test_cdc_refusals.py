@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +20,14 @@ from typing_extensions import override
 import devservers
 from dataflow_assets import registry
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource, PostgresqlSink
-from dataflow_assets.connectors.postgresql.cdc import errors
+from dataflow_assets.connectors.postgresql.cdc import errors, started_reader, tables
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump
+from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
+from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow
@@ -213,7 +218,10 @@ def test_nothing_is_made_that_the_manifest_does_not_allow(followed: Followed) ->
         followed.plan()
 
 
-def test_a_slot_that_is_older_than_its_publication(followed: Followed) -> None:
+@pytest.mark.parametrize("begin", [Followed.plan, Followed.start])
+def test_a_slot_that_is_older_than_its_publication(
+    followed: Followed, begin: Callable[[Followed], object]
+) -> None:
     """What it keeps was not published: a new server skips that without a word."""
     followed.make(KEYED)
     followed.options = {"snapshotMode": "never"}
@@ -223,7 +231,7 @@ def test_a_slot_that_is_older_than_its_publication(followed: Followed) -> None:
         PermanentError,
         match=r"exists, and publication \S+ does not: .*Correct publicationName; or drop the slot",
     ):
-        followed.plan()
+        begin(followed)
     assert len(_created(followed)) == 1
     followed.run("SELECT pg_drop_replication_slot(%s)", followed.schema)
     followed.drain()
@@ -293,6 +301,36 @@ def test_no_slot_is_created_for_a_table_that_cannot_be_loaded(
         followed.run(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
 
 
+def test_a_table_is_checked_without_a_scan(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL 13 would look at all its rows to find those of no block."""
+    copied, queries = TextLink.copied, list[str]()
+
+    def noted(self: TextLink, query: str) -> Iterator[memoryview]:
+        queries.append(query)
+        return copied(self, query)
+
+    monkeypatch.setattr(TextLink, "copied", noted)
+    followed.make(KEYED)
+    followed.run(f'CREATE PUBLICATION "{followed.schema}" FOR TABLE source WHERE (id > 1)')
+    with lent_to_source(followed.dsn) as link:
+        check_readable(link, followed.source, tables.tables(link, followed.source))
+    (query,) = queries
+    plan = followed.run(f"EXPLAIN {query.removeprefix('COPY (').rsplit(') TO STDOUT', 1)[0]}")
+    assert "(id > 1)" in query
+    assert not any("Scan" in line for (line,) in plan)
+
+
+def test_a_partition_that_is_dropped_before_its_table_is_checked(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    followed.run("CREATE TABLE low PARTITION OF source FOR VALUES FROM (0) TO (100)")
+    followed.run("CREATE TABLE high PARTITION OF source FOR VALUES FROM (100) TO (200)")
+    with closing(followed.source.open("followed/dropped")) as session:
+        followed.run("DROP TABLE low")
+        assert len(session.plan(session.start(), followed.limit).slices) == 1
+
+
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
@@ -311,6 +349,43 @@ def test_a_slot_that_is_lost_says_for_which_reason(
     assert re.search(said, error)
     assert reason in error
     assert ("max_slot_wal_keep_size" in error) == (reason in {"", "wal_removed"})
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [("idle_timeout", "nobody has read the slot"), ("", "removed log that the flow has not read")],
+)
+def test_a_slot_that_is_lost_between_plan_and_read_says_so_too(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, reason: str, said: str
+) -> None:
+    monkeypatch.setattr(Walsender, "execute", lambda *_: [("0/1", "lost", reason)])
+    with (
+        closing(Walsender(followed.dsn)) as sender,
+        pytest.raises(PermanentError, match=f"is lost.*{said}"),
+    ):
+        started_reader.begin(followed.source, sender, Lsn(1))
+
+
+def test_a_slot_that_another_process_creates_is_not_lost(followed: Followed) -> None:
+    """Until all who write have ended it has no place in the log."""
+    followed.make(KEYED)
+    make = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
+    with (
+        closing(psycopg.connect(followed.dsn)) as writing,
+        ThreadPoolExecutor(1) as other,
+        lent_to_source(followed.dsn) as link,
+    ):
+        writing.execute("SELECT pg_current_xact_id()")
+        made = other.submit(followed.run, make, followed.schema)
+        try:
+            while not _created(followed):
+                time.sleep(0.01)
+            with pytest.raises(TransientError, match="is being created by another process"):
+                slot_module.find(link, followed.source)
+        finally:
+            writing.rollback()
+        made.result()
+        assert slot_module.find(link, followed.source) is not None
 
 
 def test_a_publication_that_lacks_something(followed: Followed) -> None:
@@ -497,6 +572,8 @@ def test_a_server_without_room_for_slots_and_one_that_gave_the_slot_up(
     with pytest.raises(PermanentError, match=r"two replication slots.* and 1 of the .*drop one"):
         followed.drain()
     assert not _created(followed)
+    with pytest.raises(PermanentError, match="does not exist: run SELECT pg_create_logical_repl"):
+        followed.but(createSlotIfNotExists=False).plan()
     followed.options = {"snapshotMode": "never"}
     followed.drain()
     followed.run("INSERT INTO source VALUES (1, 'a')")

@@ -244,6 +244,36 @@ def test_a_key_that_is_renamed_behind_a_change(followed: Followed) -> None:
     assert tuples(batches[1:], [OP, "ident", "name"]) == [(UPDATE, 2, "B")]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE source DROP COLUMN note; ALTER TABLE source ADD COLUMN note int",
+        "ALTER TABLE source RENAME note TO n; ALTER TABLE source RENAME amount TO note",
+    ],
+)
+def test_a_name_that_is_used_again_behind_a_change(followed: Followed, change: str) -> None:
+    """The rows in the log are still named by the primary key."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, note text, amount int)")
+    followed.run("ALTER TABLE source REPLICA IDENTITY FULL; INSERT INTO source VALUES (1, 'a', 1)")
+    begin = followed.start()
+    followed.run("UPDATE source SET amount = 2; UPDATE source SET id = 2")
+    followed.run(change)
+    assert tuples(followed.read(begin), [OP, "id", "note", "amount"]) == [
+        (UPDATE, 1, "a", 2), (DELETE, 1, "a", 2), (INSERT, 2, "a", 2)
+    ]  # fmt: skip
+
+
+def test_a_key_that_takes_over_the_name_of_another_column(followed: Followed) -> None:
+    """In the log the name is that of the other one, which never named a row."""
+    followed.run("CREATE TABLE source (uuid text PRIMARY KEY, id int, name text)")
+    followed.run("ALTER TABLE source REPLICA IDENTITY FULL; INSERT INTO source VALUES ('a', 1, '')")
+    begin = followed.start()
+    followed.run("UPDATE source SET uuid = 'b'")
+    followed.run("ALTER TABLE source RENAME id TO legacy_id")
+    followed.run("ALTER TABLE source RENAME uuid TO id")
+    assert tuples(followed.read(begin), [OP, "uuid"]) == [(DELETE, "a"), (INSERT, "b")]
+
+
 GONE = "........pg.dropped.2........"
 
 
@@ -259,6 +289,14 @@ GONE = "........pg.dropped.2........"
         (["b"], ["a", "c"], ["a", "b", "c"], ()),  # it is not published
         (["later"], ["id", "name"], ["id", "name", "later"], ()),
         (["b"], ["a", "b"], ["b", "a"], ()),  # they have exchanged their names
+        (["id"], ["id", "a", "b"], ["id", "b", "a"], ("id",)),  # others have
+        (["id"], ["id", "note", "n"], ["id", GONE, "n", "note"], ("id",)),  # one is another by now
+        (["id"], ["note", "id", "n"], [GONE, "id", "n", "note", "x", "y"], ("id",)),
+        (["id"], ["note", "id"], [GONE, "id", "note", "x"], ()),  # either name was used again
+        (["id"], ["uuid", "id", "n"], ["id", "legacy_id", "n"], ("uuid",)),
+        (["id"], ["uuid", "id", "n"], ["id", "legacy_id", "n", "x"], ("uuid",)),
+        (["id"], ["uuid", "id"], ["id", "legacy_id", "x"], ()),
+        (["key"], ["a", "id"], ["a", "key", "new"], ()),  # `key` may be generated
         ([], ["id"], ["id"], ()),
         (["id"], ["id"], [], ()),  # the table is gone
     ],

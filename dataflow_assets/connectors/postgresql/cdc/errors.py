@@ -182,6 +182,14 @@ def lost(source: PostgresqlCdcOptions, reason: str) -> PermanentError:
     )
 
 
+def unfinished(source: PostgresqlCdcOptions) -> TransientError:
+    """The slot has no place in the log yet."""
+    return TransientError(
+        f"{source.title} is being created by another process, which waits for open transactions "
+        "that write: it can be read once they have ended"
+    )
+
+
 def _drop(source: PostgresqlCdcOptions) -> str:
     return f"SELECT pg_drop_replication_slot('{source.slot}')"
 

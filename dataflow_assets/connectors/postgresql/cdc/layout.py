@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import pyarrow as pa
 
@@ -134,30 +137,57 @@ class Announcement:
 def former_names(key: Sequence[str], logged: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
     """What the columns of a key were called in the log; none where that is not certain.
 
-    A column that was renamed lies between the same neighbours as before.
+    No column ever moves, and none that is added comes before another one. So the shift of a column
+    (how many columns lie before it that the log lacks) never falls from one column to the next, and
+    a column between two of the same shift has that shift too, whatever it is called by now.
+
+    Called by the reader of the log, once for each announcement of a table.
 
     Args:
         key: names as they are now.
         logged: all columns as the log announces them, in the order of the table.
         now: all columns that the table ever had, dropped ones under the name that the server gave
             them, in the same order.
+
+    Returns:
+        As many names as the key has, or none.
     """
-    places = [now.index(name) for name in logged if name in now]
-    if places != sorted(places):  # names were exchanged
-        return ()
-    former: dict[str, str] = {}
-    begin, renamed = 0, list[str]()
-    for name in (*logged, None):
-        if name is not None and name not in now:
-            renamed.append(name)
-            continue
-        end = len(now) if name is None else now.index(name)
-        if end - begin == len(renamed):
-            former |= zip(now[begin:end], renamed, strict=True)
-        if name is not None:
-            former[name] = name
-        begin, renamed = end + 1, []
-    return tuple(former[name] for name in key) if former.keys() >= set(key) else ()
+    most = len(now) - len(logged)
+    shifts = _certain_shifts(logged, now)
+    least = accumulate((shifts.get(index, 0) for index in range(len(logged))), max)
+    backwards = accumulate((shifts.get(index, most) for index in reversed(range(len(logged)))), min)
+    bounds = zip(logged, least, reversed([*backwards]), strict=True)
+    former = {now[i + low]: name for i, (name, low, high) in enumerate(bounds) if low == high}
+    found = [former.get(name, "") for name in key]
+    reused = any(before != name and before in now for before, name in zip(found, key, strict=True))
+    return () if reused or "" in found else tuple(found)
+
+
+def _certain_shifts(logged: Sequence[str], now: Sequence[str]) -> dict[int, int]:
+    """By index in the log the shifts of columns that have kept their names.
+
+    A name may have been used again: it counts where it belongs to every longest row of names whose
+    shifts do not fall.
+    """
+    places = {name: place for place, name in enumerate(now)}
+    shifts = {i: places[name] - i for i, name in enumerate(logged) if name in places}
+    possible = {i: by for i, by in shifts.items() if 0 <= by <= len(now) - len(logged)}
+    before = _lengths([*possible.values()])
+    behind = _lengths([-by for by in reversed(possible.values())])[::-1]
+    longest = max(before, default=0)
+    ranks = [one if one + other > longest else 0 for one, other in zip(before, behind, strict=True)]
+    alone = {rank for rank, times in Counter(ranks).items() if times == 1 and rank}
+    return {i: possible[i] for i, rank in zip(possible, ranks, strict=True) if rank in alone}
+
+
+def _lengths(values: Sequence[int]) -> list[int]:
+    """For each value the length of the longest sequence that does not fall and ends with it."""
+    last, found = list[int](), list[int]()
+    for value in values:
+        at = bisect_right(last, value)
+        last[at : at + 1] = [value]
+        found.append(at + 1)
+    return found
 
 
 def _wanted(source: PostgresqlCdcOptions, names: Sequence[str]) -> tuple[int, ...]:

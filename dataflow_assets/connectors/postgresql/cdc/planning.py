@@ -100,10 +100,18 @@ class Planning:
             self._unknown = ""
 
     def made(self, link: TextLink) -> Slot:
-        """Publication and slot as they are before the first read; made where they are missing.
+        """Publication and slot for a flow that begins at a place of the log; made where missing.
 
-        The publication comes first: the slot skips what was not published when it was logged.
+        What the slot keeps must have been published: a slot that is older than its publication is
+        refused.
         """
+        source = self._source
+        if not tables.is_published(link, source) and slot.find(link, source) is not None:
+            raise errors.unpublished(source)
+        return self._made(link)
+
+    def _made(self, link: TextLink) -> Slot:
+        """The publication comes first: the slot skips what was not published when it was logged."""
         self.check_columns()
         source, wanted = self._source, self._loading.tables
         tables.publish(link, source, wanted)
@@ -118,19 +126,13 @@ class Planning:
         assert known is not None  # noqa: S101 - it was just made
         return known
 
-    def _first(self, link: TextLink) -> Slot:
-        """The slot where the flow begins at its place: what it keeps must have been published."""
-        source = self._source
-        if not tables.is_published(link, source) and slot.find(link, source) is not None:
-            raise errors.unpublished(source)
-        return self.made(link)
-
     def _make_for_load(self, link: TextLink) -> None:
         """Publication and slot, once nothing is in the way of the load that comes next."""
-        if slot.find(link, self._source) is None:
+        makes = self._source.create_slot_if_not_exists
+        if makes and slot.find(link, self._source) is None:
             slot.check_room(link, self._source)
-            check_readable(self._source, self._loading.tables)
-        self.made(link)
+            check_readable(link, self._source, self._loading.tables)
+        self._made(link)
 
     def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
         """The log up to its end, or to where the run ends."""
@@ -138,7 +140,7 @@ class Planning:
         if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
             slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
             return Span(())
-        known = self._first(link) if at is None else self._checked(link, at.lsn)
+        known = self.made(link) if at is None else self._checked(link, at.lsn)
         begin = at or Reached(known.confirmed, self._loading.names)
         end = self._end(link, begin.lsn)
         upto = end if bound is None or bound.lsn.value > end.value else bound.lsn

@@ -149,7 +149,15 @@ class PostgresqlCdcSession(SourceSession):
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        return {PARTITION: folded(positions, PARTITION) or START}
+        """A table that the manifest lacks by now is to be loaded when it comes back.
+
+        Its changes were passed over where a stretch was read that was recorded before.
+        """
+        at = stored(positions)
+        if at is None or at.tables is None or at.tables <= self._loading.names:
+            return {PARTITION: folded(positions, PARTITION) or START}
+        names = self._loading.names
+        return {PARTITION: dump(Reached(at.lsn, at.tables & names, at.again & names))}
 
     @override
     def behind(self, partition: str, position: Position | None, end: Position) -> bool:

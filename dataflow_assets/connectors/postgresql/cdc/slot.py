@@ -73,6 +73,7 @@ def find(link: TextLink, source: PostgresqlCdcOptions) -> Slot | None:
 
     Raises:
         PermanentError: it is another one's, or the server has invalidated it.
+        TransientError: it is being created.
     """
     rows = link.execute(_FIND.format(end=END), source.slot)
     if not rows:
@@ -83,9 +84,31 @@ def find(link: TextLink, source: PostgresqlCdcOptions) -> Slot | None:
             f"{source.title} cannot be read: its plugin is {plugin or 'none'} and its database "
             f"{database or 'none'}; expected {source.plugin} and {own}. Choose another slotName"
         )
-    if status == "lost" or confirmed is None:
-        raise errors.lost(source, reason)
+    check_status(source, confirmed, status, reason)
     return Slot(Lsn.parse(confirmed), pid, application or "", int(retained or 0))
+
+
+def check_status(
+    source: PostgresqlCdcOptions, confirmed: str | None, status: str, reason: str
+) -> None:
+    """Raises where the server cannot read the slot.
+
+    Called wherever a slot is looked at, by the driver and by a reader of the log.
+
+    Args:
+        source: with its secrets in place.
+        confirmed: the slot's place in the log; None: it has none yet.
+        status: its `wal_status`.
+        reason: its `invalidation_reason`; empty where the server does not say.
+
+    Raises:
+        PermanentError: the server has invalidated it.
+        TransientError: it is being created.
+    """
+    if status == "lost":
+        raise errors.lost(source, reason)
+    if confirmed is None:
+        raise errors.unfinished(source)
 
 
 def check_room(link: TextLink, source: PostgresqlCdcOptions) -> None:

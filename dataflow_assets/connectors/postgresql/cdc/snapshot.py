@@ -54,33 +54,38 @@ WHERE c.oid = $1::oid
 """
 
 
-def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
-    """Raises what a load of the tables would raise, by the same statements for none of their rows.
+def check_readable(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+    """Raises what a load of the tables would raise, by statements that read none of their rows.
 
     Called by the driver before a slot is created, which would stay behind and keep log.
 
+    Args:
+        link: looks into the catalogue, beside the connection that holds the locks.
+        source: with its secrets in place.
+        wanted: tables; a partition of them may be gone by now.
+
     Raises:
         Failure: the role lacks a right, or a policy hides rows from it.
+        PermanentError: a table cannot be followed any more.
     """
-    with closing(TextLink(source.dsn(), APPLICATION)) as link:
-        queries = [one for table in wanted for one in _empty_reads(link, source, table)]
-        link.execute(_BEGIN)
-        link.execute(_ALL_ROWS)
-        link.execute(_BORDERS, "(0,0)", "(0,0)")
-        link.execute(f"LOCK TABLE {_listed(wanted)} IN ACCESS SHARE MODE")
-        for leaf, query in queries:
-            link.execute(_LOCK_LEAF.format(qualified(*leaf.place)))
-            list(link.copied(query))
+    with closing(TextLink(source.dsn(), APPLICATION)) as locking:
+        locking.execute(_PATIENT)
+        locking.execute(_BEGIN)
+        locking.execute(_ALL_ROWS)
+        locking.execute(f"LOCK TABLE {_listed(wanted)} IN ACCESS SHARE MODE")
+        for leaf, query in _empty_reads(link, source):
+            locking.execute(_LOCK_LEAF.format(qualified(*leaf.place)))
+            list(locking.copied(query))
 
 
-def _empty_reads(
-    link: TextLink, source: PostgresqlCdcOptions, table: Table
-) -> Iterator[tuple[Leaf, str]]:
-    published = tables.as_published(link, source, table)
-    columns = selected(link, source, table.place, table.oid, published.columns).read
-    for leaf in table.leaves:
-        part = SnapshotPart(NOW, "", table.name, leaf.oid, 0, 0)
-        yield leaf, _query(leaf.place, part, published, columns)
+def _empty_reads(link: TextLink, source: PostgresqlCdcOptions) -> Iterator[tuple[Leaf, str]]:
+    found = tables.tables(link, source)
+    published = tables.as_published(link, source, found)
+    for table in found:
+        own = published[table.name]
+        columns = selected(link, source, table.place, table.oid, own.columns).read
+        for leaf in table.leaves:
+            yield leaf, _query(leaf.place, "false", own, columns)
 
 
 class Snapshot:
@@ -196,7 +201,7 @@ def rows_of(source: PostgresqlCdcOptions, part: SnapshotPart) -> Iterator[Record
         reach("postgresql-cdc.snapshot")
         columns = layout.read
         decoder = Decoder([c.field for c in columns], [c.type for c in columns])
-        query = _query(leaf[0], part, published, columns)
+        query = _query(leaf[0], _blocks(part), published, columns)
         link.execute(_BORDERS, f"({part.low},0)", f"({part.high},0)")
         transactions = [Transaction(part.lsn)]
         for batch in copied(link, decoder, query):
@@ -218,7 +223,7 @@ def _described(
         )
     table = tables.table_of(link, source, place)
     if part.snapshot == NOW:
-        published = tables.as_published(link, source, table)
+        published = tables.as_published(link, source, [table])[table.name]
     else:
         published = tables.published(link, source, [table], begun=False)[table.name]
     layout = selected(link, source, place, table.oid, published.columns)
@@ -244,15 +249,16 @@ def _imported(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None
         ) from None
 
 
+def _blocks(part: SnapshotPart) -> str:
+    """The condition on rows of the part."""
+    low = "ctid >= current_setting('dataflow.low')::tid"
+    return low if part.high is None else f"{low} AND ctid < current_setting('dataflow.high')::tid"
+
+
 def _query(
-    leaf: tuple[str, str],
-    part: SnapshotPart,
-    published: Published,
-    columns: Sequence[LoggedColumn],
+    leaf: tuple[str, str], where: str, published: Published, columns: Sequence[LoggedColumn]
 ) -> str:
     listed = ", ".join(expression(quote(c.name), c.type) for c in columns)
-    where = "ctid >= current_setting('dataflow.low')::tid"
-    where += "" if part.high is None else " AND ctid < current_setting('dataflow.high')::tid"
     where += f" AND ({published.row_filter})" if published.row_filter else ""
     # S608: names are quoted, the filter is the server's own text
     rows = f"SELECT {listed} FROM ONLY {qualified(*leaf)} WHERE {where}"  # noqa: S608

@@ -16,8 +16,9 @@ from dataflow_assets.connectors.postgresql.pool import lent_to_source
 PATIENCE = 60.0  # seconds for which a reader waits until another one lets go of the slot
 _STEP = 0.02
 _CONFIRMED = (
-    "SELECT confirmed_flush_lsn::text, to_jsonb(s)->>'wal_status' FROM pg_replication_slots s "
-    "WHERE slot_name = '{}'"
+    "SELECT confirmed_flush_lsn::text, to_jsonb(s)->>'wal_status', "
+    "coalesce(to_jsonb(s)->>'invalidation_reason', '') "
+    "FROM pg_replication_slots s WHERE slot_name = '{}'"
 )
 
 
@@ -65,17 +66,16 @@ def begin(
 
     Raises:
         PermanentError: the slot has let go of what lies behind `after`: the server would begin
-        later without a word.
-        TransientError: somebody else goes on reading it.
+        later without a word; or the server has invalidated the slot.
+        TransientError: somebody else goes on reading it, or creates it.
     """
     deadline = time.monotonic() + patience
     while True:
         rows = sender.execute(_CONFIRMED.format(source.slot))
         if not rows:
             raise errors.no_slot(source, begun=True)
-        ((confirmed, status),) = rows
-        if confirmed is None or status == "lost":
-            raise errors.lost(source, "")
+        ((confirmed, status, reason),) = rows
+        slot.check_status(source, confirmed, status, reason)
         if not sender.holds_slot and Lsn.parse(confirmed) != after:
             raise errors.moved(source, confirmed, after)
         try:

@@ -194,10 +194,9 @@ def publish_more(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[
     """
     if not source.create_publication_if_not_exists:
         return
-    rows = link.execute(_PUBLISHED, source.publication)
-    found = {(one["schemaname"], one["tablename"]) for (one,) in rows}
-    missing = [table.sql for table in wanted if found.isdisjoint(_places(table))]
-    if not rows or not missing:
+    found = _all_published(link, source)
+    missing = [table.sql for table in wanted if _places(table).isdisjoint(found)]
+    if not found or not missing:
         return
     try:
         link.execute(
@@ -231,10 +230,7 @@ def published(
             f"(publish_via_partition_root = true){missed}"
         )
     _check_operations(source, rows[0][0])
-    found = {
-        (one["schemaname"], one["tablename"]): one
-        for (one,) in link.execute(_PUBLISHED, source.publication)
-    }
+    found = _all_published(link, source)
     for table in wanted:
         if table.place not in found:
             table_of(link, source, table.place)  # if it was dropped that is the reason
@@ -276,8 +272,15 @@ def _published(link: TextLink, table: Table, row: dict[str, Any]) -> Published:
     return Published(tuple(columns), row.get("rowfilter") or "")
 
 
-def as_published(link: TextLink, source: PostgresqlCdcOptions, table: Table) -> Published:
-    """What is published of a table, or would be: the publication need not exist yet."""
+def as_published(
+    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]
+) -> dict[str, Published]:
+    """By table what is published of it, or would be: the publication need not exist yet."""
+    found = _all_published(link, source)
+    return {table.name: _published(link, table, found.get(table.place, {})) for table in wanted}
+
+
+def _all_published(link: TextLink, source: PostgresqlCdcOptions) -> dict[Place, Any]:
+    """What the server says of each table of the publication."""
     rows = link.execute(_PUBLISHED, source.publication)
-    found = (one for (one,) in rows if (one["schemaname"], one["tablename"]) == table.place)
-    return _published(link, table, next(found, {}))
+    return {(one["schemaname"], one["tablename"]): one for (one,) in rows}
