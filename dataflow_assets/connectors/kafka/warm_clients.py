@@ -1,7 +1,7 @@
 """Clients that stay connected between two uses, until nobody has used them for a while.
 
-One whose password was replaced is given up at once: it would log in with the old password again and
-again, until the brokers lock the account.
+Another password of the same user is no reason to give one up: flows with several passwords may run
+side by side, and `$ConnectionString`, the user of Azure Event Hubs, is the name of all users there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Generic, TypeVar
 from dataflow_assets.connectors.kafka.cluster import Cluster
 
 UNUSED_SECONDS = 600.0
-"""After which a client is given up once another one is used: its certificate may be an old one."""
+"""After which a client is given up once another one is used: its password may be an old one, with
+which it would log in again and again until the brokers lock the account."""
 
 Client = TypeVar("Client")
 _Key = tuple[int, Cluster, Hashable]
@@ -52,6 +53,4 @@ class WarmClients(Generic[Client]):
         """Whether it is not needed beside the one that is used now."""
         if one[0] != new[0] or one == new:  # a fork cannot end its parent's
             return False
-        same_user = one[1].without_password == new[1].without_password
-        replaced = same_user and one[1] != new[1]
-        return replaced or self._kept[new][1] - self._kept[one][1] > UNUSED_SECONDS
+        return self._kept[new][1] - self._kept[one][1] > UNUSED_SECONDS
