@@ -30,7 +30,11 @@ def test_flows_with_two_passwords_of_one_user_keep_their_clients() -> None:
     clients = WarmClients(closed.append)
 
     def of(password: str) -> str:
-        return clients.of(login(password), lambda: made.append(password) or password)
+        def make() -> str:
+            made.append(password)
+            return password
+
+        return clients.of(login(password), make)
 
     assert [of(password) for password in "ab" * 10] == [*"ab" * 10]
     assert (made, closed) == (["a", "b"], [])
@@ -46,6 +50,17 @@ def test_a_client_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(warm_clients, "UNUSED_SECONDS", -1.0)
     assert clients.of(Cluster("first:1"), lambda: "another one") == "first"
     assert closed == ["other"]
+
+
+def test_a_client_whose_login_was_refused_is_closed_once_another_is_used() -> None:
+    closed, denied = list[str](), set[str]()
+    clients = WarmClients(closed.append, denied.__contains__)
+    clients.of(login("a"), lambda: "a")
+    clients.of(login("b"), lambda: "b")
+    denied.add("a")
+    assert clients.of(login("a"), lambda: "another one") == "a"
+    clients.of(login("b"), lambda: "another one")
+    assert closed == ["a"]
 
 
 def test_a_fork_leaves_its_parents_clients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
