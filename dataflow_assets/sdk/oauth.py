@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +26,8 @@ UNKNOWN_LIFE = 300
 """Seconds that a token is used whose server does not say how long it lives."""
 TIMEOUT = 30
 """Seconds that the token server may take to answer."""
+EARLY_TIMEOUT = 5
+"""The same while the last token is still valid, which its thread could go on with."""
 RETRIED_AFTER = 5
 """Seconds after which a token that is still valid, but could not be renewed, is asked for again."""
 _OPTIONS = Options(
@@ -72,55 +74,70 @@ class Grant:
         }
 
 
+@dataclass(frozen=True)
+class _Token:
+    text: str = ""
+    until: float = 0.0
+    """When the next one is fetched."""
+    expires: float = 0.0
+
+
 class Tokens:
     """The token of one grant, renewed before it expires. Threads may share it."""
 
     def __init__(self, grant: Grant) -> None:
         self._grant = grant
+        self._renewal = threading.Lock()
         self._lock = threading.Lock()
-        self._token = ""
-        self._until = 0.0
-        self._expires = 0.0
+        self._last = _Token()
 
     def current(self) -> str:
         """A token that is valid for a while yet.
 
         Called for each HTTP request, on the driver and in tasks; asks the server only where the
-        token has used up most of its life. If the server cannot be reached then, the token is used
-        for as long as it is valid.
+        token has used up most of its life. One thread asks then, and the others go on with the
+        token for as long as it is valid. If the server cannot be reached, so does that thread.
 
         Raises:
             PermanentError: the server refuses the credentials.
             TransientError: the server cannot be reached, and the token has expired.
         """
-        with self._lock:
-            if time.monotonic() >= self._until:
+        last, now = self._last, time.monotonic()
+        if now < last.until or not self._renewal.acquire(blocking=now >= last.expires):
+            return last.text
+        try:
+            if time.monotonic() >= self._last.until:  # nobody has renewed it meanwhile
                 self._renew()
-            return self._token
+            return self._last.text
+        finally:
+            self._renewal.release()
 
     def forget(self) -> None:
         """Makes the next `current` fetch another token. Called when a server refuses this one."""
         with self._lock:
-            self._until = self._expires = 0.0
+            self._last = _Token()
 
     def _renew(self) -> None:
         asked = time.monotonic()
+        early = asked < self._last.expires
         try:
-            answer = _fetched(self._grant)
+            answer = _fetched(self._grant, EARLY_TIMEOUT if early else TIMEOUT)
         except TransientError as error:
             self._go_on(error)
             return
         life = float(answer.get("expires_in") or UNKNOWN_LIFE)
-        self._token = str(answer["access_token"])
-        self._until, self._expires = asked + life * RENEWED_AT, asked + life
+        text = str(answer["access_token"])
+        self._last = _Token(text, asked + life * RENEWED_AT, asked + life)
 
     def _go_on(self, error: TransientError) -> None:
         """With the token that is there. Raises the error where it has expired."""
         now = time.monotonic()
-        if now >= self._expires:
-            raise error
-        log.warning("%s; the last token is valid for %.0f s more", error, self._expires - now)
-        self._until = min(now + RETRIED_AFTER, self._expires)
+        with self._lock:
+            last = self._last
+            if now >= last.expires:
+                raise error
+            self._last = replace(last, until=min(now + RETRIED_AFTER, last.expires))
+        log.warning("%s; the last token is valid for %.0f s more", error, last.expires - now)
 
 
 def tokens(grant: Grant) -> Tokens:
@@ -132,7 +149,7 @@ def tokens(grant: Grant) -> Tokens:
         return _shared.setdefault(grant, Tokens(grant))
 
 
-def _fetched(grant: Grant) -> Mapping[str, Any]:
+def _fetched(grant: Grant, seconds: float) -> Mapping[str, Any]:
     from authlib.integrations.requests_client import OAuth2Session
 
     from dataflow_assets.sdk.authorities import OwnAuthorities
@@ -143,7 +160,7 @@ def _fetched(grant: Grant) -> Mapping[str, Any]:
     ):
         if grant.ca is not None:
             session.mount("https://", OwnAuthorities(grant.ca))
-        answer: Mapping[str, Any] = session.fetch_token(grant.url, timeout=TIMEOUT, **grant.form)
+        answer: Mapping[str, Any] = session.fetch_token(grant.url, timeout=seconds, **grant.form)
     if "access_token" not in answer:
         raise PermanentError(f"{grant.url} answers without a token: is it a token endpoint?")
     return answer

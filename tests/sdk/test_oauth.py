@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
@@ -84,6 +86,35 @@ def test_a_token_that_cannot_be_renewed_counts_until_it_expires(clock: Clock) ->
     with pytest.raises(TransientError, match="no token for client client from"):
         known.current()
     assert given == ["token-1"]
+
+
+def test_only_one_thread_waits_for_a_server_that_does_not_answer(clock: Clock) -> None:
+    """Which takes the connection and says nothing, as one does that drops packets."""
+    with served() as (port, _):
+        known = Tokens(Grant(f"http://127.0.0.1:{port}/token", "client", "secret"))
+        known.current()
+    clock.now += LIFE * 0.85
+    with socket.create_server(("127.0.0.1", port)) as silent, ThreadPoolExecutor() as pool:
+        first = pool.submit(known.current)
+        taken, _address = silent.accept()
+        try:
+            assert pool.submit(known.current).result(1) == "token-1"
+            assert not first.done()
+        finally:
+            taken.close()
+        assert first.result(10) == "token-1"
+
+
+def test_a_thread_with_a_valid_token_does_not_wait_long(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oauth, "EARLY_TIMEOUT", 0.1)
+    with served() as (port, _):
+        known = Tokens(Grant(f"http://127.0.0.1:{port}/token", "client", "secret"))
+        known.current()
+    clock.now += LIFE * 0.85
+    with socket.create_server(("127.0.0.1", port)), ThreadPoolExecutor() as pool:
+        assert pool.submit(known.current).result(10) == "token-1"
 
 
 def test_a_token_that_was_refused_does_not_count(clock: Clock) -> None:

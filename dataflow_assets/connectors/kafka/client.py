@@ -88,6 +88,11 @@ class Broker:
         return self._client.admin
 
     @property
+    def denied(self) -> bool:
+        """Whether the client's login was refused: it would try again and again by itself."""
+        return self._complaints.denied
+
+    @property
     def _complaints(self) -> Complaints:
         return self._client.complaints
 

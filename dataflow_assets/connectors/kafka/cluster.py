@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from dataflow_assets.tls import Material
@@ -30,12 +30,6 @@ class Cluster:
     def settings(self) -> dict[str, Any]:
         """What each client of the cluster is given."""
         return {"bootstrap.servers": self.bootstrap, **dict(self.security)}
-
-    @property
-    def without_password(self) -> Cluster:
-        """Equal for all that differ in the password alone."""
-        left = tuple(one for one in self.security if one[0] != "sasl.password")
-        return replace(self, security=left)
 
     @property
     def plain(self) -> bool:

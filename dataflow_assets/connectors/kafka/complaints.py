@@ -49,6 +49,11 @@ class Complaints:
         """The cluster has answered: what was complained of before is over."""
         self.last, self._refused = "", None
 
+    @property
+    def denied(self) -> bool:
+        """Whether the client's last login was refused, as far as it has been heard."""
+        return self._refused is not None and self._refused.code() == _DENIED
+
     def refusal(self) -> PermanentError | None:
         """Why the cluster takes the client in neither now nor later; None where it may.
 

@@ -1,7 +1,7 @@
 """Clients that stay connected between two uses, until nobody has used them for a while.
 
-One whose password was replaced is given up at once: it would log in with the old password again and
-again, until the brokers lock the account.
+Another password of the same user is no reason to give one up: flows with several passwords may run
+side by side, and `$ConnectionString`, the user of Azure Event Hubs, is the name of all users there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Generic, TypeVar
 from dataflow_assets.connectors.kafka.cluster import Cluster
 
 UNUSED_SECONDS = 600.0
-"""After which a client is given up once another one is used: its certificate may be an old one."""
+"""After which a client is given up once another one is used: its password may be an old one, with
+which it would log in again and again until the brokers lock the account."""
 
 Client = TypeVar("Client")
 _Key = tuple[int, Cluster, Hashable]
@@ -25,15 +26,24 @@ def _let_go(_: object) -> None:
     pass
 
 
+def _taken_in(_: object) -> bool:
+    return False
+
+
 class WarmClients(Generic[Client]):
     """Clients of one kind, by cluster; threads may share them, and a fork makes its own.
 
     `close`: ends a client that is given up, which may be in use just then; by default a client ends
-    with the last one who holds it.
+    with the last one who holds it. `refused`: whether the login of a client was refused, where it
+    does not end by itself then: it is given up once another one is used.
     """
 
-    def __init__(self, close: Callable[[Client], object] = _let_go) -> None:
-        self._close = close
+    def __init__(
+        self,
+        close: Callable[[Client], object] = _let_go,
+        refused: Callable[[Client], bool] = _taken_in,
+    ) -> None:
+        self._close, self._refused = close, refused
         self._lock = threading.Lock()
         self._kept: dict[_Key, tuple[Client, float]] = {}  # and when it was used last
 
@@ -52,6 +62,5 @@ class WarmClients(Generic[Client]):
         """Whether it is not needed beside the one that is used now."""
         if one[0] != new[0] or one == new:  # a fork cannot end its parent's
             return False
-        same_user = one[1].without_password == new[1].without_password
-        replaced = same_user and one[1] != new[1]
-        return replaced or self._kept[new][1] - self._kept[one][1] > UNUSED_SECONDS
+        client, used = self._kept[one]
+        return self._refused(client) or self._kept[new][1] - used > UNUSED_SECONDS

@@ -68,6 +68,11 @@ def _parts(value: str, example: str) -> SplitResult:
     return parts
 
 
+def _is_plain(address: str | None) -> bool:
+    """Whether nothing is encrypted; a scheme may have capital letters."""
+    return (address or "").strip().lower().startswith("http://")
+
+
 class Keycloak(Spec):
     """A token for Trino: given, or fetched from a realm of Keycloak and renewed while a run lasts.
 
@@ -136,8 +141,7 @@ class Keycloak(Spec):
     def in_clear(self) -> str:
         """A warning where tokens are fetched over plain http; empty elsewhere."""
         fetched = self.token is None and self.token_secret_ref is None
-        plain = (self.server_url or "").startswith("http://")
-        return _KEYCLOAK_IN_CLEAR if fetched and plain else ""
+        return _KEYCLOAK_IN_CLEAR if fetched and _is_plain(self.server_url) else ""
 
     def grant(self, ca: str | None) -> Grant | None:
         """How tokens are fetched; None where one is given. Secrets must be resolved.
@@ -233,7 +237,7 @@ class TrinoConnection(NamedTable):
 
     @property
     def _sent_in_clear(self) -> bool:
-        return self.keycloak is not None and (self.server_url or "").startswith("http://")
+        return self.keycloak is not None and _is_plain(self.server_url)
 
     @property
     def seconds(self) -> int:

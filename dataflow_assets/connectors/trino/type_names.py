@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
 _ZONES = (" with time zone", " without time zone")
+# Trino shows names without quotes, whatever they are: a type is the last words that can be one.
+_FIELD = re.compile(
+    r"(?:(.+?) +)??"
+    r"((?:time|timestamp)(?:\(\d+\))? with(?:out)? time zone"
+    r"|interval (?:day to second|year to month)|double precision|[^ ()]+(?:\(.*\))?)",
+    re.DOTALL | re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,6 @@ def _labelled(text: str, number: int) -> tuple[str, Type]:
         while text[at] != '"' or text[at + 1 : at + 2] == '"':
             at += 2 if text[at] == '"' else 1
         return text[1:at].replace('""', '"'), _parsed(text[at + 1 :].strip())
-    label, blank, rest = text.partition(" ")
-    if not blank or label in {"timestamp", "time", "interval", "double"} or "(" in label:
-        return f"field{number}", _parsed(text)
-    return label, _parsed(rest.strip())
+    found = _FIELD.fullmatch(text)
+    label, kind = found.groups() if found else (None, text)
+    return label or f"field{number}", _parsed(kind)

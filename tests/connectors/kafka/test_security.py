@@ -8,6 +8,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
+from dataflow_assets.connectors.kafka.cluster import Cluster, security
+from dataflow_assets.connectors.kafka.sink import checkpoint
+from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
+from dataflow_assets.connectors.kafka.source import confirm
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
 from dataflow_assets.contracts import Asked, Limit, OffsetSlice, Rejects, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError
@@ -402,6 +407,22 @@ def test_a_refusal_is_one_sentence_at_once(refused: tuple[Config, str]) -> None:
     error = _raised(lambda: KafkaSource.model_validate(config).open("default/f"))
     assert isinstance(error, PermanentError), error
     _is_clean(error, sentence)
+
+
+def test_a_client_that_was_refused_does_not_stay(broker: devservers.SecureKafka) -> None:
+    """It would log in again and again, until the brokers lock the account."""
+    address, target = broker.at("sasl"), Target("default/f", "kafka:t", "h", "src")
+    clusters = [
+        Cluster(address, security("SASL_PLAINTEXT", None, sasl("PLAIN", "flow", password)["sasl"]))
+        for password in (PASSWORD, None)
+    ]
+    for cluster in clusters:
+        confirm.refused(cluster, {("t", "id")})
+        with suppress(PermanentError):
+            CheckpointTopic.of(cluster, target).look()
+    for warm in (confirm._brokers, checkpoint._kept.connections):
+        kept = [one for _, one, _ in warm._kept if one.bootstrap == address]
+        assert kept == clusters[1:]
 
 
 ALWAYS = ("wrong password, plain", "foreign client certificate", "no rights")

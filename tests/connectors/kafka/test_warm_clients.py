@@ -1,4 +1,4 @@
-"""Clients that a process keeps connected: none with a password that was replaced. No broker."""
+"""Clients that a process keeps connected: those that somebody uses, and no others. No broker."""
 
 from __future__ import annotations
 
@@ -24,15 +24,20 @@ def login(password: str, user: str = "flow", bootstrap: str = NOWHERE) -> Cluste
     return Cluster(bootstrap, security("SASL_PLAINTEXT", None, sasl))
 
 
-def test_of_a_user_the_client_with_the_newest_password_stays() -> None:
-    closed: list[str] = []
+def test_flows_with_two_passwords_of_one_user_keep_their_clients() -> None:
+    """As two policies of a namespace of Azure Event Hubs, or until each flow has opened again."""
+    made, closed = list[str](), list[str]()
     clients = WarmClients(closed.append)
-    other = clients.of(login("1", "other"), lambda: "other")
-    for password in "abcde":
-        assert clients.of(login(password), lambda: password) == password  # noqa: B023
-        assert clients.of(login(password), lambda: "another one") == password
-    assert closed == [*"abcd"]
-    assert clients.of(login("1", "other"), lambda: "another one") == other
+
+    def of(password: str) -> str:
+        def make() -> str:
+            made.append(password)
+            return password
+
+        return clients.of(login(password), make)
+
+    assert [of(password) for password in "ab" * 10] == [*"ab" * 10]
+    assert (made, closed) == (["a", "b"], [])
 
 
 def test_a_client_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,6 +52,17 @@ def test_a_client_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) ->
     assert closed == ["other"]
 
 
+def test_a_client_whose_login_was_refused_is_closed_once_another_is_used() -> None:
+    closed, denied = list[str](), set[str]()
+    clients = WarmClients(closed.append, denied.__contains__)
+    clients.of(login("a"), lambda: "a")
+    clients.of(login("b"), lambda: "b")
+    denied.add("a")
+    assert clients.of(login("a"), lambda: "another one") == "a"
+    clients.of(login("b"), lambda: "another one")
+    assert closed == ["a"]
+
+
 def test_a_fork_leaves_its_parents_clients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[str] = []
     clients = WarmClients(closed.append)
@@ -54,14 +70,16 @@ def test_a_fork_leaves_its_parents_clients_alone(monkeypatch: pytest.MonkeyPatch
     parent = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)
     assert clients.of(login("a"), lambda: "the fork's") == "the fork's"
+    monkeypatch.setattr(warm_clients, "UNUSED_SECONDS", -1.0)
     clients.of(login("b"), lambda: "newer")
     assert closed == ["the fork's"]
 
 
-def test_whatever_a_process_keeps_has_the_newest_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_a_process_keeps_is_closed_once_unused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where tasks read, where they ask for topics, where checkpoints are looked at."""
     pools = WarmClients(Consumers.leave)
     monkeypatch.setattr(small_spans, "_pools", pools)
+    monkeypatch.setattr(warm_clients, "UNUSED_SECONDS", -1.0)
     for password in "abcde":
         small_spans._assigned(login(password), [], {})
         confirm._broker(login(password), "t")

@@ -17,11 +17,16 @@ AT = "from_iso8601_timestamp('2026-10-25T01:30:00Z') AT TIME ZONE 'Europe/Berlin
 MOMENT = datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
 TEXT = "2026-10-25 01:30:00.000 UTC"
 NAMED = "row(at timestamp(3) with time zone, name varchar)"
+WORDS = 'row(timestamp timestamp(3) with time zone, double double, "first name" varchar)'
 DEEP = "row(m map(varchar, array(timestamp(3) with time zone)))"
 VALUES = {
     "plain": (AT, MOMENT),
     "listed": (f"ARRAY[{AT}, NULL]", [MOMENT, None]),
     "named": (f"CAST(ROW({AT}, 'x') AS {NAMED})", {"at": MOMENT, "name": "x"}),
+    "words": (  # Trino shows these names without quotes
+        f"CAST(ROW({AT}, 0.5, 'x') AS {WORDS})",
+        {"timestamp": MOMENT, "double": 0.5, "first name": "x"},
+    ),
     "nothing": (f"CAST(NULL AS {NAMED})", None),
     "mapped": (f"MAP(ARRAY['a'], ARRAY[{AT}])", {"a": TEXT}),
     "keyed": (f"MAP(ARRAY[{AT}], ARRAY[ROW({AT})])", {TEXT: {"field1": TEXT}}),

@@ -39,7 +39,9 @@ class _Kept(threading.local):
     """What a thread has used stays warm for its next session."""
 
     def __init__(self) -> None:
-        self.connections = WarmClients[tuple[TopicAdmin, Readers]]()
+        self.connections = WarmClients[tuple[TopicAdmin, Readers]](
+            refused=lambda one: one[0].denied
+        )
 
 
 _kept = _Kept()

@@ -13,7 +13,7 @@ Planned = tuple[str, str]
 """A topic's name and its id."""
 
 # Per process, for Spark's workers are forked and stay; a client for each topic would add up there.
-_brokers = WarmClients[Broker]()
+_brokers = WarmClients[Broker](refused=lambda broker: broker.denied)
 
 
 def confirm(cluster: Cluster, topic: str, identity: str) -> None:
