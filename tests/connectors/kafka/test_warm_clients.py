@@ -15,7 +15,7 @@ from dataflow_assets.connectors.kafka.source import confirm, small_spans
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.contracts import Target
 
-NOWHERE = "127.0.0.1:1"
+NOWHERE = "127.0.0.2:1"  # whose clients no other test leaves behind
 TARGET = Target("ns/flow", "kafka", "h", "t")
 
 
