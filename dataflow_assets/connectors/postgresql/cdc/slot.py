@@ -73,7 +73,7 @@ def find(link: TextLink, source: PostgresqlCdcOptions) -> Slot | None:
 
     Raises:
         PermanentError: it is another one's, or the server has invalidated it.
-        TransientError: it is being created.
+        TransientError: another process is creating it.
     """
     rows = link.execute(_FIND.format(end=END), source.slot)
     if not rows:
@@ -84,31 +84,32 @@ def find(link: TextLink, source: PostgresqlCdcOptions) -> Slot | None:
             f"{source.title} cannot be read: its plugin is {plugin or 'none'} and its database "
             f"{database or 'none'}; expected {source.plugin} and {own}. Choose another slotName"
         )
-    check_status(source, confirmed, status, reason)
-    return Slot(Lsn.parse(confirmed), pid, application or "", int(retained or 0))
+    place = readable_from(source, confirmed, status, reason)
+    return Slot(place, pid, application or "", int(retained or 0))
 
 
-def check_status(
-    source: PostgresqlCdcOptions, confirmed: str | None, status: str, reason: str
-) -> None:
-    """Raises where the server cannot read the slot.
+def readable_from(
+    source: PostgresqlCdcOptions, confirmed: str | None, status: str | None, reason: str | None
+) -> Lsn:
+    """The slot's place in the log, where the server can read it.
 
     Called wherever a slot is looked at, by the driver and by a reader of the log.
 
     Args:
         source: with its secrets in place.
-        confirmed: the slot's place in the log; None: it has none yet.
+        confirmed: the place as the server says it; None: the slot has none yet.
         status: its `wal_status`.
         reason: its `invalidation_reason`; empty where the server does not say.
 
     Raises:
-        PermanentError: the server has invalidated it.
-        TransientError: it is being created.
+        PermanentError: the server has invalidated the slot.
+        TransientError: another process is creating the slot.
     """
     if status == "lost":
-        raise errors.lost(source, reason)
+        raise errors.lost(source, reason or "")
     if confirmed is None:
         raise errors.unfinished(source)
+    return Lsn.parse(confirmed)
 
 
 def check_room(link: TextLink, source: PostgresqlCdcOptions) -> None:

@@ -17,8 +17,7 @@ PATIENCE = 60.0  # seconds for which a reader waits until another one lets go of
 _STEP = 0.02
 _CONFIRMED = (
     "SELECT confirmed_flush_lsn::text, to_jsonb(s)->>'wal_status', "
-    "coalesce(to_jsonb(s)->>'invalidation_reason', '') "
-    "FROM pg_replication_slots s WHERE slot_name = '{}'"
+    "to_jsonb(s)->>'invalidation_reason' FROM pg_replication_slots s WHERE slot_name = '{}'"
 )
 
 
@@ -74,9 +73,8 @@ def begin(
         rows = sender.execute(_CONFIRMED.format(source.slot))
         if not rows:
             raise errors.no_slot(source, begun=True)
-        ((confirmed, status, reason),) = rows
-        slot.check_status(source, confirmed, status, reason)
-        if not sender.holds_slot and Lsn.parse(confirmed) != after:
+        confirmed = slot.readable_from(source, *rows[0])
+        if not sender.holds_slot and confirmed != after:
             raise errors.moved(source, confirmed, after)
         try:
             sender.start(source.slot, source.publication, after)
