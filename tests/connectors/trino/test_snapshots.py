@@ -1,4 +1,4 @@
-"""What snapshots prove about a statement: only a line without a gap, from now back to its base."""
+"""What snapshots prove about a statement: only a line without a gap, from now back to its base or before."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ from dataflow_assets.connectors.trino.table.snapshots import reaches
         ({"1": None, "2": "1"}, "1", "1", True),
         ({"3": None}, "3", "1", False),
         ({}, None, "1", False),
+        ({"1": None, "2": "1", "3": "2"}, "1", "3", True),
+        ({"3": "2", "4": "3", "5": "4"}, "3", "5", True),
+        ({"3": "2", "4": "3", "5": "4", "6": "3"}, "6", "5", True),
+        ({"4": "3", "5": "4", "7": "6"}, "7", "5", False),
+        ({"1": None, "2": "1", "9": None}, "9", "2", False),
     ],
     ids=[
         "no snapshot yet",
@@ -32,6 +37,11 @@ from dataflow_assets.connectors.trino.table.snapshots import reaches
         "nobody has committed since",
         "Nessie shows the last one, without the one before it",
         "another table",
+        "rolled back",
+        "rolled back, and the older ones have expired",
+        "rolled back, and others have committed since",
+        "rolled back, and one since has expired",
+        "replaced, maybe by a copy of its own rows",
     ],
 )
 def test_a_line_of_snapshots_proves_what_it_shows(

@@ -54,17 +54,30 @@ def has_stored(client: Client, table: Table, query: str, base: str | None) -> bo
 def reaches(before: Mapping[str, str | None], current: str | None, base: str | None) -> bool:
     """Whether each snapshot since the base is known: a base that is kept for a tag is no proof.
 
+    A table that was rolled back comes from a snapshot before the base, which is as good: what was
+    there before the base was there before the statement. A table that was replaced proves nothing:
+    its rows may be copies of those before.
+
     Args:
         before: by the id of each snapshot that is listed the one that it was made on.
         current: the current snapshot.
-        base: where to end; None: at the first of all.
+        base: where to end, or before it; None: at the first of all.
     """
-    at = current
-    while at is not None and at != base:
+    older, at = _line(before, base), current
+    while at is not None and at not in older:
         if at not in before:
             return False
         at = before[at]
-    return at == base
+    return at is not None or base is None
+
+
+def _line(before: Mapping[str, str | None], last: str | None) -> set[str]:
+    """A snapshot and those that it comes from, as far as they are listed."""
+    found, at = set[str](), last
+    while at is not None and at not in found:
+        found.add(at)
+        at = before.get(at)
+    return found
 
 
 def unless_committed(table: Table, query: str) -> str:
