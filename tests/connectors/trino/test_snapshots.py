@@ -1,4 +1,4 @@
-"""What snapshots prove about a statement: only a line without a gap, from now back to its base or before."""
+"""What snapshots prove about a statement: a line without a gap, back to its base or before."""
 
 from __future__ import annotations
 

@@ -83,7 +83,9 @@ def _by_snapshots(client: Client, table: Table, pending: Pending, flow: str) -> 
     if found is None:
         raise UnknownEnd(
             f"flow {flow}: whether query {pending.query} has stored its rows in {table.place} "
-            "cannot be known any more: the snapshots of that time have expired. Look at the rows, "
-            "then start the flow with table: truncate, or from a position with --from"
+            "cannot be known any more: not all snapshots since then are listed (they have expired, "
+            "or the catalog shows the last one only, as Nessie does, and others have committed), "
+            "and no file of the table has the name of the query. Look at the rows, then start the "
+            "flow with table: truncate, or from a position with --from"
         )
     return found

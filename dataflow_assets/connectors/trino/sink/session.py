@@ -211,7 +211,8 @@ class TrinoSinkSession(StoredSession):
     def _asked(self, pending: Pending, known: Checkpoint) -> bool | None:
         """Whether its rows are there; None where nobody can tell, which `begin` will say.
 
-        A restart takes it out of the way: what was read before counts for nothing then.
+        A restart takes it out of the way: what was read before counts for nothing then. Upserts go
+        on as if it had not committed: a MERGE by the key changes nothing when it is repeated.
         """
         self._unknown, flow = None, self._target.flow
         try:
@@ -219,6 +220,8 @@ class TrinoSinkSession(StoredSession):
         except UnknownEnd as error:
             if not _continues(pending.checkpoint, known):
                 return True
+            if self._sink.upsert_mode:
+                return False
             self._unknown = error
             return None
 
