@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dataflow_assets.connectors.trino.table.snapshots import reaches
+from dataflow_assets.connectors.trino.table.snapshots import reaches, unless_committed
+from dataflow_assets.connectors.trino.table.table import Place, Table
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,11 @@ def test_a_line_of_snapshots_proves_what_it_shows(
     before: dict[str, str | None], current: str | None, base: str | None, *, proves: bool
 ) -> None:
     assert reaches(before, current, base) == proves
+
+
+def test_a_statement_asks_the_table_twice_whatever_is_in_doubt() -> None:
+    """Trino limits the stages of a query: one for each doubt would end the flow for good."""
+    queries = [f"20200101_000000_{n:05}_aaaaa" for n in range(200)]
+    sql = unless_committed(Table(Place("lake", "shop", "orders"), (), ""), queries)
+    assert (sql.count("orders$snapshots"), sql.count("orders$files")) == (1, 1)
+    assert all(sql.count(query) == 2 for query in queries)
