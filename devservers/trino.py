@@ -2,8 +2,9 @@
 
 Over `uri` nobody is asked who they are. Over `secure_uri` a token is asked for, which `key` has
 signed: Keycloak of `devservers.keycloak` does. The user `narrow` may only read tables of the name
-`target` and add rows to them. It needs Java 24; `missing` says what is there where none is found.
-Tests start it, and the demo with the lake: it takes 15 s and 700 MB.
+`target` and add rows to them; the user `fileless` may not read `target$files`. It needs Java 24;
+`missing` says what is there where none is found. Tests start it, and the demo with the lake: it
+takes 15 s and 700 MB.
 """
 
 from __future__ import annotations
@@ -36,9 +37,14 @@ _OPTIONS = (
     "--sun-misc-unsafe-memory-access=allow",
 )
 NARROW = "narrow"
+FILELESS = "fileless"
+_HIDDEN = "snapshots|properties|refs|metadata_log_entries"
 _RULES = {
     "tables": [
         {"user": NARROW, "table": "target", "privileges": ["SELECT", "INSERT"]},
+        {"user": NARROW, "table": rf"target\$({_HIDDEN}|files)", "privileges": ["SELECT"]},
+        {"user": FILELESS, "table": rf"target\$({_HIDDEN})", "privileges": ["SELECT"]},
+        {"user": f"{NARROW}|{FILELESS}", "table": r"target\$.*", "privileges": []},
         {"privileges": ["SELECT", "INSERT", "DELETE", "UPDATE", "OWNERSHIP", "GRANT_SELECT"]},
     ],
     "procedures": [{"privileges": ["EXECUTE", "GRANT_EXECUTE"]}],

@@ -67,7 +67,7 @@ def test_a_commit_that_arrives_while_a_later_statement_runs_counts(
     values = ", ".join(f"({number}, '{name}')" for number, name in rows[1:])
     late = client.prepare(f"INSERT INTO target VALUES {values}")
     _leave_open(flow, late.id)
-    monkeypatch.setattr(recovery, "_ended", lambda *_: "")  # a coordinator that knows nothing
+    monkeypatch.setattr(recovery, "_ended", lambda *_: {})  # a coordinator that knows nothing
     to_its_end, conflicts = Statement.run, list[str]()
 
     def conflicting(self: Statement) -> int:
@@ -197,7 +197,7 @@ def test_a_base_that_is_kept_for_a_tag_proves_nothing(sink: TrinoSink, catalog: 
     _expire(catalog, sink, written.id)
     _pending(_opened(sink), "20200101_000000_00000_aaaaa", base, 6)
     session = _opened(sink)
-    with pytest.raises(PermanentError, match="the snapshots of that time have expired"):
+    with pytest.raises(PermanentError, match="not all snapshots since then are listed"):
         session.begin(Span(()))
     _pending(session, written.id, base, 6)
     session = _opened(sink)
@@ -209,7 +209,7 @@ def test_a_commit_that_arrives_late_counts_also_where_its_snapshot_is_gone(
     sink: TrinoSink, catalog: Catalog, trino: devservers.Trino, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a catalog of Nessie, where the next commit hides it."""
-    monkeypatch.setattr(recovery, "_ended", lambda *_: "")  # a coordinator that knows nothing
+    monkeypatch.setattr(recovery, "_ended", lambda *_: {})  # a coordinator that knows nothing
     with closing(Client(sink, "tests")) as client:
         base = _base(client, sink)
         late = client.prepare("INSERT INTO target VALUES (1, 'one')")
@@ -294,7 +294,7 @@ def test_what_nobody_can_know_is_said_and_a_restart_goes_on(sink: TrinoSink) -> 
         client.run("INSERT INTO target VALUES (2, 'of others')")
     _pending(_opened(sink), "20200101_000000_00000_aaaaa", "12345", 6)
     session = _opened(sink)
-    with pytest.raises(PermanentError, match="the snapshots of that time have expired"):
+    with pytest.raises(PermanentError, match="not all snapshots since then are listed"):
         session.begin(Span(()))
     session.close()
     session = _opened(sink)
@@ -304,6 +304,46 @@ def test_what_nobody_can_know_is_said_and_a_restart_goes_on(sink: TrinoSink) -> 
     session = _opened(sink)
     assert session.checkpoint.positions == {"0": 2}
     session.close()
+
+
+def test_upserts_go_on_where_nobody_can_know(sink: TrinoSink, trino: devservers.Trino) -> None:
+    """As in Nessie when somebody else has committed: a repeated MERGE changes nothing."""
+    keyed = sink.model_copy(update={"upsert_mode": True, "conflict_key": ("id",)})
+    with closing(Client(sink, "tests")) as client:
+        client.run("INSERT INTO target VALUES (1, 'one')")
+        client.run("INSERT INTO target VALUES (2, 'of others')")
+    _pending(_opened(keyed), "20200101_000000_00000_aaaaa", "12345", 6)
+    session = _opened(keyed)
+    assert session.checkpoint.positions == {"0": 5}
+    assert session._checkpoints.latest().document.undecided == ()  # type: ignore[union-attr]
+    stored(session, 5, [1, "one"])
+    assert session.checkpoint.positions == {"0": 6}
+    session.close()
+    rows = execute(trino, f"SELECT id, name FROM lake.{sink.usual_schema()}.target ORDER BY id")
+    assert rows == [[1, "one"], [2, "of others"]]
+
+
+def test_a_hundred_doubts_are_decided_and_written_past(
+    sink: TrinoSink, trino: devservers.Trino
+) -> None:
+    """Each try that fails adds one; a statement of so many stages as doubts never begins."""
+    session = _opened(sink)
+    with closing(Client(sink, "tests")) as client:
+        base = _base(client, sink)
+    found = session._checkpoints.load()
+    assert found is not None
+    known = replace(found.document.checkpoint, positions={"0": 5}, source="s")
+    after = replace(known, positions={"0": 6})
+    doubts = tuple(Pending(f"20200101_000000_{n:05}_aaaaa", after, base) for n in range(100))
+    document = msgspec.structs.replace(found.document, checkpoint=known, doubts=doubts)
+    assert session._checkpoints.swap(found, document) is not None
+    session.close()
+    session = _opened(sink)
+    assert session._checkpoints.latest().document.doubts == doubts  # type: ignore[union-attr]
+    stored(session, 5, [1, "one"])
+    assert session._checkpoints.latest().document.doubts == ()  # type: ignore[union-attr]
+    session.close()
+    assert execute(trino, f"SELECT id FROM lake.{sink.usual_schema()}.target") == [[1]]
 
 
 def test_a_rewind_is_not_undone_by_a_statement_of_before(sink: TrinoSink) -> None:

@@ -8,7 +8,7 @@ import devservers
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError
-from devservers.trino import NARROW
+from devservers.trino import FILELESS, NARROW
 from tests.connectors.trino.driver import execute, opened, stored
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -39,6 +39,18 @@ def test_a_right_that_is_missing_is_named(
         "Access Denied"
     ) in str(caught.value)
     TrinoSink.model_validate(config | keyed).open(TARGET, Run()).close()
+
+
+def test_the_files_must_be_readable_before_a_statement_is_in_doubt(
+    trino: devservers.Trino, trino_schema: str
+) -> None:
+    """They are asked only then, when every later opening would stop: the one of `reset`, too."""
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    with pytest.raises(PermanentError) as caught:
+        TrinoSink.model_validate({**config, "user": FILELESS}).open(TARGET, Run())
+    hidden = f'"lake"."{trino_schema}"."target$files"'
+    assert f"needs the right to SELECT from {hidden}: Access Denied" in str(caught.value)
 
 
 def test_rows_that_the_user_may_not_delete_are_taken_out_by_a_person(

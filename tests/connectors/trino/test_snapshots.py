@@ -1,10 +1,11 @@
-"""What snapshots prove about a statement: only a line without a gap, from now back to its base."""
+"""What snapshots prove about a statement: a line without a gap, back to its base or before."""
 
 from __future__ import annotations
 
 import pytest
 
-from dataflow_assets.connectors.trino.table.snapshots import reaches
+from dataflow_assets.connectors.trino.table.snapshots import reaches, unless_committed
+from dataflow_assets.connectors.trino.table.table import Place, Table
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,11 @@ from dataflow_assets.connectors.trino.table.snapshots import reaches
         ({"1": None, "2": "1"}, "1", "1", True),
         ({"3": None}, "3", "1", False),
         ({}, None, "1", False),
+        ({"1": None, "2": "1", "3": "2"}, "1", "3", True),
+        ({"3": "2", "4": "3", "5": "4"}, "3", "5", True),
+        ({"3": "2", "4": "3", "5": "4", "6": "3"}, "6", "5", True),
+        ({"4": "3", "5": "4", "7": "6"}, "7", "5", False),
+        ({"1": None, "2": "1", "9": None}, "9", "2", False),
     ],
     ids=[
         "no snapshot yet",
@@ -32,9 +38,22 @@ from dataflow_assets.connectors.trino.table.snapshots import reaches
         "nobody has committed since",
         "Nessie shows the last one, without the one before it",
         "another table",
+        "rolled back",
+        "rolled back, and the older ones have expired",
+        "rolled back, and others have committed since",
+        "rolled back, and one since has expired",
+        "replaced, maybe by a copy of its own rows",
     ],
 )
 def test_a_line_of_snapshots_proves_what_it_shows(
     before: dict[str, str | None], current: str | None, base: str | None, *, proves: bool
 ) -> None:
     assert reaches(before, current, base) == proves
+
+
+def test_a_statement_asks_the_table_twice_whatever_is_in_doubt() -> None:
+    """Trino limits the stages of a query: one for each doubt would end the flow for good."""
+    queries = [f"20200101_000000_{n:05}_aaaaa" for n in range(200)]
+    sql = unless_committed(Table(Place("lake", "shop", "orders"), (), ""), queries)
+    assert (sql.count("orders$snapshots"), sql.count("orders$files")) == (1, 1)
+    assert all(sql.count(query) == 2 for query in queries)

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.trino.client import Client, Statement
 from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.sink import publish
 from dataflow_assets.connectors.trino.sink import session as sessions
-from dataflow_assets.connectors.trino.sink.recovery import has_committed
+from dataflow_assets.connectors.trino.sink.recovery import have_committed
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.checkpoint_table import (
@@ -85,16 +85,16 @@ def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
     assert first._checkpoints.swap(found, document) is not None
     first.close()
     others: list[TrinoSinkSession] = []
-    decided = has_committed
+    decided = have_committed
 
-    def late(*asked: Any) -> bool:
+    def late(*asked: Any) -> list[bool | None]:
         if others:
             return decided(*asked)
         others.append(first)
         others.append(opened(declared, "third"))
-        return True
+        return [True]
 
-    monkeypatch.setattr(sessions, "has_committed", late)
+    monkeypatch.setattr(sessions, "have_committed", late)
     with pytest.raises(TakenOver):
         opened(declared, "second")
     third = others[1]
@@ -333,13 +333,13 @@ def test_a_statement_that_begins_after_a_takeover_fails_and_is_no_commit(
 
     thread = threading.Thread(target=write)
 
-    def asked(*given: Any) -> bool:
+    def asked(*given: Any) -> list[bool | None]:
         wakes.set()
         thread.join()
-        return has_committed(*given)
+        return have_committed(*given)
 
     monkeypatch.setattr(publish, "reach", paused)
-    monkeypatch.setattr(sessions, "has_committed", asked)
+    monkeypatch.setattr(sessions, "have_committed", asked)
     thread.start()
     assert recorded.wait(300)
     second = opened(sink, "second")

@@ -135,6 +135,6 @@ class Publisher:
         condition = self.checkpoints.must_write(stamp)
         if self.sink.upsert_mode:
             return statement.merge(self.table, source, condition, self.sink.key, self.sink.soft)
-        for query in earlier:
-            condition += f" AND {snapshots.unless_committed(self.table, query)}"
+        if earlier:
+            condition += f" AND {snapshots.unless_committed(self.table, earlier)}"
         return statement.insert(self.table, source, condition, guarded=self.able.exactly_once)

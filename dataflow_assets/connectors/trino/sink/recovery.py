@@ -1,4 +1,4 @@
-"""Whether a statement whose end nobody has seen has stored its rows.
+"""Whether statements whose end nobody has seen have stored their rows.
 
 Called when a session opens, under its new stamp: what has not begun by then fails. What has begun
 is in Trino's list of queries, and is waited for; then its commit is looked for. A catalog without
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from dataflow_assets.connectors.trino.client import Client, literal
@@ -17,7 +18,7 @@ from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.table import snapshots
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.checkpoint_table import Pending
-from dataflow_assets.connectors.trino.table.table import Table
+from dataflow_assets.connectors.trino.table.table import Place, Table
 from dataflow_assets.errors import PermanentError, TransientError
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ PATIENCE = 60.0
 """Seconds that a query of an earlier driver is waited for."""
 _PAUSE = 0.2
 _ENDED = frozenset({"FINISHED", "FAILED"})
-_STATE = "SELECT state FROM system.runtime.queries WHERE query_id = {query}"
+_STATES = "SELECT query_id, state FROM system.runtime.queries WHERE query_id IN ({queries})"
 _KILL = "CALL system.runtime.kill_query(query_id => {query}, message => 'another run took over')"
 
 
@@ -34,56 +35,67 @@ class UnknownEnd(PermanentError):
     """Nobody can tell whether a statement has stored its rows; a person can look at them."""
 
 
-def has_committed(
-    client: Client, table: Table | None, found: Capabilities, pending: Pending, flow: str
-) -> bool:
-    """Whether the rows of the statement are in the table. Raises Failure.
+def have_committed(
+    client: Client, table: Table | None, found: Capabilities, asked: Sequence[Pending], flow: str
+) -> list[bool | None]:
+    """Whether the rows of each statement are in the table; None: nothing tells any more.
 
-    Raises:
-        TransientError: the query still runs.
-        UnknownEnd: nothing tells any more.
+    Raises Failure, and TransientError where one of the queries still runs.
     """
-    state = _ended(client, pending, flow)
+    if not asked:
+        return []
+    states = _ended(client, [one.query for one in asked], flow)
     if table is None:
-        return False
-    if found.snapshots or pending.base is not None:
-        return _by_snapshots(client, table, pending, flow)
+        return [False] * len(asked)
+    listed = {one.query: one.base for one in asked if found.snapshots or one.base is not None}
+    stored = snapshots.have_stored(client, table, listed) if listed else {}
+    return [
+        stored[query] if query in stored else _by_state(states.get(query, ""), table, query, flow)
+        for query in (one.query for one in asked)
+    ]
+
+
+def unknown(place: Place, pending: Pending, flow: str) -> UnknownEnd:
+    """The error of a statement of which nothing tells any more."""
+    return UnknownEnd(
+        f"flow {flow}: whether query {pending.query} has stored its rows in {place} cannot be "
+        "known any more: not all snapshots since then are listed (they have expired, or the "
+        "catalog shows the last one only, as Nessie does, and others have committed), and no file "
+        "of the table has the name of the query. Look at the rows, then start the flow with "
+        "table: truncate, or from a position with --from"
+    )
+
+
+def _by_state(state: str, table: Table, query: str, flow: str) -> bool:
     if not state:
         log.warning(
             "flow %s: catalog %s does not say whether query %s has stored its rows: they are read "
             "again, and may be in the table twice",
             flow,
             table.place.catalog,
-            pending.query,
+            query,
         )
     return state == "FINISHED"
 
 
-def _ended(client: Client, pending: Pending, flow: str) -> str:
-    """The state in which the query ended; empty where Trino does not know it any more."""
-    until, asked = time.monotonic() + PATIENCE, False
+def _ended(client: Client, queries: Sequence[str], flow: str) -> dict[str, str]:
+    """The states in which the queries ended, of those that Trino still knows."""
+    until, killed = time.monotonic() + PATIENCE, set[str]()
+    sql = _STATES.format(queries=", ".join(map(literal, queries)))
     while True:
-        state = str(client.value(_STATE.format(query=literal(pending.query))) or "")
-        if not state or state in _ENDED:
-            return state
+        states = {str(query): str(state) for query, state in client.rows(sql)}
+        running = {query: state for query, state in states.items() if state not in _ENDED}
+        if not running:
+            return states
         if time.monotonic() > until:
+            query, state = next(iter(running.items()))
             raise TransientError(
-                f"flow {flow}: query {pending.query} of an earlier run still works ({state}): "
+                f"flow {flow}: query {query} of an earlier run still works ({state}): "
                 "whether its rows are stored is known once it ends"
             )
-        if state != "FINISHING" and not asked:  # a commit under way is waited for
-            asked = True
+        # A commit under way is waited for.
+        for query in {q for q, state in running.items() if state != "FINISHING"} - killed:
+            killed.add(query)
             with suppress(Failure):
-                client.run(_KILL.format(query=literal(pending.query)))
+                client.run(_KILL.format(query=literal(query)))
         time.sleep(_PAUSE)
-
-
-def _by_snapshots(client: Client, table: Table, pending: Pending, flow: str) -> bool:
-    found = snapshots.has_stored(client, table, pending.query, pending.base)
-    if found is None:
-        raise UnknownEnd(
-            f"flow {flow}: whether query {pending.query} has stored its rows in {table.place} "
-            "cannot be known any more: the snapshots of that time have expired. Look at the rows, "
-            "then start the flow with table: truncate, or from a position with --from"
-        )
-    return found

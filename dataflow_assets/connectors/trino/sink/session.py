@@ -18,7 +18,7 @@ from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.sink.empty_table import Emptying, holds_rows
 from dataflow_assets.connectors.trino.sink.publish import Publisher
-from dataflow_assets.connectors.trino.sink.recovery import UnknownEnd, has_committed
+from dataflow_assets.connectors.trino.sink.recovery import UnknownEnd, have_committed, unknown
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
@@ -192,35 +192,33 @@ class TrinoSinkSession(StoredSession):
     def _settled(self, stored: Stored) -> Stored:
         """What an earlier driver has left open is decided: its rows are there, or never will be.
 
+        Where nobody can tell, `begin` says so for a flow that appends, until a restart makes
+        nothing of what was read before. Upserts go on as if that statement had not committed: a
+        MERGE by the key changes nothing when it is repeated.
+
         Raises TakenOver where another driver has come while the end of a query was waited for.
         """
-        known, kept = stored.document.checkpoint, list[Pending]()
-        for pending in stored.undecided:
-            committed = self._asked(pending, known)
-            if committed is None:
+        asked, known, kept = stored.undecided, stored.document.checkpoint, list[Pending]()
+        ends = have_committed(self._client, self._table, self._able, asked, self._target.flow)
+        self._unknown = None
+        for pending, committed in zip(asked, ends, strict=True):
+            follows = _continues(pending.checkpoint, known)
+            if committed is None and follows and not self._sink.upsert_mode:
+                self._unknown = unknown(self._place, pending, self._target.flow)
                 return stored
-            if committed and _continues(pending.checkpoint, known):
+            if committed and follows:
                 now = replace(pending.checkpoint, epoch=known.epoch, run=known.run)
                 return self._moved(stored, partial(_become, now), pending=None, doubts=())
-            if not committed and self._able.exactly_once:
+            if committed is False:
                 kept.append(pending)
-        if stored.document.pending is None and tuple(kept) == stored.document.doubts:
+        return self._doubting(stored, kept)
+
+    def _doubting(self, stored: Stored, kept: Sequence[Pending]) -> Stored:
+        """What has not committed may come yet: the statements that append look for it, if able."""
+        doubts = tuple(kept) if self._able.exactly_once and not self._sink.upsert_mode else ()
+        if stored.document.pending is None and doubts == stored.document.doubts:
             return stored
-        return self._moved(stored, _as_it_is, pending=None, doubts=tuple(kept))
-
-    def _asked(self, pending: Pending, known: Checkpoint) -> bool | None:
-        """Whether its rows are there; None where nobody can tell, which `begin` will say.
-
-        A restart takes it out of the way: what was read before counts for nothing then.
-        """
-        self._unknown, flow = None, self._target.flow
-        try:
-            return has_committed(self._client, self._table, self._able, pending, flow)
-        except UnknownEnd as error:
-            if not _continues(pending.checkpoint, known):
-                return True
-            self._unknown = error
-            return None
+        return self._moved(stored, _as_it_is, pending=None, doubts=doubts)
 
     def _emptied(self, stored: Stored) -> Stored:
         """Takes the rows out while the checkpoint's row is this session's."""

@@ -13,6 +13,9 @@ from dataflow_assets.connectors.trino.table.table import Table
 from dataflow_assets.errors import PermanentError
 
 _LISTED = "SELECT element_at(summary, 'trino_query_id') FROM {snapshots} LIMIT 1"
+_HIDDEN = ("refs", "files")
+"""By which the end of a statement is found that nobody has seen, besides the snapshots."""
+_READ = "SELECT 1 FROM {hidden} LIMIT 0"
 _FLOATING = ("real", "double")
 ISOLATION = "write.delete.isolation-level"
 """The property by which Iceberg's commits of a MERGE look for rows that were added meanwhile."""
@@ -62,15 +65,23 @@ def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
             that is missing would make of exactly once at least once. Or the table is one of Nessie
             without any snapshot.
     """
-    listed = _LISTED.format(snapshots=table.place.hidden("snapshots"))
-    snapshots = _works(client, listed, f"SELECT from {table.place}")
+    hidden = table.place.hidden("snapshots")
+    snapshots = _works(client, _LISTED.format(snapshots=hidden), f"SELECT from {hidden}")
     rights = "SELECT, INSERT, UPDATE and DELETE" if key else "SELECT and INSERT"
     why = _works(client, _merge(table, key), f"{rights} on {table.place}")
-    properties = {} if snapshots else _properties(client, table)
+    properties = {} if snapshots else _of_iceberg(client, table)
     if _OF_NESSIE in properties:
         _check_begun(client, table)
     isolation = properties.get(ISOLATION) or SERIALIZABLE
     return Capabilities(not snapshots, not why, why, isolation)
+
+
+def _of_iceberg(client: Client, table: Table) -> dict[str, str]:
+    """The properties. All that is read later is tried: a statement in doubt needs each answer."""
+    for hidden in (table.place.hidden(name) for name in _HIDDEN):
+        with _allowed(f"SELECT from {hidden}"):
+            client.run(_READ.format(hidden=hidden))
+    return _properties(client, table)
 
 
 def _properties(client: Client, table: Table) -> dict[str, str]:
@@ -79,7 +90,7 @@ def _properties(client: Client, table: Table) -> dict[str, str]:
         isolation=literal(ISOLATION),
         nessie=literal(_OF_NESSIE),
     )
-    with _allowed(f"SELECT from {table.place}"):
+    with _allowed(f"SELECT from {table.place.hidden('properties')}"):
         return {str(key): str(value) for key, value in client.rows(sql)}
 
 

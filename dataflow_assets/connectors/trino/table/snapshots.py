@@ -7,17 +7,16 @@ of the data files, which begin with the id of the query, are the only trace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dataflow_assets.connectors.trino.client import Client, literal
 from dataflow_assets.connectors.trino.table.table import Table
 
 _QUERY = "element_at(summary, 'trino_query_id')"
 _HEAD = "SELECT CAST(snapshot_id AS varchar) FROM {refs} WHERE name = 'main'"
-_LINE = (
-    "SELECT CAST(snapshot_id AS varchar), CAST(parent_id AS varchar), "
-    "coalesce({query} = {mine}, false) FROM {snapshots}"
-)
+_LINE = "SELECT CAST(snapshot_id AS varchar), CAST(parent_id AS varchar), {query} FROM {snapshots}"
+_FILES = "FROM {files} WHERE regexp_like(file_path, '/({queries})-')"
+_WRITTEN = "SELECT DISTINCT regexp_extract(file_path, '/({queries})-', 1) "
 
 
 def head(client: Client, table: Table) -> str | None:
@@ -26,59 +25,78 @@ def head(client: Client, table: Table) -> str | None:
     return None if found is None else str(found)
 
 
-def has_stored(client: Client, table: Table, query: str, base: str | None) -> bool | None:
-    """Whether a statement has stored rows; None where nothing tells any more. Raises Failure.
+def have_stored(
+    client: Client, table: Table, bases: Mapping[str, str | None]
+) -> dict[str, bool | None]:
+    """By its id whether each statement has stored rows; None: nothing tells. Raises Failure.
 
-    Called when a session opens, of a statement that has ended or will never begin.
+    Called when a session opens, of statements that have ended or will never begin. The table is
+    asked at most three times, whatever their number.
 
     Args:
         client: of the sink.
         table: the target.
-        query: the id of the statement.
-        base: the current snapshot just before it; None for a table without any.
+        bases: by the id of each statement the current snapshot just before it; None for a table
+            without any.
     """
     current = head(client, table)
-    sql = _LINE.format(query=_QUERY, mine=literal(query), snapshots=table.place.hidden("snapshots"))
+    sql = _LINE.format(query=_QUERY, snapshots=table.place.hidden("snapshots"))
     line = client.rows(sql)
-    if any(mine for _, _, mine in line):
-        return True
-    unbroken = reaches({own: before for own, before, _ in line}, current, base)
-    if unbroken and base is not None:
-        return False
+    before = {own: parent for own, parent, _ in line}
+    unbroken = {query: reaches(before, current, base) for query, base in bases.items()}
+    made = {query for _, _, query in line}
     # What has no snapshot before it may be Nessie's, which names none.
-    if _has_files(client, table, query):
-        return True
-    return False if unbroken else None
+    unproven = [q for q in bases if q not in made and (bases[q] is None or not unbroken[q])]
+    made |= _with_files(client, table, unproven)
+    return {q: True if q in made else (False if unbroken[q] else None) for q in bases}
 
 
 def reaches(before: Mapping[str, str | None], current: str | None, base: str | None) -> bool:
     """Whether each snapshot since the base is known: a base that is kept for a tag is no proof.
 
+    A table that was rolled back comes from a snapshot before the base, which is as good: what was
+    there before the base was there before the statement. A table that was replaced proves nothing:
+    its rows may be copies of those before.
+
     Args:
         before: by the id of each snapshot that is listed the one that it was made on.
         current: the current snapshot.
-        base: where to end; None: at the first of all.
+        base: where to end, or before it; None: at the first of all.
     """
-    at = current
-    while at is not None and at != base:
+    older, at = _line(before, base), current
+    while at is not None and at not in older:
         if at not in before:
             return False
         at = before[at]
-    return at == base
+    return at is not None or base is None
 
 
-def unless_committed(table: Table, query: str) -> str:
-    """The condition that this query has not committed to the table, as SQL inside a statement."""
-    listed = table.place.hidden("snapshots")
-    mine = f"{_QUERY} = {literal(query)}"
-    unlisted = f"NOT EXISTS (SELECT 1 FROM {listed} WHERE {mine})"  # noqa: S608 - quoted
-    return f"{unlisted} AND NOT EXISTS (SELECT 1 FROM {_files_of(table, query)})"  # noqa: S608
+def _line(before: Mapping[str, str | None], last: str | None) -> set[str]:
+    """A snapshot and those that it comes from, as far as they are listed."""
+    found, at = set[str](), last
+    while at is not None and at not in found:
+        found.add(at)
+        at = before.get(at)
+    return found
 
 
-def _has_files(client: Client, table: Table, query: str) -> bool:
-    return bool(client.rows(f"SELECT 1 FROM {_files_of(table, query)} LIMIT 1"))  # noqa: S608
+def unless_committed(table: Table, queries: Sequence[str]) -> str:
+    """The condition that no such query has committed to the table, as SQL inside a statement.
+
+    The table is asked twice, whatever the number of queries: Trino limits the stages of a query.
+    """
+    listed, named = table.place.hidden("snapshots"), ", ".join(map(literal, queries))
+    unlisted = f"NOT EXISTS (SELECT 1 FROM {listed} WHERE {_QUERY} IN ({named}))"  # noqa: S608 - quoted
+    return f"{unlisted} AND NOT EXISTS (SELECT 1 {_filled(_FILES, table, queries)})"
 
 
-def _files_of(table: Table, query: str) -> str:
-    """The files that the query has written, as what stands behind FROM."""
-    return f"{table.place.hidden('files')} WHERE file_path LIKE {literal(f'%/{query}-%')}"
+def _with_files(client: Client, table: Table, queries: Sequence[str]) -> set[str]:
+    """Those of the queries that have written files of the table, whose names begin with the id."""
+    if not queries:
+        return set()
+    return {str(query) for (query,) in client.rows(_filled(_WRITTEN + _FILES, table, queries))}
+
+
+def _filled(sql: str, table: Table, queries: Sequence[str]) -> str:
+    """Ids of queries are letters, digits and underscores."""
+    return sql.format(files=table.place.hidden("files"), queries="|".join(queries))
