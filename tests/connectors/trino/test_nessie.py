@@ -16,9 +16,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.sink import recovery
 from dataflow_assets.connectors.trino.table.snapshots import head
-from dataflow_assets.contracts import Target
+from dataflow_assets.contracts import Span, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from devservers.trino import missing
 from tests.connectors.trino.driver import execute, left_open, opened, stored
@@ -101,3 +102,36 @@ def test_a_commit_that_the_next_one_hides_counts(
     session.close()
     query = f"SELECT id FROM nessie.{sink.usual_schema()}.target ORDER BY id"
     assert execute(server, query) == [[0], [1], [2], [3], [4]]
+
+
+@pytest.mark.parametrize("upserts", [True, False])
+def test_after_a_failed_statement_others_may_commit_if_rows_have_a_key(
+    sink: TrinoSink, server: devservers.Trino, *, upserts: bool
+) -> None:
+    """Nothing tells then that it has failed: a repeated MERGE changes nothing, an append might."""
+    if upserts:
+        sink = sink.model_copy(update={"upsert_mode": True, "conflict_key": ("id",)})
+    session = opened(sink, TARGET, "first")
+    session.create(pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    session.restart({"0": 0}, "source")
+    stored(session, 0, [0, "zero"])
+    table = session._table
+    assert table is not None
+    with closing(Client(sink, "tests")) as client:
+        base = head(client, table)
+        failed = client.prepare("INSERT INTO target SELECT 1 / (id - id), 'one' FROM target")
+        with pytest.raises(Failure, match="DIVISION_BY_ZERO"):
+            failed.run()
+        client.run("INSERT INTO target VALUES (2, 'of others')")
+    left_open(session, failed.id, base, {"0": 2})
+    session = opened(sink, TARGET, "second")
+    if not upserts:
+        with pytest.raises(PermanentError, match="not all snapshots since then are listed"):
+            session.begin(Span(()))
+        session.close()
+        return
+    assert session.checkpoint.positions == {"0": 1}
+    stored(session, 1, [1, "one"])
+    session.close()
+    query = f"SELECT id FROM nessie.{sink.usual_schema()}.target ORDER BY id"
+    assert execute(server, query) == [[0], [1], [2]]
