@@ -296,6 +296,9 @@ GONE = "........pg.dropped.2........"
         (["id"], ["uuid", "id", "n"], ["id", "legacy_id", "n"], ("uuid",)),
         (["id"], ["uuid", "id", "n"], ["id", "legacy_id", "n", "x"], ("uuid",)),
         (["id"], ["uuid", "id"], ["id", "legacy_id", "x"], ()),
+        (["id"], ["id", "uuid"], ["old_id", "id", "x"], ()),
+        (["id"], ["n", "id", "uuid"], ["n", "old_id", "id", GONE], ()),
+        (["a"], ["a", "b"], ["b", "a", "x"], ()),
         (["key"], ["a", "id"], ["a", "key", "new"], ()),  # `key` may be generated
         ([], ["id"], ["id"], ()),
         (["id"], ["id"], [], ()),  # the table is gone
@@ -304,7 +307,7 @@ GONE = "........pg.dropped.2........"
 def test_what_a_key_was_called_in_the_log(
     key: list[str], logged: list[str], now: list[str], former: tuple[str, ...]
 ) -> None:
-    assert former_names(key, logged, now) == former
+    assert former_names(key, logged, {name: name == GONE for name in now}) == former
 
 
 def test_partitions_come_under_the_name_of_their_root(followed: Followed) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -18,7 +18,8 @@ from dataflow_assets.connectors.postgresql.source.types import TypeOf
 
 # What the catalogue says now; the table may have changed since, or be gone.
 _DIMENSIONS = """
-SELECT attname, attndims FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 ORDER BY attnum
+SELECT attname, attndims, attisdropped OR attgenerated <> '' FROM pg_attribute
+WHERE attrelid = $1::oid AND attnum > 0 ORDER BY attnum
 """
 _KEY = """
 SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
@@ -120,7 +121,8 @@ class Announcement:
 
     def layout(self, link: TextLink, source: PostgresqlCdcOptions) -> Layout:
         """With the types that the server knows by their numbers."""
-        depths: dict[str, int] = dict(link.execute(_DIMENSIONS, self.oid))
+        ever: list[tuple[str, int, bool]] = link.execute(_DIMENSIONS, self.oid)
+        depths = {name: depth for name, depth, _ in ever}
         rows = [(n, kind, mod, False, depths.get(n, 1)) for n, kind, mod, _ in self.columns]
         types: tuple[SourceColumn, ...] = typed(link, rows)
         columns = tuple(
@@ -129,12 +131,16 @@ class Announcement:
         )
         primary = [name for (name,) in link.execute(_KEY, self.oid)]
         names = [one.name for one in columns]
-        key = former_names(primary, names, list(depths))
+        # Only under REPLICA IDENTITY FULL all columns but those are in the log.
+        chosen = not all(one.identifies for one in columns)
+        key = former_names(primary, names, {name: chosen or gone for name, _, gone in ever})
         key = key or tuple(one.name for one in columns if one.identifies)
         return Layout(self.place, columns, key, _wanted(source, names))
 
 
-def former_names(key: Sequence[str], logged: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
+def former_names(
+    key: Sequence[str], logged: Sequence[str], now: Mapping[str, bool]
+) -> tuple[str, ...]:
     """What the columns of a key were called in the log; none where that is not certain.
 
     No column ever moves, and none that is added comes before another one. So the shift of a column
@@ -147,17 +153,22 @@ def former_names(key: Sequence[str], logged: Sequence[str], now: Sequence[str]) 
         key: names as they are now.
         logged: all columns as the log announces them, in the order of the table.
         now: all columns that the table ever had, dropped ones under the name that the server gave
-            them, in the same order.
+            them, in the same order, and whether the log may lack a column and have one behind.
 
     Returns:
         As many names as the key has, or none.
     """
-    most = len(now) - len(logged)
-    shifts = _certain_shifts(logged, now)
+    names, most = [*now], len(now) - len(logged)
+    lacking = [0, *accumulate(now.values())]  # before each column
+    shifts = _certain_shifts(logged, names)
     least = accumulate((shifts.get(index, 0) for index in range(len(logged))), max)
     backwards = accumulate((shifts.get(index, most) for index in reversed(range(len(logged)))), min)
     bounds = zip(logged, least, reversed([*backwards]), strict=True)
-    former = {now[i + low]: name for i, (name, low, high) in enumerate(bounds) if low == high}
+    former = {
+        names[i + low]: name
+        for i, (name, low, high) in enumerate(bounds)
+        if low == high <= lacking[i + low]
+    }
     found = [former.get(name, "") for name in key]
     reused = any(before != name and before in now for before, name in zip(found, key, strict=True))
     return () if reused or "" in found else tuple(found)
