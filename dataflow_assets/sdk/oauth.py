@@ -115,7 +115,7 @@ class Tokens:
     def forget(self) -> None:
         """Makes the next `current` fetch another token. Called when a server refuses this one."""
         with self._lock:
-            self._last = _Token()
+            self._last = _Token(self._last.text)  # threads that have just renewed it return it
 
     def _renew(self) -> None:
         asked = time.monotonic()

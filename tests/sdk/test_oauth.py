@@ -117,6 +117,22 @@ def test_a_thread_with_a_valid_token_does_not_wait_long(
         assert pool.submit(known.current).result(10) == "token-1"
 
 
+def test_a_late_refusal_of_the_last_token_does_not_take_the_new_one_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread hears of it when another one has just fetched the next token."""
+    renew = Tokens._renew
+
+    def refused_late(self: Tokens) -> None:
+        renew(self)
+        self.forget()
+
+    monkeypatch.setattr(Tokens, "_renew", refused_late)
+    with served() as (port, _):
+        known = Tokens(Grant(f"http://127.0.0.1:{port}/token", "client", "secret"))
+        assert known.current() == "token-1"
+
+
 def test_a_token_that_was_refused_does_not_count(clock: Clock) -> None:
     with served() as (port, _):
         known = Tokens(Grant(f"http://127.0.0.1:{port}/token", "client", "secret"))

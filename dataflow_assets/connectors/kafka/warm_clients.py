@@ -63,4 +63,4 @@ class WarmClients(Generic[Client]):
         if one[0] != new[0] or one == new:  # a fork cannot end its parent's
             return False
         client, used = self._kept[one]
-        return self._refused(client) or self._kept[new][1] - used > UNUSED_SECONDS
+        return self._kept[new][1] - used > UNUSED_SECONDS or self._refused(client)

@@ -306,7 +306,9 @@ def test_what_nobody_can_know_is_said_and_a_restart_goes_on(sink: TrinoSink) -> 
     session.close()
 
 
-def test_upserts_go_on_where_nobody_can_know(sink: TrinoSink, trino: devservers.Trino) -> None:
+def test_upserts_go_on_where_nobody_can_know(
+    sink: TrinoSink, trino: devservers.Trino, caplog: pytest.LogCaptureFixture
+) -> None:
     """As in Nessie when somebody else has committed: a repeated MERGE changes nothing."""
     keyed = sink.model_copy(update={"upsert_mode": True, "conflict_key": ("id",)})
     with closing(Client(sink, "tests")) as client:
@@ -314,6 +316,7 @@ def test_upserts_go_on_where_nobody_can_know(sink: TrinoSink, trino: devservers.
         client.run("INSERT INTO target VALUES (2, 'of others')")
     _pending(_opened(keyed), "20200101_000000_00000_aaaaa", "12345", 6)
     session = _opened(keyed)
+    assert "query 20200101_000000_00000_aaaaa has stored its rows" in caplog.text
     assert session.checkpoint.positions == {"0": 5}
     assert session._checkpoints.latest().document.undecided == ()  # type: ignore[union-attr]
     stored(session, 5, [1, "one"])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
-from dataflow_assets.connectors.trino.table.snapshots import reaches, unless_committed
+from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.table.snapshots import have_stored, reaches, unless_committed
 from dataflow_assets.connectors.trino.table.table import Place, Table
 
 
@@ -57,3 +60,20 @@ def test_a_statement_asks_the_table_twice_whatever_is_in_doubt() -> None:
     sql = unless_committed(Table(Place("lake", "shop", "orders"), (), ""), queries)
     assert (sql.count("orders$snapshots"), sql.count("orders$files")) == (1, 1)
     assert all(sql.count(query) == 2 for query in queries)
+
+
+class Listing:
+    """A table whose snapshots 5 and 7 were made on 4; its head is 7, and a file is of query `q`."""
+
+    def value(self, _: str) -> int:
+        return 7
+
+    def rows(self, sql: str) -> list[list[Any]]:
+        line: list[list[Any]] = [["4", None, "other"], ["5", "4", "other"], ["7", "4", None]]
+        return line if "$snapshots" in sql else [["q"]]
+
+
+def test_rows_that_were_added_again_after_a_rollback_are_found_by_their_file() -> None:
+    table = Table(Place("lake", "s", "t"), (), "")
+    assert have_stored(cast("Client", Listing()), table, {"q": "5"}) == {"q": True}
+    assert have_stored(cast("Client", Listing()), table, {"r": "5"}) == {"r": False}

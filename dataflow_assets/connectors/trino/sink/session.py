@@ -203,9 +203,17 @@ class TrinoSinkSession(StoredSession):
         self._unknown = None
         for pending, committed in zip(asked, ends, strict=True):
             follows = _continues(pending.checkpoint, known)
-            if committed is None and follows and not self._sink.upsert_mode:
-                self._unknown = unknown(self._place, pending, self._target.flow)
-                return stored
+            if committed is None and follows:
+                if not self._sink.upsert_mode:
+                    self._unknown = unknown(self._place, pending, self._target.flow)
+                    return stored
+                log.warning(
+                    "flow %s: whether query %s has stored its rows in %s cannot be known any more: "
+                    "they are stored by their keys again, over what others wrote there since",
+                    self._target.flow,
+                    pending.query,
+                    self._place,
+                )
             if committed and follows:
                 now = replace(pending.checkpoint, epoch=known.epoch, run=known.run)
                 return self._moved(stored, partial(_become, now), pending=None, doubts=())

@@ -45,8 +45,9 @@ def have_stored(
     before = {own: parent for own, parent, _ in line}
     unbroken = {query: reaches(before, current, base) for query, base in bases.items()}
     made = {query for _, _, query in line}
-    # What has no snapshot before it may be Nessie's, which names none.
-    unproven = [q for q in bases if q not in made and (bases[q] is None or not unbroken[q])]
+    # Nessie names no snapshot before another; and after a rollback rows may have been added again.
+    since = _line(before, current)
+    unproven = [q for q in bases if q not in made and not (unbroken[q] and bases[q] in since)]
     made |= _with_files(client, table, unproven)
     return {q: True if q in made else (False if unbroken[q] else None) for q in bases}
 
