@@ -90,9 +90,6 @@ class Broker:
     @property
     def denied(self) -> bool:
         """Whether the client's login was refused: it would try again and again by itself."""
-        if "_client" not in vars(self):  # nobody has asked it anything
-            return False
-        self._hear()
         return self._complaints.denied
 
     @property
