@@ -16,7 +16,7 @@ from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Connector
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.http_addresses import of_secret, parts_of
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition, Spec
 
@@ -107,7 +107,7 @@ class CatalogConnection(Connector):
     @classmethod
     def _endpoint(cls, value: str | None) -> str | None:
         if value:
-            check_address(value, _ENDPOINT)
+            parts_of(value, _ENDPOINT)
         return value
 
     @field_validator("authentication_type", mode="before")
@@ -216,19 +216,8 @@ class CatalogConnection(Connector):
 def with_host(value: str, example: str) -> str:
     """An address without the slash at its end. Raises ValueError where it is none of http."""
     if value:
-        check_address(value, example)
+        parts_of(value, example)
     return value.rstrip("/")
-
-
-def check_address(value: str, example: str) -> None:
-    """Raises ValueError, which does not show the address: it may have a password."""
-    try:
-        parts = urlsplit(value)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        known = False
-    if not known or any(map(str.isspace, value)):
-        raise ValueError(f"must have a scheme and a host, like {example}")
 
 
 def given_address(value: str, option: str, example: str) -> str:
@@ -246,10 +235,8 @@ def given_address(value: str, option: str, example: str) -> str:
         PermanentError: the value of the Secret is not an address.
     """
     found = value.strip()
-    try:
-        check_address(found, example)
-    except ValueError as error:
-        raise PermanentError(f"the secret of {option}SecretRef: the address {error}") from None
+    with of_secret(option):
+        parts_of(found, example)
     return found
 
 

@@ -12,6 +12,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import NamedTable, slugify
+from dataflow_assets.sdk.http_addresses import of_secret, parts_of
 from dataflow_assets.sdk.oauth import Grant
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition, Spec
@@ -52,14 +53,7 @@ def _bare(value: str) -> SplitResult:
 
 def _parts(value: str, example: str) -> SplitResult:
     """Raises ValueError, which never shows the address: it may have a password."""
-    try:
-        parts = urlsplit(value)
-        known = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
-        known = known and not any(map(str.isspace, value))  # which are left out of the parts
-    except ValueError:
-        known = False
-    if not known:
-        raise ValueError(f"must have a scheme and a host, like {example}")
+    parts = parts_of(value, example)
     if "@" in parts.netloc:
         raise ValueError(
             f"must have no user and password, which nobody would be sent: write {example}, and set "
@@ -163,12 +157,8 @@ class Keycloak(Spec):
     def _server(self) -> str:
         """Keycloak's address, without blanks around it and the slash at its end."""
         found = (self.server_url or "").strip()
-        try:
+        with of_secret("keycloak.serverURL"):
             _parts(found, _KEYCLOAK)
-        except ValueError as error:
-            raise PermanentError(
-                f"the secret of keycloak.serverURLSecretRef: the address {error}"
-            ) from None
         return found.rstrip("/")
 
 
@@ -262,10 +252,8 @@ class TrinoConnection(NamedTable):
 
     def _parts(self) -> SplitResult:
         """Raises PermanentError for a value that a Secret has and that is not an address."""
-        try:
+        with of_secret("serverURL"):
             return _bare((self.server_url or "").strip())
-        except ValueError as error:
-            raise PermanentError(f"the secret of serverURLSecretRef: the address {error}") from None
 
     @override
     def address(self) -> Address:
