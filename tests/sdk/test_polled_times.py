@@ -88,9 +88,8 @@ def test_an_overlap_does_not_spare_the_wait_for_the_tick_of_another_zone(polled:
     polled.options = {"overlapSeconds": 2}
     polled.sink_options = {"upsertMode": True, "conflictKey": ["id"]}
     clock = "date_trunc('second', clock_timestamp() AT TIME ZONE 'UTC') - interval '3 hours'"
-    polled.run(
-        f"INSERT INTO source SELECT n, {clock} - interval '1 hour' FROM generate_series(1, 9) n"
-    )
+    before = f"{clock} - n * interval '61 seconds'"  # never all of them whole minutes
+    polled.run(f"INSERT INTO source SELECT n, {before} FROM generate_series(1, 9) n")
     polled.drain()
     changed = []
     for number in range(9, 0, -1):
