@@ -9,6 +9,8 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 
+from dataflow_assets.decoding import decode_json
+
 KEY = b"dataflow.value_schema"
 """In the metadata of a ticket's schema."""
 MAGIC = b"\0"
@@ -37,7 +39,7 @@ class ValueSchema(msgspec.Struct, frozen=True):
     def of(cls, schema: pa.Schema) -> ValueSchema | None:
         """The one that a ticket carries."""
         found = (schema.metadata or {}).get(KEY)
-        return None if found is None else msgspec.json.decode(found, type=cls)
+        return None if found is None else decode_json(found, cls)
 
     def encoder(self) -> Encode:
         """What writes values; made once per process.

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 
 from dataflow_assets.contracts import OffsetSlice, Receipt, SourceSession, Span
+from dataflow_assets.decoding import decode_msgpack
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.results import Result, encoded
 from dataflow_assets.micro_batch.task_failures import raise_gravest
@@ -201,7 +201,7 @@ def _dealt(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
 
 
 def _decoded(outputs: Sequence[bytes]) -> list[Result]:
-    return [msgspec.msgpack.decode(output, type=Result) for output in outputs]
+    return [decode_msgpack(output, Result) for output in outputs]
 
 
 def _outcome(work: Pass, results: Sequence[Result]) -> Outcome:

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.contracts import DELETE, INSERT, LACKS, OP
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.micro_batch import unknown_values
 
 _FIELDS = (pa.field(OP, pa.int8()), pa.field("#unknown", pa.string(), metadata={LACKS: b"1"}))
@@ -51,7 +52,7 @@ def parsed(key: bytes | None) -> RowChange | None:
         key: of the entry; what an earlier version has kept there tells nothing.
     """
     try:
-        found = _NOTHING if key is None else msgspec.json.decode(key, type=RowChange)
+        found = _NOTHING if key is None else decode_json(key, RowChange)
     except msgspec.DecodeError:
         return None
     return None if found == _NOTHING else found

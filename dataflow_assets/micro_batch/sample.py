@@ -24,6 +24,7 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
 )
+from dataflow_assets.decoding import decode_msgpack
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, objects, table_columns
@@ -275,7 +276,7 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         read = numbers(spark(), len(work.span.slices), tasks=1)
     else:
         read = frame(spark(), source, work.span, work.source, work.wanted)
-    told = [msgspec.msgpack.decode(output, type=_Told) for output in collect(read, work)]
+    told = [decode_msgpack(output, _Told) for output in collect(read, work)]
     raise_gravest([one.failure for one in told if one.failure])
     samples = [Sample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in told]
     total = sum(one.records for one in samples)

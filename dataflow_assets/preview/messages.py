@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.records import record
 from dataflow_assets.records.record import NotJson
@@ -62,7 +63,7 @@ def read(lines: Iterable[bytes], name: str) -> Iterator[Message]:
 def _message(line: bytes) -> Message:
     line.decode()  # what is printed again has to be text
     try:
-        found = msgspec.json.decode(line, type=_Line)
+        found = decode_json(line, _Line)
     except (msgspec.MsgspecError, RecursionError) as error:
         return _unkept(line, error)
     if sum(one is not msgspec.UNSET for one in (found.body, found.text, found.base64)) != 1:

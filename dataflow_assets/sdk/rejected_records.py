@@ -24,6 +24,7 @@ from dataflow_assets.contracts import (
     attempt_of,
     utc_now,
 )
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import RejectedRecord, Stopped
 from dataflow_assets.records.record import encode, parse
 
@@ -207,7 +208,7 @@ def entry(body: bytes | str) -> tuple[datetime, Entry]:
     Returns:
         When the record was rejected, and the entry.
     """
-    written = msgspec.json.decode(body, type=_Written)
+    written = decode_json(body, _Written)
     error = written.error
     found = Entry(
         error["id"],

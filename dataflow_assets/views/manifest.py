@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from dataflow_assets.contracts import Positions
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.views.watermarks import Watermarks
 
@@ -99,7 +100,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
 def manifest_of(text: bytes, name: str) -> Manifest:
     """From its text. Raises PermanentError."""
     try:
-        found = msgspec.json.decode(text, type=Manifest)
+        found = decode_json(text, Manifest)
     except msgspec.MsgspecError as error:
         raise PermanentError(f"{name} cannot be read: {error}") from None
     if found.format != _FORMAT:
@@ -154,7 +155,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
 def position_of(text: object) -> Position:
     """From what a sink has kept. Raises PermanentError where it is of something else."""
     try:
-        return msgspec.json.decode(str(text), type=Position)
+        return decode_json(str(text), Position)
     except msgspec.MsgspecError:
         raise PermanentError(
             f"the checkpoint holds {text}, which is no position of a query with state: the query "

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.contracts import METADATA, ONE_ROW, PLACE, REFUSED_ROW, PartSlice
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.manifest import File
 from dataflow_assets.views.tables import decoded, encoded
@@ -105,6 +106,6 @@ class Part(msgspec.Struct, frozen=True):
 
 def read(location: FilesConnection, piece: PartSlice) -> Iterator[pa.RecordBatch]:
     """The rows of a part. Raises PermanentError where its file is lost or damaged."""
-    part = msgspec.json.decode(piece.part, type=Part)
+    part = decode_json(piece.part, Part)
     if part.file is not None:
         yield from batches(StateFiles(location, part.flow).read(part.file.name, part.file.digest))

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from dataflow_assets.connectors.kafka_connect.errors import other_spool
 from dataflow_assets.connectors.kafka_connect.parts import EMPTIED, Part, published, still_open
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.durable_files import make_folder, sync
 
@@ -105,7 +106,7 @@ class Spool:
         except FileNotFoundError:
             return None
         try:
-            return msgspec.json.decode(text, type=State)
+            return decode_json(text, State)
         except msgspec.MsgspecError as error:
             raise PermanentError(f"{self.folder}/state.json cannot be read: {error}") from None
 
@@ -167,7 +168,7 @@ class Spool:
         found = dict(before)
         for part in parts:
             footer = pq.read_schema(self.folder / part.name).metadata
-            found |= msgspec.json.decode(footer[_OFFSETS], type=dict[str, Offset])
+            found |= decode_json(footer[_OFFSETS], dict[str, Offset])
         return found
 
     def end(self) -> tuple[int, dict[str, Offset]]:

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.sdk.repeating import repeated
 
 Name = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED", "UNASSIGNED"]
@@ -62,7 +63,7 @@ def read(folder: Path) -> Mapping[str, str]:
     Called by whoever looks how far a flow is, on any machine that sees the folder.
     """
     try:
-        found = msgspec.json.decode((folder / _FILE).read_bytes(), type=States)
+        found = decode_json((folder / _FILE).read_bytes(), States)
     except (OSError, msgspec.MsgspecError):
         return {}
     if time.time() - found.at <= _SILENT:

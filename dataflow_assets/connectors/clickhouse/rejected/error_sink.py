@@ -31,6 +31,7 @@ from dataflow_assets.connectors.clickhouse.rejected.table import (
 )
 from dataflow_assets.connectors.clickhouse.table.table import find
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
@@ -104,7 +105,7 @@ class ClickhouseErrors(ErrorStore):
         }
         if self._sink.raw_mode:
             return row | {DATA: record.body.decode()}
-        body = msgspec.json.decode(record.body, type=_Body)
+        body = decode_json(record.body, _Body)
         error, original = bytes(body.error).decode(), bytes(body.original_message).decode()
         return row | {"error": error, "original_message": original}
 

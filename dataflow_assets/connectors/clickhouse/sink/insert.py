@@ -11,6 +11,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse.client import Client, insert, inserting, known, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, Kind, failing
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
+from dataflow_assets.decoding import decode_json
 
 SECONDS = 600  # after that the server gives an INSERT up; a later one of the same token is the same
 _MOST_TRIALS = 1_000  # with as many refusals rows are no longer worth looking for
@@ -40,7 +41,7 @@ class Facts(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, schema: pa.Schema) -> Facts:
         """Read back."""
-        return msgspec.json.decode(schema.metadata[_METADATA], type=cls)
+        return decode_json(schema.metadata[_METADATA], cls)
 
 
 class Insert:

@@ -37,6 +37,7 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.sdk.rejected_records import settle
 
 
@@ -54,7 +55,7 @@ class Committed:
     @classmethod
     def parse(cls, text: str) -> Committed:
         """Read back."""
-        return msgspec.json.decode(text, type=cls)
+        return decode_json(text, cls)
 
 
 class ClickhouseWriter(Writer):

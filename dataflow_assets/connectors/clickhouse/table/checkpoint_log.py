@@ -34,6 +34,7 @@ from typing import Any
 import msgspec
 
 from dataflow_assets.contracts import Checkpoint, PartSlice, Position, Positions, Totals
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.checkpoint import resumed
 
@@ -281,4 +282,4 @@ def dump(value: Any) -> bytes:
 
 def load(value: bytes, type_: type[Any]) -> Any:
     """Read back; what a later version has added is passed over."""
-    return msgspec.json.decode(value, type=type_)
+    return decode_json(value, type_)

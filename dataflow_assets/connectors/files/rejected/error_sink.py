@@ -18,6 +18,7 @@ from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.connectors.files.table.identity import refuse_own, refuse_within
 from dataflow_assets.contracts import Entry, EntryName, ErrorRecord, ErrorStore
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.rejected_records import HELD, entry
@@ -109,7 +110,7 @@ def _of(place: str, line: bytes, flow: str) -> tuple[datetime, Entry] | None:
         PermanentError: the line is no error record; it might have been one.
     """
     try:
-        if msgspec.json.decode(line, type=_Told).error.flow != flow:
+        if decode_json(line, _Told).error.flow != flow:
             return None
         at, one = entry(line)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:

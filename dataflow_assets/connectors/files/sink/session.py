@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import msgspec
 import pyarrow as pa
 from typing_extensions import override
 
@@ -34,6 +33,7 @@ from dataflow_assets.contracts import (
     Target,
     refuse_shared,
 )
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange, StoredSession
@@ -115,7 +115,7 @@ class FilesSinkSession(StoredSession):
         In the order of the commits; with the staged name, since a log that was removed begins at
         version 1 again.
         """
-        staged = [msgspec.json.decode(text, type=Staged) for one in receipts for text in one.staged]
+        staged = [decode_json(text, Staged) for one in receipts for text in one.staged]
         stem = f"{name_of(self._target)}-{self._identity[:8]}-{version:09d}"
         return tuple(
             Moved(one.name, _final(one, f"{stem}-{number:04d}"))

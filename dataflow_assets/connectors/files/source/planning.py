@@ -9,6 +9,7 @@ import msgspec
 
 from dataflow_assets.connectors.files.client import Stored
 from dataflow_assets.connectors.files.source.position import FilesPosition
+from dataflow_assets.decoding import decode_json
 
 MOST_RANGES = 1_000  # of one span: the sink's checkpoint records them all
 MOST_PARTS = 64  # that one part is cut into
@@ -32,7 +33,7 @@ class Range(msgspec.Struct, frozen=True):
 
 def ranges_of(part: str) -> list[Range]:
     """What `text_of` wrote."""
-    return msgspec.json.decode(part, type=list[Range])
+    return decode_json(part, list[Range])
 
 
 def text_of(ranges: Sequence[Range]) -> str:

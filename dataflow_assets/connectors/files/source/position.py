@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from dataflow_assets.connectors.files.client import Stored
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 
 MOST_FILES = 20_000  # their marks are stored with each commit
@@ -44,7 +45,7 @@ class FilesPosition:
     def parse(cls, text: object) -> FilesPosition:
         """What `text` wrote; None for nothing. Raises PermanentError for anything else."""
         try:
-            told = msgspec.json.decode(str(text or "{}"), type=_Text)
+            told = decode_json(str(text or "{}"), _Text)
             data = base64.b64decode(told.read, validate=True)
         except (msgspec.MsgspecError, ValueError):
             raise PermanentError(f"{text} is not a position in a folder of files") from None

@@ -19,6 +19,7 @@ import msgspec
 
 from dataflow_assets.connectors.files.client import Folder, Stored, visible
 from dataflow_assets.contracts import Target
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.branch_state import BranchState
@@ -82,7 +83,7 @@ def _versions(folder: Folder, below: str) -> list[str]:
 
 
 def _read(folder: Folder, name: str) -> Commit:
-    return msgspec.json.decode(folder.read(name), type=Commit)
+    return decode_json(folder.read(name), Commit)
 
 
 def staged_by(target: Target, epoch: int) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
@@ -31,6 +30,7 @@ from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import head
 from dataflow_assets.contracts import utc_now
+from dataflow_assets.decoding import decode_msgpack
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import from_environment, reach
 from dataflow_assets.sdk.causes import no_room
@@ -196,7 +196,7 @@ def _groups(tasks: Sequence[FileScanTask]) -> list[tuple[tuple[int, FileScanTask
 def _collect(frame: DataFrame) -> list[Rewritten]:
     table = _run(frame.toArrow)
     outputs = table.column(RESULT).to_pylist()
-    return [msgspec.msgpack.decode(output, type=Rewritten) for output in outputs]
+    return [decode_msgpack(output, Rewritten) for output in outputs]
 
 
 def _run(job: Callable[[], Result]) -> Result:

@@ -33,6 +33,7 @@ from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.rejected_records import HELD, entry
@@ -224,7 +225,7 @@ def _waits(
     whole = "data" in parts
     body = texts[0] if whole else f'{{"error":{texts[0]},"original_message":{texts[1]}}}'
     try:
-        told = msgspec.json.decode(body, type=_Told).error
+        told = decode_json(body, _Told).error
         at, found = entry(body)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
         return None
@@ -250,7 +251,7 @@ class _Body(msgspec.Struct):
 
 
 def _row(record: ErrorRecord) -> dict[str, Any]:
-    body = msgspec.json.decode(record.body, type=_Body)
+    body = decode_json(record.body, _Body)
     return {
         "id": record.id,
         "flow": record.flow,

@@ -11,6 +11,7 @@ import msgspec
 
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
+from dataflow_assets.decoding import decode_json
 
 MOST_FILES = 200  # ranges of one span: the sink's checkpoint records them all
 
@@ -45,7 +46,7 @@ class Part(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> Part:
         """What `text` wrote."""
-        return msgspec.json.decode(text, type=cls)
+        return decode_json(text, cls)
 
     def text(self) -> str:
         """As it is recorded."""

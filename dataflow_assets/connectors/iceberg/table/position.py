@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 from pyiceberg.table.snapshots import Snapshot
 
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 
 Scan = Literal["added", "full"]
@@ -60,7 +61,7 @@ class SnapshotPosition:
     def parse(cls, text: object) -> SnapshotPosition:
         """What `text` wrote. Raises PermanentError for anything else."""
         try:
-            found = msgspec.json.decode(str(text), type=_Text)
+            found = decode_json(str(text), _Text)
         except msgspec.MsgspecError:
             raise PermanentError(
                 f"{text} is not a position in an Iceberg table; the one behind a snapshot is "

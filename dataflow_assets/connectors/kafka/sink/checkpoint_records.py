@@ -35,6 +35,7 @@ from dataflow_assets.contracts import (
     Totals,
     next_reading,
 )
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
 
 HEAD = b"head"
@@ -193,9 +194,9 @@ def dump(record: Head | PartitionCheckpoint) -> bytes:
 
 def load_head(value: bytes) -> Head:
     """From the value of a Kafka record."""
-    return msgspec.json.decode(value, type=Head)
+    return decode_json(value, Head)
 
 
 def load_checkpoint(value: bytes) -> PartitionCheckpoint:
     """From the value of a Kafka record."""
-    return msgspec.json.decode(value, type=PartitionCheckpoint)
+    return decode_json(value, PartitionCheckpoint)

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from dataflow_assets.decoding import decode_json
+
 
 class Order(msgspec.Struct, frozen=True):
     """What to run. Comes by the input of the process: arguments can be read by everybody."""
@@ -64,4 +66,4 @@ def encode(message: Order | Event) -> bytes:
 
 def decode(line: bytes, kind: Any) -> Any:
     """What `encode` wrote."""
-    return msgspec.json.decode(line, type=kind)
+    return decode_json(line, kind)

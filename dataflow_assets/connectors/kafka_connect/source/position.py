@@ -9,6 +9,7 @@ import msgspec
 
 from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.spool import Offset
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 
 
@@ -31,7 +32,7 @@ class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_un
     def parse(cls, text: object) -> ConnectPosition:
         """What `text` wrote; None for the beginning. PermanentError for anything else."""
         try:
-            return msgspec.json.decode(str(text or "{}"), type=cls)
+            return decode_json(str(text or "{}"), cls)
         except msgspec.MsgspecError:
             raise PermanentError(f"{text} is not a position of a connector") from None
 
@@ -56,7 +57,7 @@ class Piece(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, part: str) -> Piece:
         """What `text` wrote."""
-        return msgspec.json.decode(part, type=cls)
+        return decode_json(part, cls)
 
     @property
     def text(self) -> str:

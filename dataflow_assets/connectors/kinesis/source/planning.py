@@ -15,6 +15,7 @@ import msgspec
 from dataflow_assets.connectors.kinesis.client import MOST_RECORDS, Record, Shard, Stream
 from dataflow_assets.connectors.kinesis.source.position import ShardPosition, StreamPosition
 from dataflow_assets.contracts import Limit
+from dataflow_assets.decoding import decode_json
 
 SLACK = 2_000
 """Milliseconds by which the clocks of the service and of the driver may differ: what arrives so
@@ -37,7 +38,7 @@ class Range(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def parse(cls, part: str) -> Range | None:
         """What `text` wrote; None for a part without records."""
-        return msgspec.json.decode(part, type=cls) if part else None
+        return decode_json(part, cls) if part else None
 
     @property
     def text(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 
 
@@ -74,7 +75,7 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
     def parse(cls, text: object) -> StreamPosition:
         """What `text` wrote; None for the beginning. PermanentError for anything else."""
         try:
-            return msgspec.json.decode(str(text or "{}"), type=cls)
+            return decode_json(str(text or "{}"), cls)
         except msgspec.MsgspecError:
             raise PermanentError(f"{text} is not a position in a Kinesis stream") from None
 

@@ -8,6 +8,7 @@ import msgspec
 
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange
 
@@ -20,8 +21,8 @@ def load(connection: sqlite3.Connection, target: Target) -> BranchState | None:
     row = connection.execute(sql, (target.id,)).fetchone()
     if row is None:
         return None
-    checkpoint = msgspec.json.decode(row[0], type=Checkpoint)
-    return BranchState(checkpoint, msgspec.json.decode(row[1], type=tuple[PartSlice, ...]))
+    checkpoint = decode_json(row[0], Checkpoint)
+    return BranchState(checkpoint, decode_json(row[1], tuple[PartSlice, ...]))
 
 
 def move(connection: sqlite3.Connection, target: Target, step: StateChange) -> BranchState:
@@ -47,7 +48,7 @@ def other_flows(
     others = {}
     for name, text in connection.execute("select id, checkpoint from checkpoints order by 1"):
         flow = name.removesuffix(f":{target.branch}")
-        same = msgspec.json.decode(text, type=Checkpoint).target == identity
+        same = decode_json(text, Checkpoint).target == identity
         if same and flow not in (name, target.flow):
             others[flow] = _REMOVE.format(name)
     return others

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import pyarrow as pa
 from typing_extensions import override
 
@@ -22,6 +21,7 @@ from dataflow_assets.contracts import (
     Target,
     refuse_shared,
 )
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange, StoredSession
@@ -83,7 +83,7 @@ class MemorySinkSession(StoredSession):
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         with self._store.transaction() as connection:
             for receipt in receipts:
-                staged = msgspec.json.decode(receipt.staged[0], type=Staged)
+                staged = decode_json(receipt.staged[0], Staged)
                 insert(connection, self._table, staged)
             return move(connection, self._target, step)
 

@@ -27,6 +27,7 @@ from dataflow_assets.connectors.postgresql.table import create_table, error_tabl
 from dataflow_assets.connectors.postgresql.table.error_table import Layout
 from dataflow_assets.connectors.postgresql.table.table import find
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.record import encode, parse
 from dataflow_assets.sdk.rejected_records import entry
@@ -157,7 +158,7 @@ class _Body(msgspec.Struct):
 
 def _row(record: ErrorRecord) -> str:
     """The parts that a layout picks from."""
-    body = msgspec.json.decode(record.body, type=_Body)
+    body = decode_json(record.body, _Body)
     error, original = _visible(bytes(body.error)), bytes(body.original_message)
     if _NUL.search(original):
         error, original = _sealed(error, original)

@@ -29,6 +29,7 @@ from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.table import Place
 from dataflow_assets.contracts import ErrorRecord, Rejection, Slice, Target
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import error_record
@@ -184,7 +185,7 @@ def _listed(rows: Sequence[str]) -> str:
 
 
 def _row(record: ErrorRecord, *, whole: bool) -> list[Any]:
-    body = msgspec.json.decode(record.body, type=_Body)
+    body = decode_json(record.body, _Body)
     # Text of PostgreSQL cannot hold U+0000, which a reason may quote.
     reason = json.loads(bytes(body.error)).get("message", "").replace("\0", "\\u0000")
     texts = (

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-import msgspec
 import pyarrow as pa
 from typing_extensions import override
 
@@ -30,6 +29,7 @@ from dataflow_assets.connectors.trino.table.checkpoint_table import (
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
 from dataflow_assets.connectors.trino.table.table import Place, Table, find
 from dataflow_assets.contracts import Checkpoint, Receipt, Run, Span, Target, Ticket, refuse_shared
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.branch_state import BranchState, owned
 from dataflow_assets.sdk.server_failure import translated
@@ -152,7 +152,7 @@ class TrinoSinkSession(StoredSession):
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         texts = [text for receipt in receipts for text in receipt.staged]
-        staged = [msgspec.json.decode(text, type=stage.Staged) for text in texts]
+        staged = [decode_json(text, stage.Staged) for text in texts]
         reach("trino.before-commit")
         if not any(one.rows for one in staged):
             state = self.record(step)

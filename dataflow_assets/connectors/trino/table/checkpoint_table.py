@@ -18,6 +18,7 @@ from dataflow_assets.connectors.trino.errors import CONFLICT, MISSING, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table.table import Place
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange
@@ -286,4 +287,4 @@ def peek(
 
 
 def _parsed(text: str) -> Document:
-    return msgspec.json.decode(text, type=Document)
+    return decode_json(text, Document)
