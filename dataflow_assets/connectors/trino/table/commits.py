@@ -66,7 +66,7 @@ def entries(client: Client, table: Table, bases: Mapping[str, str | None]) -> li
 
 
 def ruled_out(found: Sequence[Entry], query: str, base: str | None, current: str | None) -> bool:
-    """Whether the statement has not committed for certain, whatever has happened since.
+    """Whether it is certain that the statement has not committed, whatever has happened since.
 
     A file of the base proves that the base is one of the snapshots that the current one comes from:
     a commit of the statement would have a later number. Format version 1 has no numbers.
