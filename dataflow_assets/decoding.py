@@ -8,13 +8,14 @@ decode the first texts of one type at the same moment, the process dies of a seg
 from __future__ import annotations
 
 import threading
-from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
 _LOOKING = threading.Lock()
+_JSON: dict[Any, msgspec.json.Decoder[Any]] = {}
+_MSGPACK: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
 
 def decode_json(text: bytes | str, kind: type[T]) -> T:
@@ -43,13 +44,17 @@ def decode_msgpack(data: bytes, kind: type[T]) -> T:
     return _msgpack(kind).decode(data)
 
 
-@cache
 def _json(kind: type[T]) -> msgspec.json.Decoder[T]:
-    with _LOOKING:
-        return msgspec.json.Decoder(kind)
+    found = _JSON.get(kind)
+    if found is None:
+        with _LOOKING:
+            found = _JSON[kind] = msgspec.json.Decoder(kind)
+    return found
 
 
-@cache
 def _msgpack(kind: type[T]) -> msgspec.msgpack.Decoder[T]:
-    with _LOOKING:
-        return msgspec.msgpack.Decoder(kind)
+    found = _MSGPACK.get(kind)
+    if found is None:
+        with _LOOKING:
+            found = _MSGPACK[kind] = msgspec.msgpack.Decoder(kind)
+    return found

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from typing_extensions import override
@@ -41,15 +41,17 @@ from dataflow_assets.sdk.rejected_records import error_record, settle
 Row = tuple[Any, ...]
 
 
-Staged = tuple[list[Row], list[ErrorRecord]]
-"""What a slice adds to its table, and what it adds beside the table."""
+class Staged(NamedTuple):
+    """What a slice adds to its table, and what it adds beside the table."""
+
+    rows: list[Row]
+    rejected: list[ErrorRecord]
 
 
 def insert(connection: sqlite3.Connection, table: str, staged: Staged) -> None:
     """Stores it in the caller's transaction."""
-    rows, rejected = staged
-    connection.executemany("insert into rows values (?, ?, ?, ?, ?, ?, ?)", rows)
-    store_records(connection, beside(table), rejected)
+    connection.executemany("insert into rows values (?, ?, ?, ?, ?, ?, ?)", staged.rows)
+    store_records(connection, beside(table), staged.rejected)
 
 
 class _MemoryWriter(Writer):
@@ -129,7 +131,7 @@ class SpanWriter(_MemoryWriter):
     def close(self, complete: bool) -> Receipt:
         with Store(self._sink.store).transaction() as connection:
             self._skip_covered(self._checked(load(connection, self._target)))
-        staged = msgspec.json.encode((self._rows, self._settled()))
+        staged = msgspec.json.encode(Staged(self._rows, self._settled()))
         consumed = self._consumed(complete)
         return self._receipt(consumed.upto if consumed else None, (staged.decode(),))
 
@@ -148,7 +150,7 @@ class SliceWriter(_MemoryWriter):
                 self.abort()
                 return self._receipt(position)
             self._skip_covered(stored)
-            insert(connection, self._sink.table, (self._rows, rejected))
+            insert(connection, self._sink.table, Staged(self._rows, rejected))
             failpoints.reach("memory.before-commit")
             move(connection, self._target, lambda _: self._moved(stored, consumed.upto))
         failpoints.reach("memory.committed")
