@@ -35,6 +35,7 @@ UNCHECKED = (
     "the server's certificate is not checked: whoever is between this machine and the server can "
     "read and change everything, passwords included; set caFile or caSecretRef instead"
 )
+IN_CLEAR = "the credentials go over the network as they are: use https"
 
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,24 @@ def warn_unchecked(server: str) -> None:
         server: for people, with its address.
     """
     log.warning("%s: %s", server, UNCHECKED)
+
+
+def is_plain(address: str) -> bool:
+    """Whether what is sent to an address of HTTP is not encrypted; its scheme may be in capitals."""
+    return address.strip().lower().startswith("http:")
+
+
+@cache
+def warn_in_clear(server: str) -> None:
+    """Says in the log that credentials are sent to a server without encryption.
+
+    Called whenever a client is made that does so: `dataflow check` does not see an address that a
+    Secret has. Once in a process for each server.
+
+    Args:
+        server: for people, with its address.
+    """
+    log.warning("%s: %s", server, IN_CLEAR)
 
 
 @dataclass(frozen=True)

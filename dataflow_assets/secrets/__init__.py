@@ -16,6 +16,7 @@ from dataflow_assets.secrets.lookup import Lookup, Secrets, foreign_place, given
 from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
 from dataflow_assets.secrets.mounts import namespace as mounted_namespace
 from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef, is_secret
+from dataflow_assets.secrets.tokens import one_word
 
 __all__ = [
     "FOLDER",
@@ -34,5 +35,6 @@ __all__ = [
     "is_secret",
     "mounted",
     "mounted_namespace",
+    "one_word",
     "resolve",
 ]

@@ -145,6 +145,14 @@ def test_an_api_that_fails_is_asked_again_later(places: Secrets, api: Api) -> No
         places.get(REF)
 
 
+def test_a_token_that_cannot_be_sent_is_not_shown(places: Secrets, api: Api) -> None:
+    api.rotate("planted\ntwice")
+    with pytest.raises(TransientError, match="service account in .+ is not one word") as caught:
+        places.get(REF)
+    assert "planted" not in str(caught.value)
+    assert api.answers == []
+
+
 def test_the_token_is_read_for_each_request(places: Secrets, api: Api) -> None:
     assert places.get(REF) == "of the API\n"
     api.rotate("token-2")

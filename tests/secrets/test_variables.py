@@ -71,6 +71,16 @@ def _sql(option: str) -> Written:
 
 
 REFERENCE = f"${{env:{VARIABLE}}}"
+LOGGED_IN = f"""\
+CREATE TABLE w (a STRING) WITH ('connector' = 'kafka', 'topic' = 'w',
+  'properties.bootstrap.servers' = 'k:9092', 'properties.group.id' = 'g', 'format' = 'json',
+  'scan.startup.mode' = 'earliest-offset',
+  'properties.security.protocol' = 'SASL_PLAINTEXT', 'properties.sasl.mechanism' = 'PLAIN',
+  'properties.sasl.jaas.config' = 'x.PlainLoginModule required username="u" password="{REFERENCE}";');
+CREATE TABLE o (a STRING, n BIGINT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'jdbc',
+  'table-name' = 't', 'url' = 'jdbc:postgresql://h/d', 'username' = 'u');
+INSERT INTO o SELECT a, COUNT(*) FROM (SELECT a FROM s UNION ALL SELECT a FROM w) GROUP BY a;
+"""
 JAAS = (
     "consumer.security.protocol=SASL_PLAINTEXT\nconsumer.sasl.mechanism=PLAIN\n"
     f'consumer.sasl.jaas.config=x.PlainLoginModule required username="u" password="{REFERENCE}";\n'
@@ -78,6 +88,7 @@ JAAS = (
 FILES = {
     "SQL, a password": _sql(f"'password' = '{REFERENCE}'"),
     "SQL, a connection string": _sql(f"'connectionString' = '{REFERENCE}'"),
+    "SQL, the second of several tables": Written("q.sql", SOURCE + LOGGED_IN, 4, {}),
     "properties, the database": Written(
         "sink.properties",
         f"{CONNECTOR}db.password={REFERENCE}\n",
