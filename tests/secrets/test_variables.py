@@ -10,6 +10,7 @@ import pytest
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
+from dataflow_assets.redaction import mask
 from dataflow_assets.secrets import Secrets, VariableRef
 from tests.manifests.test_dialect_justone import CONNECTOR, WORKER
 from tests.pipelines.files import CLASS, TARGET
@@ -166,3 +167,13 @@ def test_every_spelling_of_a_variable_counts(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("FIRST", "value")
     with pytest.raises(PermanentError, match=f"the variable {VARIABLE} must not be used"):
         Secrets("shop").get(VariableRef.of("FIRST", VARIABLE))
+
+
+def test_a_password_of_the_second_of_several_tables_is_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is written in the file itself."""
+    monkeypatch.setenv("DATAFLOW_FILES", "/srv")
+    (tmp_path / "q.sql").write_text(SOURCE + LOGGED_IN.replace(REFERENCE, "hunter55"))
+    (flow,) = load(tmp_path).flows
+    assert mask("the broker said: hunter55 is wrong", [flow]) == "the broker said: *** is wrong"
