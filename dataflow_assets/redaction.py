@@ -41,7 +41,7 @@ def _values(flow: Flow) -> Iterator[str]:
     # A message may show a value that was replaced since.
     known = (*given(), *(secret.get_secret_value() for secret in (*documents, *direct)))
     # Where a value is used without the line break at its end, a message shows it so.
-    for value in dict.fromkeys(one for value in known for one in (value, value.strip())):
+    for value in dict.fromkeys(text for one in known for text in (one, one.strip())):
         if len(value) >= SHORTEST and value not in shown:
             yield value
             yield from (part for part in _parts(value) if len(part) >= SHORTEST)

@@ -83,7 +83,7 @@ class FormattedSink(Sink):
         if self.format == "json-schema" and self.unknown_fields == "ignore":
             yield (
                 "unknown_fields",
-                "has no effect with format: json-schema: additionalProperties of the schema decides",
+                "has no effect with format: json-schema: its additionalProperties decides",
             )
         if self.format == "avro" and self.subject and self.schema_registry is None:
             yield "subject", "has no effect without schemaRegistry"

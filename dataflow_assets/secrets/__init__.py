@@ -13,7 +13,7 @@ Nothing is kept for longer than seconds: whoever opens a flow again gets the val
 
 from dataflow_assets.secrets.cluster import forget, inside
 from dataflow_assets.secrets.lookup import Lookup, Secrets, foreign_place, given, resolve
-from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
+from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted, replaced_meanwhile
 from dataflow_assets.secrets.mounts import namespace as mounted_namespace
 from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef, is_secret
 from dataflow_assets.secrets.tokens import one_word
@@ -36,5 +36,6 @@ __all__ = [
     "mounted",
     "mounted_namespace",
     "one_word",
+    "replaced_meanwhile",
     "resolve",
 ]

@@ -57,7 +57,7 @@ def test_an_empty_secret_is_not_a_schema() -> None:
     ref = {"name": "r", "key": "value"}
     config = {"brokers": ["b:1"], "topic": "t", "format": "avro", "avroSchemaSecretRef": ref}
     found = resolve(KafkaSource.model_validate(config), secrets(" \n"))
-    with pytest.raises(PermanentError, match="^avroSchemaSecretRef: the Secret is empty"):
+    with pytest.raises(PermanentError, match=r"^avroSchemaSecretRef: the Secret is empty"):
         found.message_format()
 
 

@@ -77,7 +77,8 @@ CREATE TABLE w (a STRING) WITH ('connector' = 'kafka', 'topic' = 'w',
   'properties.bootstrap.servers' = 'k:9092', 'properties.group.id' = 'g', 'format' = 'json',
   'scan.startup.mode' = 'earliest-offset',
   'properties.security.protocol' = 'SASL_PLAINTEXT', 'properties.sasl.mechanism' = 'PLAIN',
-  'properties.sasl.jaas.config' = 'x.PlainLoginModule required username="u" password="{REFERENCE}";');
+  'properties.sasl.jaas.config' =
+    'x.PlainLoginModule required username="u" password="{REFERENCE}";');
 CREATE TABLE o (a STRING, n BIGINT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'jdbc',
   'table-name' = 't', 'url' = 'jdbc:postgresql://h/d', 'username' = 'u');
 INSERT INTO o SELECT a, COUNT(*) FROM (SELECT a FROM s UNION ALL SELECT a FROM w) GROUP BY a;

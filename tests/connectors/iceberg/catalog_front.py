@@ -25,6 +25,8 @@ class CatalogFront:
 
     upstream: devservers.SeaweedFS
     keys: dict[str, str] = field(default_factory=dict)
+    apart: bool = False
+    """Whether the keys come as `storage-credentials`, as newer catalogs hand them out."""
     credentials: Mapping[str, str] | None = None
     """The form that a client must send for a token of the front's own; None: none is needed."""
     lasts: int = 1000
@@ -106,7 +108,10 @@ class CatalogFront:
             for part in ("defaults", "overrides"):
                 answer.get(part, {}).pop("prefix", None)
         if "metadata" in answer and (TABLE in path or path.endswith("/tables")):
-            answer["config"] = answer.get("config", {}) | self.keys
+            if self.apart:
+                answer["storage-credentials"] = [{"prefix": "s3://", "config": self.keys}]
+            else:
+                answer["config"] = answer.get("config", {}) | self.keys
         return json.dumps(answer).encode()
 
     def _own_token(self) -> str:

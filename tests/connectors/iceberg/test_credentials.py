@@ -66,7 +66,9 @@ def test_a_token_that_cannot_be_sent_is_not_shown(text: str) -> None:
         ({"accessKey": "k", "secretAccessKey": ""}, "secretAccessKey: its Secret is empty"),
     ],
 )
-def test_a_secret_that_is_empty_does_not_make_one_nobody(values: dict[str, str], named: str) -> None:
+def test_a_secret_that_is_empty_does_not_make_one_nobody(
+    values: dict[str, str], named: str
+) -> None:
     """The catalog may let strangers read, and the store may know this machine by another name."""
     found = raised(by_secrets("http://127.0.0.1:9", values))
     assert isinstance(found, PermanentError)
@@ -109,9 +111,7 @@ def test_an_address_that_a_secret_has_is_warned_about(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING, "dataflow_assets.tls"):
         sink.catalog_properties()
         sink.catalog_properties()
-    assert [one.getMessage() for one in caplog.records] == [
-        f"catalog noted-example: {IN_CLEAR}"
-    ]
+    assert [one.getMessage() for one in caplog.records] == [f"catalog noted-example: {IN_CLEAR}"]
 
 
 @pytest.mark.parametrize(
@@ -186,5 +186,7 @@ def test_tokens_of_the_catalog_with_a_scope_and_a_prefix(
         with pytest.raises(PermanentError, match="invalid_scope; check the credentials"):
             connect(foreign)
         elsewhere = IcebergSource.model_validate(config | {"prefix": "other"})
-        with pytest.raises(PermanentError, match="check catalogURI, warehouse, namespace and prefix"):
+        with pytest.raises(
+            PermanentError, match="check catalogURI, warehouse, namespace and prefix"
+        ):
             read(elsewhere)

@@ -33,9 +33,15 @@ def _without_keys(
     return {name: value for name, value in config.items() if "ccessKey" not in name}
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["config", "storage-credentials"])
 def test_a_table_is_written_and_read_by_the_keys_of_the_catalog(
-    vending: CatalogFront, seaweedfs: devservers.SeaweedFS, catalog: Catalog, namespace: str
+    vending: CatalogFront,
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+    apart: bool,
 ) -> None:
+    vending.apart = apart
     config = _without_keys(vending, seaweedfs, namespace)
     sink = IcebergSink.model_validate({**config, "autoCreateTable": True})
     session = opened(sink)
@@ -60,4 +66,24 @@ def test_keys_that_the_catalog_replaces_are_used_from_the_next_micro_batch_on(
         pump(sink, session, 5, 5)
     vending.keys.update(good)
     pump(sink, session, 5, 5)
+    assert ids(catalog, namespace) == expected(10)
+
+
+@pytest.mark.parametrize("kind", ["s3", "client"])
+def test_keys_of_the_manifest_win_over_a_session_of_the_catalog(
+    kind: str,
+    vending: CatalogFront,
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+) -> None:
+    """The session's token belongs to the keys that it comes with."""
+    vending.keys = {
+        f"{kind}.access-key-id": "other",
+        f"{kind}.secret-access-key": "other",
+        f"{kind}.session-token": "of the other",
+    }
+    config = connection(seaweedfs, namespace, "orders") | {"catalogURI": vending.uri}
+    sink = IcebergSink.model_validate({**config, "autoCreateTable": True})
+    pump(sink, opened(sink), 0, 10)
     assert ids(catalog, namespace) == expected(10)

@@ -128,7 +128,9 @@ def test_a_name_that_a_secret_has_leads_to_no_other_branch() -> None:
     )
     values = {"value": SecretStr("orders@prod")}
     found = resolve(declared, Secrets("default", {("default", "lake"): values}))
-    with pytest.raises(PermanentError, match="the secret of tableSecretRef: the name must not have"):
+    with pytest.raises(
+        PermanentError, match="the secret of tableSecretRef: the name must not have"
+    ):
         assert found.identifier
 
 
