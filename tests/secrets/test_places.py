@@ -6,6 +6,7 @@ import itertools
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -169,11 +170,11 @@ def test_a_mounted_secret_that_is_replaced_is_never_missing(
     thread = threading.Thread(target=kubelet)
     thread.start()
     try:
-        read = {
+        reads: dict[str, Callable[[], str]] = {
             "value": lambda: Secrets("shop").get(REF),
             "certificate": lambda: pem("shop/pg/dsn", "tls.caFile"),
-        }[form]
-        found = [int(read().split()[2]) for _ in range(2000)]
+        }
+        found = [int(reads[form]().split()[2]) for _ in range(2000)]
     finally:
         over.set()
         thread.join()
