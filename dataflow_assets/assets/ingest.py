@@ -22,8 +22,10 @@ from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
 from dataflow_assets.assets.metadata import log_link
 from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.run_log import Lines
+from dataflow_assets.assets.runs import SENSOR
 from dataflow_assets.assets.stopping import Interrupts
-from dataflow_assets.errors import DataflowError, TakenOver, TransientError
+from dataflow_assets.assets.switches import INGEST
+from dataflow_assets.errors import DataflowError, PermanentError, TakenOver, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.lane import Lane
@@ -71,7 +73,7 @@ class Ingest:
 
         Called once, in the main thread of the run's process, where signals arrive. Raises what
         Dagster raises when it cannot store an event or a line of the log; what fails in a flow is
-        noted, and the lane goes on.
+        noted, and the lane goes on. Raises PermanentError where this process can drive none at all.
         """
         with self._lines.heard(), self._interrupts.deferred():
             for event in self._lane.drive(self._lane_flows.wanted, self._reason):
@@ -82,6 +84,15 @@ class Ingest:
                 yield from self._last_of(self._over.next())
             self._next_lines = 0.0
             self._say()
+        self._check_any()
+
+    def _check_any(self) -> None:
+        """A lane that can drive nothing would end green, and be started again and again."""
+        if self._flows or self._interrupts.asked:
+            return
+        asked = self._context.run.tags.get(SENSOR) == INGEST
+        if lacking := self._lane_flows.lacking(asked=asked):
+            raise PermanentError(lacking)
 
     def _reason(self) -> str | None:
         """Why to end; the flows then end one after the other."""

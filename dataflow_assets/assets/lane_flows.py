@@ -1,13 +1,16 @@
 """Which flows a lane drives now: switched on, fit, and claimed by no run of their own."""
 
 import logging
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 
 import dagster as dg
 
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
+from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.lane_book import Book, FlowState, Page
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import LaneRuns
@@ -15,11 +18,22 @@ from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
 from dataflow_assets.manifests.load import Loaded
+from dataflow_assets.redaction import mask
 
 WRITE_SECONDS = 10.0  # how often the book says how the flows fare
 _REMOVED = "its manifest was removed"
 _SUSPENDED = "its manifest says suspended"
 _BROKEN = "its manifest has mistakes (see `dataflow check`)"
+_AWAY = "the folder of its manifest does not exist"
+_FOLDERS = (
+    "The process of a run reads the manifests itself: give it the files and the environment of the "
+    "code server, DATAFLOW_FLOWS among them"
+)
+_UNTOUCHED = (
+    "nobody has switched on any of its flows. They count as switched on where DATAFLOW_START is 1, "
+    "as for the sensor ingest, which has started this run: set DATAFLOW_START for the processes of "
+    "runs, too, or switch the flows on"
+)
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +79,8 @@ class LaneFlows:
         self._driven: dict[str, Flow] = {}
         self._why: dict[str, str] = {}
         self._loaded = Loaded()
+        self._unread = ""
+        """Why the last look that failed did."""
         self.successor = ""
         """The newer run of the lane that takes over."""
         self.over = ""
@@ -79,7 +95,8 @@ class LaneFlows:
         try:
             self._wanted = self._look()
         except Exception as error:  # noqa: BLE001 - storages raise many kinds; the next look may do
-            log.warning("the switches could not be read: %s", type(error).__name__)
+            self._unread = mask(sentence(error).partition("\n")[0][:300], self._loaded.flows)
+            log.warning("which flows to drive could not be found out: %s", self._unread)
         return self._wanted or ()
 
     def wants(self, flow: Flow) -> bool:
@@ -104,6 +121,28 @@ class LaneFlows:
     def none(self) -> bool:
         """True where there is nothing to drive and nothing being driven."""
         return self._wanted is not None and not self._wanted and not self._driven
+
+    def lacking(self, *, asked: bool) -> str:
+        """Why a run that has driven nothing never will, in this process; empty where it may.
+
+        Called once, when such a run ends. `asked`: the sensor `ingest` has started it, to which a
+        flow of the lane was switched on.
+        """
+        if self._wanted is None and self._unread:
+            return f"lane {self._lane}: its flows could not be found out: {self._unread}"
+        if self.over or not self.none:
+            return ""
+        own = [flow for flow in self._loaded.flows if flow.lane == self._lane]
+        if not own:
+            read = ", ".join(map(_shown, self._loaded.paths)) or "no folder"
+            there = ", ".join(sorted({flow.lane for flow in self._loaded.flows})) or "none"
+            return (
+                f"lane {self._lane}: no flow of this lane is in {read} (lanes there: {there}). "
+                f"{_FOLDERS}"
+            )
+        if asked and not switches.started() and switches.untouched(self._instance, own):
+            return f"lane {self._lane}: {_UNTOUCHED}"
+        return ""
 
     @property
     def awaits(self) -> bool:
@@ -151,8 +190,9 @@ class LaneFlows:
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
         """Those of this lane that are switched on and have not failed."""
         on, out = switches.on(self._instance, flows), Departures(self._instance).of(flows)
-        self._why = {name: self._why_missing(flow) for name, flow in self._driven.items()}
-        self._why |= {flow.id: self._why_out(flow, on) for flow in flows}
+        self._why = {flow.id: self._why_out(flow, on) for flow in flows}
+        missing = [flow for name, flow in self._driven.items() if name not in self._why]
+        self._why |= {flow.id: self._why_missing(flow) for flow in missing}
         fit = [flow for flow in flows if not self._why[flow.id] and flow.id not in out]
         for flow in fit:
             if self._driven.get(flow.id, flow).hash != flow.hash:
@@ -170,8 +210,13 @@ class LaneFlows:
         return "" if flow.id in on else f"its sensor {switches.sensor_name(flow)} was switched off"
 
     def _why_missing(self, flow: Flow) -> str:
-        """A mistake in another file can be the reason, too, as long as its own file is there."""
-        return _BROKEN if self._loaded.findings and flow.file.exists() else _REMOVED
+        """A mistake in another file can be the reason, too: the flow may have moved there."""
+        away = [path for path in self._loaded.paths if not path.exists()]
+        if any(flow.file.is_relative_to(path) for path in away):
+            return _AWAY
+        broken = self._loaded.broken
+        moved = any(_names(Path(file), flow) for file in broken)
+        return _BROKEN if moved or (broken and flow.file.exists()) else _REMOVED
 
     def _unclaimed(self, flows: Sequence[Flow]) -> Sequence[Flow]:
         """Without those that a run of their own drives; also whether the lane has another run."""
@@ -222,3 +267,18 @@ class LaneFlows:
         page = self._book.read()
         if page.run == self._run_id and page.flows:
             self._book.write(self._run_id, {})
+
+
+def _shown(path: Path) -> str:
+    return f"{path.absolute()}" + ("" if path.exists() else " (does not exist)")
+
+
+def _names(file: Path, flow: Flow) -> bool:
+    """Whether the flow's name is in a file that may be no YAML at all at the moment."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # nobody knows
+    return re.search(rf"(?<![\w.-]){re.escape(flow.name)}(?![\w.-])", text) is not None

@@ -14,6 +14,7 @@ from dataflow_assets.assets.lane_flows import Manifests
 from dataflow_assets.assets.lane_runs import LANE, LaneRuns, wait_for_predecessor
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Run
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import SHARED_LANE, Flow
 from dataflow_assets.lanes.lane import Lane
 from dataflow_assets.redaction import mask
@@ -47,6 +48,8 @@ def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
         except Exception as error:
             reason = mask(sentence(error), manifests().flows)
             context.instance.add_run_tags(context.run.run_id, {ERROR: reason[:500]})
+            if isinstance(error, DataflowError):
+                raise dg.Failure(description=reason) from None
             raise
 
     @dg.job(
