@@ -13,7 +13,7 @@ from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.lane_book import Book, FlowState, Page
 from dataflow_assets.assets.lane_departures import Departures
-from dataflow_assets.assets.lane_runs import LaneRuns
+from dataflow_assets.assets.lane_runs import LOCATION, LaneRuns, elsewhere
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
@@ -60,11 +60,12 @@ class LaneFlows:
         self,
         instance: dg.DagsterInstance,
         lane: str,
-        run_id: str,
+        run: dg.DagsterRun,
         manifests: Manifests,
         state: Callable[[Flow], FlowState],
     ) -> None:
-        self._instance, self._lane, self._run_id = instance, lane, run_id
+        self._instance, self._lane, self._run_id = instance, lane, run.run_id
+        self._location = run.tags.get(LOCATION, "")
         self._manifests, self._state = manifests, state
         self._book = Book(instance, lane)
         self._leaving = Book(instance, lane, "leaving")
@@ -78,6 +79,8 @@ class LaneFlows:
         """Those that are driven or about to be, as the book says."""
         self._driven: dict[str, Flow] = {}
         self._why: dict[str, str] = {}
+        self._let_go: dict[str, str] = {}
+        """Driven flows that a look has left out, and why: they end, wanted again or not."""
         self._loaded = Loaded()
         self._unread = ""
         """Why the last look that failed did."""
@@ -85,6 +88,8 @@ class LaneFlows:
         """The newer run of the lane that takes over."""
         self.over = ""
         """Why the run is to end, whatever the flows do."""
+        self.refused = ""
+        """Why the run must not drive the lane at all."""
 
     def wanted(self) -> Sequence[Flow]:
         """The flows to drive; the last answer where Dagster's storage cannot be asked.
@@ -99,14 +104,15 @@ class LaneFlows:
             log.warning("which flows to drive could not be found out: %s", self._unread)
         return self._wanted or ()
 
-    def wants(self, flow: Flow) -> bool:
-        """Whether the flow is still to be driven, by a look that is made now."""
+    def lets_go(self, flow: Flow) -> bool:
+        """Whether the flow is not to be driven now, or was not for a while since it began."""
         wanted = self.wanted()
-        return not self.over and any(one.id == flow.id for one in wanted)
+        gone = flow.id in self._let_go or all(one.id != flow.id for one in wanted)
+        return bool(self.over) or gone
 
     def why_not(self, flow: Flow) -> str:
         """Why the lane does not drive the flow any more; empty where the lane itself ends."""
-        return self.over or self._why.get(flow.id, "")
+        return self.over or self._why.get(flow.id, "") or self._let_go.get(flow.id, "")
 
     def is_gone(self, flow: Flow) -> bool:
         """Whether nobody reads its source any more, neither the flow nor one that took its place.
@@ -114,7 +120,7 @@ class LaneFlows:
         Of a manifest with mistakes nobody knows: it may be corrected in a moment.
         """
         others = {one.source.reserved for one in self._loaded.flows if one.id != flow.id} - {""}
-        gone = self.why_not(flow) in {_REMOVED, _SUSPENDED}
+        gone = not self.over and self._why.get(flow.id) in {_REMOVED, _SUSPENDED}
         return gone and flow.source.reserved not in others
 
     @property
@@ -152,6 +158,7 @@ class LaneFlows:
     def began(self, flow: Flow) -> None:
         """The lane drives the flow from now on; called with its event `Began`."""
         self._driven[flow.id] = flow
+        self._let_go.pop(flow.id, None)
 
     def changed(self) -> None:
         """A flow fares otherwise than it did: the book says so with the next look."""
@@ -179,6 +186,8 @@ class LaneFlows:
         if self.over:  # the newer run goes by what is written now: nothing more begins
             free = [flow for flow in free if flow.id in self._driven]
             self._written = 0.0
+        left_out = self._driven.keys() - {flow.id for flow in free}
+        self._let_go |= {name: self._why.get(name, "") for name in left_out}
         self._name(free, at_once=len(self._named) > len({f.id for f in free} | self._driven.keys()))
         return free
 
@@ -235,23 +244,32 @@ class LaneFlows:
         """Flows that the run before has still to let go; after a minute they are taken from it."""
         if time.monotonic() >= self._patience:
             return set()
-        page = LaneRuns(self._instance, self._lane).pages().get("leaving", Page())
+        page = self._runs(None).pages().get("leaving", Page())
         if page.run == self._run_id:
             return set()
         return {flow.id for flow in flows if flow.id in page.flows} - self._named.keys()
 
     def _judge(self, live: Sequence[str], known: Sequence[dg.RunRecord]) -> None:
-        driver = LaneRuns(self._instance, self._lane, known).driver()
+        runs = self._runs(known)
+        driver = runs.driver()
         if self._run_id not in live:
             self.over = "this run was reported as ended: it was silent for too long"
         if driver is not None and driver.run_id != self._run_id:
             self.successor = driver.run_id
             self.over = self.over or f"run {driver.run_id[:8]} of the lane takes over"
+        if other := runs.elsewhere(self._run_id):
+            self.refused = elsewhere(self._lane, other)
+            self.over = self.over or self.refused
+
+    def _runs(self, known: Sequence[dg.RunRecord] | None) -> LaneRuns:
+        return LaneRuns(self._instance, self._lane, known, self._location)
 
     def _write(self) -> None:
         if time.monotonic() - self._written < WRITE_SECONDS:
             return
         try:
+            if self.refused and self._book.read().run != self._run_id:
+                return  # the page of the lane that drives
             states = {name: self._state(flow) for name, flow in self._named.items()}
             if self.successor:
                 self._hand_over(states)

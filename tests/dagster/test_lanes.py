@@ -16,10 +16,12 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets.assets import graph, ingest, mirror, tally
+from dataflow_assets.assets import graph, ingest, lane_runs, mirror, tally
 from dataflow_assets.assets.claims import ERROR
+from dataflow_assets.assets.flow_events import FlowEvents
 from dataflow_assets.assets.lane_book import Book
 from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_runs import LOCATION
 from dataflow_assets.assets.runs import SENSOR
 from dataflow_assets.connectors.memory import (
     MemoryOffsetSource,
@@ -91,10 +93,10 @@ class Shop:
             raise_on_error=False,
         )
 
-    def aside(self, idle: float = 60.0) -> Future[dg.ExecuteInProcessResult]:
+    def aside(self, idle: float = 60.0, **tags: str) -> Future[dg.ExecuteInProcessResult]:
         """The same, while the test goes on; it ends when nothing came for so many seconds."""
         self.patch.setattr(ingest, "IDLE_SECONDS", idle)
-        return self.pool.submit(self.lane)
+        return self.pool.submit(self.lane, **tags)
 
     def ended(self, running: Future[dg.ExecuteInProcessResult]) -> dg.ExecuteInProcessResult:
         """Lets the lane end that runs aside."""
@@ -548,6 +550,23 @@ def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Sh
     assert not Departures(shop.instance).of(shop.flows)
 
 
+def test_the_lane_of_another_location_is_not_taken_over(shop: Shop) -> None:
+    """Its flows would be driven by nobody."""
+    shop.add("a")
+    shop.produce("a", 1)
+    running = shop.aside(**{LOCATION: "first"})
+    until(lambda: shop.rows("a") == [1])
+    other = shop.lane(**{LOCATION: "second"})
+    assert not other.success
+    driver = Book(shop.instance, "shared").read().run
+    assert f"is driven by run {driver[:8]} of location first" in shop.error(other)
+    shop.produce("a", 2)
+    until(lambda: shop.rows("a") == [1, 2])
+    result = shop.ended(running)
+    assert result.success
+    assert result.run_id == driver
+
+
 def test_a_newer_run_of_the_lane_takes_over_one_flow_while_another_still_stores(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -622,6 +641,73 @@ def test_a_newer_run_that_did_not_wait_keeps_the_flows_it_took(shop: Shop) -> No
     assert f"yields: run {new.run_id[:8]} of the lane takes over (" in log
     count = produced.result()
     assert shop.rows("a") == shop.rows("b") == list(range(count))
+
+
+def test_a_run_of_a_flows_own_that_was_over_before_the_micro_batch_is_no_failure(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did not wait any longer, and the lane learns of it when the flow is free again."""
+    monkeypatch.setattr(lane_runs, "END_SECONDS", 8.0)
+    stored, go_on = threading.Event(), threading.Event()
+    _hold_up(monkeypatch, "a", stored, go_on)
+    shop.add("a")
+    shop.produce("a", 1)
+    running = shop.aside()
+    assert stored.wait(50)
+    own = shop.own("a")
+    assert own.success
+    go_on.set()
+    shop.produce("a", 2)
+    until(lambda: shop.rows("a") == [1, 2])
+    result = shop.ended(running)
+    assert result.success
+    assert f"yields: run {own.run_id[:8]} drives it now" in shop.log(result, "a")
+    assert not Departures(shop.instance).known(shop.flows)
+
+
+@pytest.mark.parametrize("how", ["off", "removed"])
+def test_a_flow_that_ends_while_its_server_is_down_has_not_failed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """No run of its own would try again, and where it is removed its slot is named."""
+    monkeypatch.setenv("DATAFLOW_PATIENCE", "600")
+    monkeypatch.setattr(MemoryOffsetSource, "left_behind", lambda self: f"slot {self.topic} stays")
+    _refuse_table(monkeypatch, "a", TransientError)
+    shop.add("a", "b")
+    (flow, _), off = shop.flows, dict[str, bool]()
+    monkeypatch.setattr("dataflow_assets.assets.switches._states", lambda _: off)
+    shop.produce("a", 1)
+    running = shop.aside()
+    book = Book(shop.instance, "shared")
+    until(lambda: book.read().failing == ["default/a"])
+    if how == "off":
+        off["a_sensor"] = False
+    else:
+        shop.flows = shop.flows[1:]
+    until(lambda: shop.driven() == {"default/b"})
+    log = shop.log(shop.ended(running), "a")
+    why = {"off": "its sensor a_sensor was switched off", "removed": "its manifest was removed"}
+    assert f"leaves the lane: {why[how]}; it had met an error: a is not there" in log
+    assert ("slot a stays" in log) == (how == "removed")
+    assert not Departures(shop.instance).known([flow])
+
+
+def test_a_lane_that_fails_as_a_whole_has_ended_its_flows(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would go on beside those of the next run."""
+
+    def full(*_: object) -> None:
+        raise OSError("no room for events")
+
+    monkeypatch.setattr(FlowEvents, "take", full)
+    shop.add("a")
+    shop.produce("a", 1)
+    result = shop.lane()
+    alive = [one.name for one in threading.enumerate() if one.name == "flow default/a"]
+    assert not result.success
+    assert "no room for events" in shop.error(result)
+    assert alive == []
 
 
 def test_a_flow_that_another_driver_takes_leaves_with_a_clear_word(shop: Shop) -> None:
