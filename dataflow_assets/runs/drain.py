@@ -96,9 +96,7 @@ def _meet(
     if isinstance(error, Stopped):
         progress.stop_at(error)
     elif isinstance(error, TransientError) and request.stop():
-        raise progress.last(
-            flow, error
-        )  # whoever asked to stop should not have to wait for the outage to end
+        raise progress.last(error)  # whoever asked to stop should not wait for the outage to end
     elif progress.suspend(flow, error):
         host.failing(error, lasting=progress.lasting(error.branch))
         progress.wait_for_branch(flow)

@@ -285,6 +285,12 @@ def test_a_run_that_waits_for_its_last_branch_ends_when_it_is_asked_to(
     assert set(caught.value.suspended) == {branch.id for branch in waiting.flow().branches}
 
 
+def test_a_run_that_is_asked_to_end_does_not_wait_for_an_outage(waiting: Branched) -> None:
+    order = replace(_patient(600, 600), stop=lambda: "enough")
+    with pytest.raises(TransientError, match="the sink is down"):
+        list(drain(waiting.flow(), lambda: waiting.engine, order))
+
+
 def _patient(seconds: float, wait: float) -> Request:
     return Request(run=Run(), patience=Patience(seconds, wait, wait))
 
