@@ -93,9 +93,10 @@ class Shop:
             raise_on_error=False,
         )
 
-    def aside(self, idle: float = 60.0, **tags: str) -> Future[dg.ExecuteInProcessResult]:
+    def aside(self, idle: float = 60.0, place: str = "") -> Future[dg.ExecuteInProcessResult]:
         """The same, while the test goes on; it ends when nothing came for so many seconds."""
         self.patch.setattr(ingest, "IDLE_SECONDS", idle)
+        tags = {LOCATION: place} if place else {}
         return self.pool.submit(self.lane, **tags)
 
     def ended(self, running: Future[dg.ExecuteInProcessResult]) -> dg.ExecuteInProcessResult:
@@ -554,7 +555,7 @@ def test_the_lane_of_another_location_is_not_taken_over(shop: Shop) -> None:
     """Its flows would be driven by nobody."""
     shop.add("a")
     shop.produce("a", 1)
-    running = shop.aside(**{LOCATION: "first"})
+    running = shop.aside(place="first")
     until(lambda: shop.rows("a") == [1])
     other = shop.lane(**{LOCATION: "second"})
     assert not other.success

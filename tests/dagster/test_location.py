@@ -67,10 +67,13 @@ class Shop:
     def said(self, flow: Flow) -> str:
         return self.board.read(flow)
 
-    def run(self, lane: str, status: dg.DagsterRunStatus = STARTED, **tags: str) -> dg.DagsterRun:
+    def run(
+        self, lane: str, status: dg.DagsterRunStatus = STARTED, place: str = ""
+    ) -> dg.DagsterRun:
         """A run of a lane; one that is started has claimed it."""
         job = location(self.flows).resolve_job_def("ingest")
-        known = {claims.DRIVES: "true", "dataflow/lane": lane, **tags}
+        known = {claims.DRIVES: "true", "dataflow/lane": lane}
+        known |= {LOCATION: place} if place else {}
         made = self.instance.create_run_for_job(job, status=STARTED, tags=known)
         if status == FAILURE:
             self.instance.report_run_failed(made)
@@ -119,7 +122,7 @@ def test_a_lane_of_another_location_is_left_alone_and_named(
 ) -> None:
     """A run of this location would take the lane, and none of its flows."""
     flow = shop.add("a")
-    other = shop.run("shared", **{LOCATION: "second"})
+    other = shop.run("shared", place="second")
     assert shop.tick("first") == []
     driven = f"lane shared is driven by run {other.run_id[:8]} of location second: "
     assert shop.said(flow).startswith(driven)
@@ -134,7 +137,7 @@ def test_a_lane_of_another_location_is_left_alone_and_named(
 
 def test_a_lane_that_fails_in_another_location_makes_nobody_wait_here(shop: Shop) -> None:
     shop.add("a")
-    shop.run("shared", FAILURE, **{LOCATION: "second"})
+    shop.run("shared", FAILURE, "second")
     assert shop.tick("second") == []
     assert shop.tick("first") == ["shared"]
 
