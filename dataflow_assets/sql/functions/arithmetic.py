@@ -13,7 +13,7 @@ from typing import Any
 from dataflow_assets.sql.casts import rounder, single, wrapped, wrapper
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.moments import shifted
-from dataflow_assets.sql.functions.signatures import fit
+from dataflow_assets.sql.functions.signatures import fit, is_time
 from dataflow_assets.sql.types import BITS, DOUBLE, INT, NULL, Type, as_decimal, decimal
 
 EXACT = Context(prec=80)
@@ -72,6 +72,8 @@ def _additive(sign: int, numbers: Resolve) -> Resolve:
     """Numbers, or a time and an interval."""
 
     def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+        if sign < 0 and len(types) == 2 and all(map(is_time, types)):
+            raise ValueError("two times are not subtracted: write TIMESTAMPDIFF(SECOND, a, b)")
         if not any(one.interval for one in types):
             return numbers(types, environment)
         fit(types, ("any", "any"))
