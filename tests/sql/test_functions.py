@@ -118,6 +118,17 @@ def test_the_session_zone() -> None:
     assert result("UNIX_TIMESTAMP('1970-01-01 01:00:44')", berlin) == "44"
 
 
+def test_a_day_on_which_clocks_change() -> None:
+    """Instants have no clock; what a clock shows has no zone."""
+    berlin = Environment("Europe/Berlin", NOW.now)
+    day = ("TIMESTAMP '2026-03-29 00:00:00'", "TIMESTAMP '2026-03-30 00:00:00'")
+    first, second = (f"CAST({one} AS TIMESTAMP_LTZ(3))" for one in day)
+    assert result(f"TIMESTAMPDIFF(HOUR, {first}, {second})", berlin) == "23"
+    assert result(f"TIMESTAMPDIFF(HOUR, {second}, {first})", berlin) == "-23"
+    assert result(f"TIMESTAMPDIFF(DAY, {first}, {second})", berlin) == "0"
+    assert result(f"TIMESTAMPDIFF(HOUR, {', '.join(day)})", berlin) == "24"
+
+
 @pytest.mark.parametrize(
     ("text", "column", "says"),
     [

@@ -77,8 +77,10 @@ def _added(types: Sequence[Type], environment: Environment) -> Resolved:
 
 
 def _difference(types: Sequence[Type], environment: Environment) -> Resolved:
-    """TIMESTAMPDIFF(unit, from, to)."""
+    """TIMESTAMPDIFF(unit, from, to): of two instants no clock is asked."""
     fit(types, ("text", "date|moment", "date|moment"))
+    if {one.kind for one in types[1:]} == {"TIMESTAMP_LTZ"}:
+        return Resolved(Type("INT"), moments.between)
     first, second = (at_midnight(one, environment) for one in types[1:])
     return Resolved(Type("INT"), lambda unit, a, b: moments.between(unit, first(a), second(b)))
 
@@ -166,7 +168,8 @@ FUNCTIONS = (
     Function(
         "TIMESTAMPDIFF",
         "TIMESTAMPDIFF(unit, a, b)",
-        "Whole units from a to b.",
+        "Whole units from a to b. Of two TIMESTAMP_LTZ, time that has passed: a day on which clocks "
+        "change has 23 or 25 hours.",
         _difference,
         (
             (f"TIMESTAMPDIFF(DAY, DATE '2020-12-01', {_NOON})", "29"),
