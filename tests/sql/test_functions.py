@@ -127,6 +127,10 @@ def test_a_day_on_which_clocks_change() -> None:
     assert result(f"TIMESTAMPDIFF(HOUR, {second}, {first})", berlin) == "-23"
     assert result(f"TIMESTAMPDIFF(DAY, {first}, {second})", berlin) == "0"
     assert result(f"TIMESTAMPDIFF(HOUR, {', '.join(day)})", berlin) == "24"
+    later = f"{second} + INTERVAL '1' MONTH"  # of UTC, where it is the evening before
+    assert result(later, berlin) == "2026-04-30 00:00:00.000"
+    first = "CAST(TIMESTAMP '2026-05-01 00:00:00' AS TIMESTAMP_LTZ(3))"
+    assert result(f"{first} + INTERVAL '1' MONTH", berlin) == "2026-05-31 00:00:00.000"
 
 
 @pytest.mark.parametrize(
@@ -168,6 +172,7 @@ def test_a_value_that_does_not_exist_is_told(text: str, column: int, says: str) 
     [
         ("UPPR('a')", 1, "the function UPPR is not supported; did you mean UPPER?"),
         ("RAND()", 1, "the function RAND is not supported; did you mean RPAD?"),
+        ("MAP['a', 1].b", 12, "MAP<STRING, INT> has no fields, and so no b: an item of a map is"),
         ("BIN(4)", 1, "the function BIN is not supported; docs/reference/sql.md lists"),
         ("JSON_ARRAY(1)", 1, "the function JSON_ARRAY is not supported; write ARRAY[a, b]"),
         ("CURRENT_TIME", 1, "CURRENT_TIME is not supported; write CAST(LOCALTIMESTAMP AS TIME)"),

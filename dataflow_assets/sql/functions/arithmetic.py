@@ -81,9 +81,9 @@ def _additive(sign: int, numbers: Resolve) -> Resolve:
         if first.interval and second == first:
             return Resolved(first, lambda x, y: x + sign * y)
         if first.interval and sign > 0:
-            move = shifted(second, first, environment.local)
+            move = shifted(second, first)
             return Resolved(second, lambda x, y: move(y, x))
-        move = shifted(first, second, environment.local)
+        move = shifted(first, second)
         return Resolved(first, lambda x, y: move(x, sign * y))
 
     return resolve
@@ -149,7 +149,8 @@ FUNCTIONS = (
     Function(
         "+",
         "a + b",
-        "Numbers, or a time and an interval. Whole numbers overflow as in Java.",
+        "Numbers, or a time and an interval; months are added to a TIMESTAMP_LTZ in UTC. Whole "
+        "numbers overflow as in Java.",
         _additive(1, _operator(lambda x, y: x + y, EXACT.add, lambda x, y: x + y, _sum)),
         (
             ("1 + 2", "3"),

@@ -199,7 +199,8 @@ def _of_table(scope: Scope, parts: list[str]) -> Expression | None:
 
 def _member(node: Node, given: Expression, name: str) -> Expression:
     if given.type.kind != "ROW":
-        _fail(node, f"{given.type} has no fields, and so no {name}")
+        advice = f": an item of a map is written map['{name}']" if given.type.kind == "MAP" else ""
+        _fail(node, f"{given.type} has no fields, and so no {name}{advice}")
     if name not in given.type.names:
         _fail(node, f"no field {name}; {meant(name, given.type.names)}")
     at = given.type.names.index(name)
