@@ -40,7 +40,8 @@ from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Step
 from dataflow_assets.sql.plan import Plan
 from dataflow_assets.sql.query import SqlQuery
-from dataflow_assets.sql.view import ViewPlan, ViewRows
+from dataflow_assets.sql.view import ViewPlan
+from dataflow_assets.sql.view_rows import ViewRows
 
 _SOURCE: Path = ("spec", "source", "config")
 _DEEP = "an expression of this file is nested too deeply: split it"
