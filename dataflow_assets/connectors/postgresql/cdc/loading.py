@@ -15,12 +15,11 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     StreamPart,
     dump,
     dump_part,
+    parse,
     parse_part,
 )
 from dataflow_assets.connectors.postgresql.cdc.snapshot import MOST_PARTS, Snapshot, pieces
-from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import Outdated
 
@@ -80,13 +79,13 @@ class Loading:
         self._used = self._used or found is not None
         return found
 
-    def begun(self, link: TextLink) -> Snapshot:
+    def begun(self) -> Snapshot:
         """A snapshot of now."""
         found = Snapshot(self._source, self.tables)
         HELD.put(self._key, found)
         self._used, self._renewed = True, set()
         # A partition may have come since they were looked at, before they were locked.
-        self.tables = tables.tables(link, self._source)
+        self.tables = found.found(self._source)
         return found
 
     def unused(self) -> None:
@@ -116,10 +115,22 @@ class Loading:
         """As `SourceSession.smaller`: of a snapshot that is gone nothing can be read."""
         part = parse_part(piece.part)
         if isinstance(part, StreamPart):
-            return (piece.part,)
+            kept = part.within(self.names)
+            return (piece.part if kept == part else dump_part(kept),)
         if not self._holds(part):
             raise self._outdated(part)
         return tuple(dump_part(one) for one in pieces(part, self.tables, limit, self._block))
+
+    def upto(self, piece: PartSlice) -> str:
+        """As `SourceSession.upto`: changes of tables that the manifest lacks are passed over.
+
+        So such a table is to be loaded when it comes back.
+        """
+        part, planned = parse_part(piece.part), parse(piece.upto)
+        if planned is None or not isinstance(part, StreamPart):
+            return piece.upto
+        kept = planned.within(self.names)
+        return piece.upto if kept == planned else dump(kept)
 
     def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         """As `SourceSession.renewed`: a table that has parts left is read again, as it is later.
@@ -131,8 +142,8 @@ class Loading:
         part = parse_part(piece.part)
         if isinstance(part, StreamPart) or self._holds(part):
             return self.smaller(piece, limit)
-        with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
-            snapshot = self.held() or self.begun(link)
+        with explained(self._source, "planning"):
+            snapshot = self.held() or self.begun()
         if part.table in self._renewed:
             return ()
         self._renewed.add(part.table)

@@ -131,7 +131,7 @@ class Planning:
         makes = self._source.create_slot_if_not_exists
         if makes and slot.find(link, self._source) is None:
             slot.check_room(link, self._source)
-            check_readable(link, self._source, self._loading.tables)
+            check_readable(self._source, self._loading.tables)
         self._made(link)
 
     def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
@@ -168,7 +168,7 @@ class Planning:
                 first = self._before_load = self._before_load or end
                 if first.value - at.lsn.value > _bytes(limit):
                     return _Ahead(at, first)
-        snapshot, self._before_load = snapshot or self._loading.begun(link), None
+        snapshot, self._before_load = snapshot or self._loading.begun(), None
         if at is not None and at.lsn.value < snapshot.lsn.value:
             return _Ahead(at, snapshot.lsn)
         reached = Reached(snapshot.lsn, self._loading.names)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
 from typing import Self
 
-from dataflow_assets.contracts import Position, Positions, folded
+from dataflow_assets.contracts import PART, Position, Positions
 
 PARTITION = "wal"
 
@@ -43,6 +45,15 @@ class Reached:
     def has(self, table: str) -> bool:
         """Whether changes of the table are read."""
         return self.tables is None or table in self.tables
+
+    def within(self, names: Collection[str]) -> Reached:
+        """The same for these tables alone."""
+        tables = None if self.tables is None else self.tables.intersection(names)
+        return replace(self, tables=tables, again=self.again.intersection(names))
+
+    def common(self, other: Reached) -> Reached:
+        """What both have come to, of parts of one span."""
+        return self if other.tables is None else self.within(other.tables)
 
 
 def dump(position: Reached | None) -> str:
@@ -82,8 +93,10 @@ START = dump(None)
 
 
 def stored(positions: Positions) -> Reached | None:
-    """Where a branch is, finished parts of a span included."""
-    return parse(folded(positions, PARTITION))
+    """Where a branch is, finished parts of a span included: each has read what all say."""
+    parts = {at for name, at in positions.items() if name.startswith(PART)}
+    reached = [found for at in parts if (found := parse(at)) is not None]
+    return reduce(Reached.common, reached) if reached else parse(positions.get(PARTITION))
 
 
 @dataclass(frozen=True)
@@ -101,6 +114,11 @@ class StreamPart:
         if not isinstance(other, StreamPart):
             return False
         return (other.upto, other.tables) == (self.after, self.tables)
+
+    def within(self, names: Collection[str]) -> StreamPart:
+        """The same, without the changes of other tables."""
+        found = None if self.tables is None else tuple(n for n in self.tables if n in names)
+        return replace(self, tables=found)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
-    folded,
     lasting,
 )
 from dataflow_assets.errors import DataflowError, PermanentError
@@ -128,6 +127,10 @@ class PostgresqlCdcSession(SourceSession):
         return self._loading.renewed(piece, limit)
 
     @override
+    def upto(self, piece: PartSlice) -> str:
+        return self._loading.upto(piece)
+
+    @override
     def again(self, positions: Positions, tables: Sequence[str], *, upserts: bool) -> Positions:
         at, names = stored(lasting(positions)), self._loading.names
         wanted = frozenset(".".join(place_of(table)) for table in tables) or names
@@ -154,10 +157,7 @@ class PostgresqlCdcSession(SourceSession):
         Its changes were passed over where a stretch was read that was recorded before.
         """
         at = stored(positions)
-        if at is None or at.tables is None or at.tables <= self._loading.names:
-            return {PARTITION: folded(positions, PARTITION) or START}
-        names = self._loading.names
-        return {PARTITION: dump(Reached(at.lsn, at.tables & names, at.again & names))}
+        return {PARTITION: dump(at if at is None else at.within(self._loading.names))}
 
     @override
     def behind(self, partition: str, position: Position | None, end: Position) -> bool:

@@ -54,13 +54,14 @@ WHERE c.oid = $1::oid
 """
 
 
-def check_readable(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
     """Raises what a load of the tables would raise, by statements that read none of their rows.
 
-    Called by the driver before a slot is created, which would stay behind and keep log.
+    Called by the driver before a slot is created, which would stay behind and keep log. The
+    connection that holds the locks asks all there is to ask: another one would wait behind whoever
+    waits for these locks.
 
     Args:
-        link: looks into the catalogue, beside the connection that holds the locks.
         source: with its secrets in place.
         wanted: tables; a partition of them may be gone by now.
 
@@ -73,7 +74,7 @@ def check_readable(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequenc
         locking.execute(_BEGIN)
         locking.execute(_ALL_ROWS)
         locking.execute(f"LOCK TABLE {_listed(wanted)} IN ACCESS SHARE MODE")
-        for leaf, query in _empty_reads(link, source):
+        for leaf, query in _empty_reads(locking, source):
             locking.execute(_LOCK_LEAF.format(qualified(*leaf.place)))
             list(locking.copied(query))
 
@@ -114,6 +115,14 @@ class Snapshot:
         except Failure:
             return False
         return True
+
+    def found(self, source: PostgresqlCdcOptions) -> list[Table]:
+        """The tables of the manifest as the snapshot has them, with their partitions.
+
+        Its own connection is asked, which has the locks: another one would wait behind whoever
+        waits for them. Raises PermanentError where one cannot be read.
+        """
+        return tables.tables(self._link, source)
 
     def close(self) -> None:
         """Lets go of it. Tasks that read go on."""
