@@ -10,6 +10,8 @@ from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD, Key
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import (
+    Keys,
+    Lsn,
     Reached,
     SnapshotPart,
     StreamPart,
@@ -32,7 +34,12 @@ class Loading:
     """What one session knows of loads. The snapshot itself outlives the session."""
 
     def __init__(
-        self, source: PostgresqlCdcOptions, flow: str, block: int, found: list[tables.Table]
+        self,
+        source: PostgresqlCdcOptions,
+        flow: str,
+        block: int,
+        found: list[tables.Table],
+        keys: Keys,
     ) -> None:
         """Loads nothing yet.
 
@@ -41,6 +48,7 @@ class Loading:
             flow: whose snapshot it is.
             block: the bytes of a block of the server.
             found: the tables of the manifest.
+            keys: the primary keys of those whose log does not name them.
         """
         self._source, self._block = source, block
         self._key = _key(source, flow)
@@ -48,7 +56,7 @@ class Loading:
         self._renewed: set[str] = set()
         """Tables that a branch reads again from their beginning: another process held their
         snapshot. Each branch begins after a plan of its own."""
-        self.tables = found
+        self.tables, self.keys = found, keys
 
     @property
     def names(self) -> frozenset[str]:
@@ -58,6 +66,10 @@ class Loading:
     def tables_of(self, names: Collection[str]) -> list[tables.Table]:
         """The tables of these names."""
         return [table for table in self.tables if table.name in names]
+
+    def reached(self, lsn: Lsn) -> Reached:
+        """All tables are followed from a place on, where they were as they are known."""
+        return Reached(lsn, self.names, keys=self.keys)
 
     def waiting(self, at: Reached | None) -> list[str]:
         """Tables whose rows are still to be loaded, for a branch that has come so far."""
@@ -85,7 +97,7 @@ class Loading:
         HELD.put(self._key, found)
         self._used, self._renewed = True, set()
         # A partition may have come since they were looked at, before they were locked.
-        self.tables = found.found(self._source)
+        self.tables, self.keys = found.found(self._source)
         return found
 
     def unused(self) -> None:
@@ -106,7 +118,7 @@ class Loading:
 
     def parts(self, snapshot: Snapshot, names: Collection[str], limit: Limit) -> list[str]:
         """The rows of these tables, in parts as a sink records them."""
-        each = len(dump(Reached(snapshot.lsn, self.names))) + PART_BYTES
+        each = len(dump(self.reached(snapshot.lsn))) + PART_BYTES
         most = max(1, min(MOST_PARTS, RECORDED_BYTES // each))
         parts = snapshot.parts(self.tables_of(names), limit, self._block, most)
         return [dump_part(part) for part in parts]

@@ -21,7 +21,8 @@ from dataflow_assets.connectors.postgresql.cdc.envelope import Records, Transact
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.layout import Layout, LoggedColumn, selected
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.position import Lsn, SnapshotPart
+from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn, SnapshotPart
+from dataflow_assets.connectors.postgresql.cdc.primary_keys import keys_of
 from dataflow_assets.connectors.postgresql.cdc.reader import APPLICATION
 from dataflow_assets.connectors.postgresql.cdc.tables import Leaf, Published, Table
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
@@ -116,13 +117,14 @@ class Snapshot:
             return False
         return True
 
-    def found(self, source: PostgresqlCdcOptions) -> list[Table]:
-        """The tables of the manifest as the snapshot has them, with their partitions.
+    def found(self, source: PostgresqlCdcOptions) -> tuple[list[Table], Keys]:
+        """The tables of the manifest as the snapshot has them, with their partitions and keys.
 
         Its own connection is asked, which has the locks: another one would wait behind whoever
         waits for them. Raises PermanentError where one cannot be read.
         """
-        return tables.tables(self._link, source)
+        found = tables.tables(self._link, source)
+        return found, keys_of(self._link, found)
 
     def close(self) -> None:
         """Lets go of it. Tasks that read go on."""

@@ -48,8 +48,7 @@ LEFT JOIN pg_namespace s ON s.oid = t.typnamespace
 LEFT JOIN pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
 ORDER BY n
 """  # noqa: S608 - our own text
-# The search path is set for one statement. Inside of a transaction the path, and the locks, stay the
-# caller's.
+# The search path is set for one statement: inside of a transaction the caller keeps its own.
 _ALONE = "BEGIN READ ONLY", "COMMIT"
 _INSIDE = (
     "SAVEPOINT dataflow_types",
