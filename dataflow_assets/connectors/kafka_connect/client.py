@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -104,6 +105,8 @@ class HostProcess:
                 f"its JVM is out of memory (heap: {self._order.heap}): raise heap, or lower how "
                 "many records the connector holds at once (batch.size, max.batch.size or alike)"
             )
+        if code == -signal.SIGKILL:
+            return "its process was killed (SIGKILL): the machine may have no memory left"
         return f"its process has ended with code {code}"
 
     def quiet_since(self, moment: float) -> float:

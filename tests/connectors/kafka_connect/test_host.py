@@ -156,3 +156,16 @@ def test_it_ends_where_the_driver_is_gone_before_it_looks(ordered: bool, spool: 
             assert host.wait(30) == 0
         finally:
             host.kill()
+
+
+def test_a_process_that_is_killed_is_told_of(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel does where the machine has no memory left."""
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    popen, command = subprocess.Popen, [sys.executable, "-c", script]
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **given: popen(command, **given))
+    process = HostProcess(order(spool, "", 0), ())
+    try:
+        with pytest.raises(HostFailure, match=r"killed \(SIGKILL\): the machine may have"):
+            check(process, 30)
+    finally:
+        process.end()

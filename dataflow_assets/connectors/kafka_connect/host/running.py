@@ -92,7 +92,7 @@ class Running:
         sealer = self._sealer = Sealer(self._spool, last, known, self._order)
         reader = offset_reader(self._machine.new_helper(), self._left)
         if not self._started:
-            self._start_connector(reader)
+            self._start_connector(reader, before=bool(known))
         kind = jpype.JClass(self._connector.taskClass())
         for number, config in enumerate(self._connector.taskConfigs(self._order.tasks)):
             task = kind()
@@ -108,7 +108,7 @@ class Running:
         """Behind all that is sealed: also for one that asks after a lost connection."""
         return self._sealer.known.get(partition) if self._sealer else None
 
-    def _start_connector(self, reader: Any) -> None:
+    def _start_connector(self, reader: Any, *, before: bool) -> None:
         self._connector.initialize(connector_context(reader, self._changed.set, self._raise))
         declared = self._connector.config().configKeys()
         secret = [str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD"]
@@ -118,7 +118,7 @@ class Running:
         values = {*(self._config.get(key, "") for key in secret), *others}
         self._say(Event("secrets", values=sorted(values)))
         config = java_map(self._config)
-        self._check(self._connector.validate(config))
+        self._check(self._connector.validate(config), before=before)
         self._connector.start(config)
         self._started = True
 
@@ -134,15 +134,20 @@ class Running:
                     key,
                 )
 
-    def _check(self, checked: Any) -> None:
-        """As a worker does before it starts a connector."""
+    def _check(self, checked: Any, *, before: bool) -> None:
+        """As a worker does before it starts a connector.
+
+        Debezium's connectors also refuse a database that does not answer. `before`: the connector
+        has delivered records already, so that its configuration was right once.
+        """
         found = [
             f"{one.name()}: {message}"
             for one in checked.configValues()
             for message in one.errorMessages()
         ]
         if found:
-            raise PermanentError(f"config of {self._order.connector}: {'; '.join(map(str, found))}")
+            kind = TransientError if before else PermanentError
+            raise kind(f"config of {self._order.connector}: {'; '.join(map(str, found))}")
 
     def _raise(self, message: str) -> None:
         self._raised = message
