@@ -53,6 +53,9 @@ class Loading:
         self._source, self._block = source, block
         self._key = _key(source, flow)
         self._used = False
+        self.is_owed = False
+        """A branch reads the log up to the snapshot, and has its rows to load from then on. Another
+        one, which has them, may be the lowest meanwhile."""
         self._renewed: set[str] = set()
         """Tables that a branch reads again from their beginning: another process held their
         snapshot. Each branch begins after a plan of its own."""
@@ -111,8 +114,8 @@ class Loading:
         return self._used
 
     def over(self) -> None:
-        """Every branch has what was loaded."""
-        if self._used:
+        """Every branch has what was loaded, as far as nobody is on the way to it."""
+        if self._used and not self.is_owed:
             HELD.let_go(self._key)
             self._used = False
 

@@ -186,7 +186,8 @@ class Planning:
                 if first.value - at.lsn.value > _bytes(limit):
                     return _Ahead(at, first)
         snapshot, self._before_load = snapshot or self._loading.begun(), None
-        if at is not None and at.lsn.value < snapshot.lsn.value:
+        self._loading.is_owed = at is not None and at.lsn.value < snapshot.lsn.value
+        if at is not None and self._loading.is_owed:
             return _Ahead(at, snapshot.lsn)
         reached = self._loading.reached(snapshot.lsn)
         parts = self._loading.parts(snapshot, waiting, limit)
