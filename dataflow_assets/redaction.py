@@ -39,7 +39,9 @@ def _values(flow: Flow) -> Iterator[str]:
     ends = (*_ends(flow), *_ends(_resolved(flow)))
     direct = (value for end in ends for value in _declared(end))
     # A message may show a value that was replaced since.
-    for value in (*given(), *(secret.get_secret_value() for secret in (*documents, *direct))):
+    known = (*given(), *(secret.get_secret_value() for secret in (*documents, *direct)))
+    # Where a value is used without the line break at its end, a message shows it so.
+    for value in dict.fromkeys(text for one in known for text in (one, one.strip())):
         if len(value) >= SHORTEST and value not in shown:
             yield value
             yield from (part for part in _parts(value) if len(part) >= SHORTEST)
@@ -76,10 +78,11 @@ def _ends(flow: Flow) -> tuple[Spec, ...]:
 def _declared(spec: Spec) -> Iterator[SecretStr]:
     for name in type(spec).model_fields:
         value = getattr(spec, name)
-        if isinstance(value, SecretStr):
-            yield value
-        elif isinstance(value, Spec):
-            yield from _declared(value)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, SecretStr):
+                yield one
+            elif isinstance(one, Spec):
+                yield from _declared(one)
 
 
 def _hide(match: re.Match[str]) -> str:

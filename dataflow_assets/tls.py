@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.private_files import private_file
-from dataflow_assets.secrets import FOLDER, Fills, SecretRef, is_place, mounted
+from dataflow_assets.secrets import FOLDER, Fills, SecretRef, is_place, mounted, replaced_meanwhile
 from dataflow_assets.spec import Spec
 
 LONGEST = 1024 * 1024  # bytes of a PEM file; a bundle of all public CAs has a quarter of it
@@ -35,6 +35,7 @@ UNCHECKED = (
     "the server's certificate is not checked: whoever is between this machine and the server can "
     "read and change everything, passwords included; set caFile or caSecretRef instead"
 )
+IN_CLEAR = "the credentials go over the network as they are: use https"
 
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,24 @@ def warn_unchecked(server: str) -> None:
         server: for people, with its address.
     """
     log.warning("%s: %s", server, UNCHECKED)
+
+
+def is_plain(address: str) -> bool:
+    """Whether what is sent to an address is not encrypted; a scheme may have capital letters."""
+    return address.strip().lower().startswith("http:")
+
+
+@cache
+def warn_in_clear(server: str) -> None:
+    """Says in the log that credentials are sent to a server without encryption.
+
+    Called whenever a client is made that does so: `dataflow check` does not see an address that a
+    Secret has. Once in a process for each server.
+
+    Args:
+        server: for people, with its address.
+    """
+    log.warning("%s: %s", server, IN_CLEAR)
 
 
 @dataclass(frozen=True)
@@ -156,8 +175,8 @@ def pem(value: str | None, option: str) -> str:
         return ""
     if _BEGIN in text:
         return _blocks(text, f"{option}: the value")
-    path = _named(text, option)
-    return _blocks(_read(path, option), f"{option}: {path}")
+    path, found = _read(text, option)
+    return _blocks(found, f"{option}: {path}")
 
 
 def context(material: Material, where: str = "tls") -> ssl.SSLContext:
@@ -238,20 +257,26 @@ def _named(text: str, option: str) -> Path:
     )
 
 
-def _read(path: Path, option: str) -> str:
-    shown = path if _PATH.fullmatch(str(path)) else "the file that it names"
+def _read(text: str, option: str) -> tuple[str, str]:
+    """The path of the file that a value names, and what the file holds."""
     try:
-        with path.open("rb") as file:
+        with replaced_meanwhile(lambda: _named(text, option).open("rb")) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
-                raise PermanentError(f"{option}: {shown} is not a PEM file")
-            return file.read(LONGEST).decode("utf-8", "replace")
+                raise PermanentError(f"{option}: {_shown(str(file.name))} is not a PEM file")
+            return str(file.name), file.read(LONGEST).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
+        path, reason = text, None
+        if isinstance(error, OSError):
+            path, reason = str(error.filename or text), error.strerror
         raise PermanentError(
-            f"{option}: {shown}: {reason}; the file must be on every machine where the flow runs, "
-            "or its text in a Secret"
+            f"{option}: {_shown(path)}: {reason or 'cannot be read'}; the file must be on every "
+            "machine where the flow runs, or its text in a Secret"
         ) from None
+
+
+def _shown(path: str) -> str:
+    return path if _PATH.fullmatch(path) else "the file that it names"
 
 
 def _blocks(text: str, what: str) -> str:

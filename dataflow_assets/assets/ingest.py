@@ -10,6 +10,7 @@ other, each flow's at most every ten seconds, and the one that waits longest fir
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 
 import dagster as dg
 
@@ -22,8 +23,10 @@ from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
 from dataflow_assets.assets.metadata import log_link
 from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.run_log import Lines
+from dataflow_assets.assets.runs import SENSOR
 from dataflow_assets.assets.stopping import Interrupts
-from dataflow_assets.errors import DataflowError, TakenOver, TransientError
+from dataflow_assets.assets.switches import INGEST
+from dataflow_assets.errors import DataflowError, PermanentError, TakenOver, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.lane import Lane
@@ -52,9 +55,8 @@ class Ingest:
     ) -> None:
         """`name`: of the lane; `nodes` gives the assets of a flow as it is driven."""
         self._context, self._lane, self._nodes = context, lane, nodes
-        run_id = context.run.run_id
         self._failing: dict[str, Failing] = {}
-        self._lane_flows = LaneFlows(context.instance, name, run_id, manifests, self._state)
+        self._lane_flows = LaneFlows(context.instance, name, context.run, manifests, self._state)
         self._departures = Departures(context.instance)
         self._interrupts = Interrupts()
         self._flows: dict[str, Flow] = {}
@@ -71,10 +73,11 @@ class Ingest:
 
         Called once, in the main thread of the run's process, where signals arrive. Raises what
         Dagster raises when it cannot store an event or a line of the log; what fails in a flow is
-        noted, and the lane goes on.
+        noted, and the lane goes on. Raises PermanentError where this process can drive none at all.
         """
-        with self._lines.heard(), self._interrupts.deferred():
-            for event in self._lane.drive(self._lane_flows.wanted, self._reason):
+        driven = self._lane.drive(self._lane_flows.wanted, self._reason)
+        with self._lines.heard(), self._interrupts.deferred(), closing(driven):
+            for event in driven:
                 self._take(event)
                 self._say()
                 yield from self._turn()
@@ -82,6 +85,17 @@ class Ingest:
                 yield from self._last_of(self._over.next())
             self._next_lines = 0.0
             self._say()
+        self._check_any()
+
+    def _check_any(self) -> None:
+        """A lane that can drive nothing would end green, and be started again and again."""
+        if self._lane_flows.refused:
+            raise PermanentError(self._lane_flows.refused)
+        if self._flows or self._interrupts.asked:
+            return
+        asked = self._context.run.tags.get(SENSOR) == INGEST
+        if lacking := self._lane_flows.lacking(asked=asked):
+            raise PermanentError(lacking)
 
     def _reason(self) -> str | None:
         """Why to end; the flows then end one after the other."""
@@ -130,8 +144,6 @@ class Ingest:
             case Ended(flow, reason):
                 why = self._lane_flows.why_not(flow) or reason
                 self._log(logging.INFO, flow, f"leaves the lane: {why}")
-                if self._lane_flows.is_gone(flow) and (left := _left_behind(flow)):
-                    self._log(logging.WARNING, flow, left)
                 self._ended(flow)
             case Left(flow, error):
                 self._left(flow, error)
@@ -147,11 +159,17 @@ class Ingest:
             self._lane_flows.changed()
 
     def _left(self, flow: Flow, error: BaseException) -> None:
-        """A failure is noted; to be taken over by a run that has claimed the flow is none."""
+        """A failure is noted, but not of a flow that another run has claimed, or that is to end."""
         text = mask(sentence(error), [flow])
-        if isinstance(error, TakenOver) and not self._lane_flows.wants(flow):
+        if isinstance(error, TakenOver) and self._lane_flows.lets_go(flow):
             self._log(logging.INFO, flow, f"yields: {self._lane_flows.why_not(flow)} ({text})")
             self._lane.take_back(flow)  # the other run may be over before we look again
+            return
+        why = "" if self._lane_flows.over else self._lane_flows.why_not(flow)
+        if why and isinstance(error, TransientError):
+            had = f"leaves the lane: {why}; it had met an error: {text}"
+            self._log(logging.WARNING, flow, had)
+            self._lane.take_back(flow)
             return
         if self._hands_over(flow, error):
             self._log(logging.WARNING, flow, f"had met an error when the lane was to end: {text}")
@@ -170,6 +188,8 @@ class Ingest:
         return ends and tried and isinstance(error, TransientError)
 
     def _ended(self, flow: Flow) -> None:
+        if self._lane_flows.is_gone(flow) and (left := _left_behind(flow)):
+            self._log(logging.WARNING, flow, left)
         self._failing.pop(flow.id, None)
         self._over.add(self._events.pop(flow.id))
         self._lane_flows.ended(flow)

@@ -1,25 +1,39 @@
 """Which flows a lane drives now: switched on, fit, and claimed by no run of their own."""
 
 import logging
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 
 import dagster as dg
 
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
+from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.lane_book import Book, FlowState, Page
 from dataflow_assets.assets.lane_departures import Departures
-from dataflow_assets.assets.lane_runs import LaneRuns
+from dataflow_assets.assets.lane_runs import LOCATION, LaneRuns, elsewhere
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
 from dataflow_assets.manifests.load import Loaded
+from dataflow_assets.redaction import mask
 
 WRITE_SECONDS = 10.0  # how often the book says how the flows fare
 _REMOVED = "its manifest was removed"
 _SUSPENDED = "its manifest says suspended"
 _BROKEN = "its manifest has mistakes (see `dataflow check`)"
+_AWAY = "the folder of its manifest does not exist"
+_FOLDERS = (
+    "The process of a run reads the manifests itself: give it the files and the environment of the "
+    "code server, DATAFLOW_FLOWS among them"
+)
+_UNTOUCHED = (
+    "nobody has switched on any of its flows. They count as switched on where DATAFLOW_START is 1, "
+    "as for the sensor ingest, which has started this run: set DATAFLOW_START for the processes of "
+    "runs, too, or switch the flows on"
+)
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +60,12 @@ class LaneFlows:
         self,
         instance: dg.DagsterInstance,
         lane: str,
-        run_id: str,
+        run: dg.DagsterRun,
         manifests: Manifests,
         state: Callable[[Flow], FlowState],
     ) -> None:
-        self._instance, self._lane, self._run_id = instance, lane, run_id
+        self._instance, self._lane, self._run_id = instance, lane, run.run_id
+        self._location = run.tags.get(LOCATION, "")
         self._manifests, self._state = manifests, state
         self._book = Book(instance, lane)
         self._leaving = Book(instance, lane, "leaving")
@@ -64,11 +79,17 @@ class LaneFlows:
         """Those that are driven or about to be, as the book says."""
         self._driven: dict[str, Flow] = {}
         self._why: dict[str, str] = {}
+        self._let_go: dict[str, str] = {}
+        """Driven flows that a look has left out, and why: they end, wanted again or not."""
         self._loaded = Loaded()
+        self._unread = ""
+        """Why the last look that failed did."""
         self.successor = ""
         """The newer run of the lane that takes over."""
         self.over = ""
         """Why the run is to end, whatever the flows do."""
+        self.refused = ""
+        """Why the run must not drive the lane at all."""
 
     def wanted(self) -> Sequence[Flow]:
         """The flows to drive; the last answer where Dagster's storage cannot be asked.
@@ -79,17 +100,19 @@ class LaneFlows:
         try:
             self._wanted = self._look()
         except Exception as error:  # noqa: BLE001 - storages raise many kinds; the next look may do
-            log.warning("the switches could not be read: %s", type(error).__name__)
+            self._unread = mask(sentence(error).partition("\n")[0][:300], self._loaded.flows)
+            log.warning("which flows to drive could not be found out: %s", self._unread)
         return self._wanted or ()
 
-    def wants(self, flow: Flow) -> bool:
-        """Whether the flow is still to be driven, by a look that is made now."""
+    def lets_go(self, flow: Flow) -> bool:
+        """Whether the flow is not to be driven now, or was not for a while since it began."""
         wanted = self.wanted()
-        return not self.over and any(one.id == flow.id for one in wanted)
+        gone = flow.id in self._let_go or all(one.id != flow.id for one in wanted)
+        return bool(self.over) or gone
 
     def why_not(self, flow: Flow) -> str:
         """Why the lane does not drive the flow any more; empty where the lane itself ends."""
-        return self.over or self._why.get(flow.id, "")
+        return self.over or self._why.get(flow.id, "") or self._let_go.get(flow.id, "")
 
     def is_gone(self, flow: Flow) -> bool:
         """Whether nobody reads its source any more, neither the flow nor one that took its place.
@@ -97,13 +120,35 @@ class LaneFlows:
         Of a manifest with mistakes nobody knows: it may be corrected in a moment.
         """
         others = {one.source.reserved for one in self._loaded.flows if one.id != flow.id} - {""}
-        gone = self.why_not(flow) in {_REMOVED, _SUSPENDED}
+        gone = not self.over and self._why.get(flow.id) in {_REMOVED, _SUSPENDED}
         return gone and flow.source.reserved not in others
 
     @property
     def none(self) -> bool:
         """True where there is nothing to drive and nothing being driven."""
         return self._wanted is not None and not self._wanted and not self._driven
+
+    def lacking(self, *, asked: bool) -> str:
+        """Why a run that has driven nothing never will, in this process; empty where it may.
+
+        Called once, when such a run ends. `asked`: the sensor `ingest` has started it, to which a
+        flow of the lane was switched on.
+        """
+        if self._wanted is None and self._unread:
+            return f"lane {self._lane}: its flows could not be found out: {self._unread}"
+        if self.over or not self.none:
+            return ""
+        own = [flow for flow in self._loaded.flows if flow.lane == self._lane]
+        if not own:
+            read = ", ".join(map(_shown, self._loaded.paths)) or "no folder"
+            there = ", ".join(sorted({flow.lane for flow in self._loaded.flows})) or "none"
+            return (
+                f"lane {self._lane}: no flow of this lane is in {read} (lanes there: {there}). "
+                f"{_FOLDERS}"
+            )
+        if asked and not switches.started() and switches.untouched(self._instance, own):
+            return f"lane {self._lane}: {_UNTOUCHED}"
+        return ""
 
     @property
     def awaits(self) -> bool:
@@ -113,6 +158,7 @@ class LaneFlows:
     def began(self, flow: Flow) -> None:
         """The lane drives the flow from now on; called with its event `Began`."""
         self._driven[flow.id] = flow
+        self._let_go.pop(flow.id, None)
 
     def changed(self) -> None:
         """A flow fares otherwise than it did: the book says so with the next look."""
@@ -140,6 +186,8 @@ class LaneFlows:
         if self.over:  # the newer run goes by what is written now: nothing more begins
             free = [flow for flow in free if flow.id in self._driven]
             self._written = 0.0
+        left_out = self._driven.keys() - {flow.id for flow in free}
+        self._let_go |= {name: self._why.get(name, "") for name in left_out}
         self._name(free, at_once=len(self._named) > len({f.id for f in free} | self._driven.keys()))
         return free
 
@@ -151,8 +199,9 @@ class LaneFlows:
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
         """Those of this lane that are switched on and have not failed."""
         on, out = switches.on(self._instance, flows), Departures(self._instance).of(flows)
-        self._why = {name: self._why_missing(flow) for name, flow in self._driven.items()}
-        self._why |= {flow.id: self._why_out(flow, on) for flow in flows}
+        self._why = {flow.id: self._why_out(flow, on) for flow in flows}
+        missing = [flow for name, flow in self._driven.items() if name not in self._why]
+        self._why |= {flow.id: self._why_missing(flow) for flow in missing}
         fit = [flow for flow in flows if not self._why[flow.id] and flow.id not in out]
         for flow in fit:
             if self._driven.get(flow.id, flow).hash != flow.hash:
@@ -170,8 +219,13 @@ class LaneFlows:
         return "" if flow.id in on else f"its sensor {switches.sensor_name(flow)} was switched off"
 
     def _why_missing(self, flow: Flow) -> str:
-        """A mistake in another file can be the reason, too, as long as its own file is there."""
-        return _BROKEN if self._loaded.findings and flow.file.exists() else _REMOVED
+        """A mistake in another file can be the reason, too: the flow may have moved there."""
+        away = [path for path in self._loaded.paths if not path.exists()]
+        if any(flow.file.is_relative_to(path) for path in away):
+            return _AWAY
+        broken = self._loaded.broken
+        moved = any(_names(Path(file), flow) for file in broken)
+        return _BROKEN if moved or (broken and flow.file.exists()) else _REMOVED
 
     def _unclaimed(self, flows: Sequence[Flow]) -> Sequence[Flow]:
         """Without those that a run of their own drives; also whether the lane has another run."""
@@ -190,23 +244,32 @@ class LaneFlows:
         """Flows that the run before has still to let go; after a minute they are taken from it."""
         if time.monotonic() >= self._patience:
             return set()
-        page = LaneRuns(self._instance, self._lane).pages().get("leaving", Page())
+        page = self._runs(None).pages().get("leaving", Page())
         if page.run == self._run_id:
             return set()
         return {flow.id for flow in flows if flow.id in page.flows} - self._named.keys()
 
     def _judge(self, live: Sequence[str], known: Sequence[dg.RunRecord]) -> None:
-        driver = LaneRuns(self._instance, self._lane, known).driver()
+        runs = self._runs(known)
+        driver = runs.driver()
         if self._run_id not in live:
             self.over = "this run was reported as ended: it was silent for too long"
         if driver is not None and driver.run_id != self._run_id:
             self.successor = driver.run_id
             self.over = self.over or f"run {driver.run_id[:8]} of the lane takes over"
+        if other := runs.elsewhere(self._run_id):
+            self.refused = elsewhere(self._lane, other)
+            self.over = self.over or self.refused
+
+    def _runs(self, known: Sequence[dg.RunRecord] | None) -> LaneRuns:
+        return LaneRuns(self._instance, self._lane, known, self._location)
 
     def _write(self) -> None:
         if time.monotonic() - self._written < WRITE_SECONDS:
             return
         try:
+            if self.refused and self._book.read().run != self._run_id:
+                return  # the page of the lane that drives
             states = {name: self._state(flow) for name, flow in self._named.items()}
             if self.successor:
                 self._hand_over(states)
@@ -222,3 +285,18 @@ class LaneFlows:
         page = self._book.read()
         if page.run == self._run_id and page.flows:
             self._book.write(self._run_id, {})
+
+
+def _shown(path: Path) -> str:
+    return f"{path.absolute()}" + ("" if path.exists() else " (does not exist)")
+
+
+def _names(file: Path, flow: Flow) -> bool:
+    """Whether the flow's name is in a file that may be no YAML at all at the moment."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # nobody knows
+    return re.search(rf"(?<![\w.-]){re.escape(flow.name)}(?![\w.-])", text) is not None

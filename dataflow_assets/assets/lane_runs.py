@@ -16,19 +16,26 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
 
 LANE = "dataflow/lane"
+LOCATION = "dagster/code_location"  # on each run that a location was asked for, by Dagster itself
 LOOK_SECONDS = 0.5
 
 
 class LaneRuns:
-    """The runs of one lane. `known`: what `going` has found, if it has."""
+    """The runs of one lane of one location.
+
+    `known`: what `going` has found, if it has. `location`: its name in Dagster; empty where nobody
+    knows, and then the runs of all locations count.
+    """
 
     def __init__(
         self,
         instance: dg.DagsterInstance,
         lane: str,
         known: Sequence[dg.RunRecord] | None = None,
+        location: str = "",
     ) -> None:
         self._instance, self._lane, self._known = instance, lane, known
+        self._location = location
         self._claims = Claims(instance, f"lane:{lane}")
 
     @contextmanager
@@ -39,10 +46,31 @@ class LaneRuns:
 
     def live(self) -> Sequence[dg.RunRecord]:
         """Runs that drive the lane or are about to, newest first; dead ones are reported."""
+        found = [record for record in self._all() if self._is_ours(record.dagster_run)]
+        return sorted(found, key=lambda r: (r.create_timestamp, r.dagster_run.run_id), reverse=True)
+
+    def elsewhere(self, run_id: str = "") -> dg.DagsterRun | None:
+        """A live run of a lane of this name in another location, whose flows are not in this one.
+
+        Called by the sensor `ingest` with each tick, and by the run of a lane every two seconds:
+        with its `run_id`, only a run counts that drives and has started earlier.
+        """
+        records = [*self._all()]
+        others = [record for record in records if not self._is_ours(record.dagster_run)]
+        if run_id:
+            own = next((_began(r) for r in records if r.dagster_run.run_id == run_id), (0.0, ""))
+            drive = [record for record in others if self._claims.held(record.dagster_run)]
+            others = [record for record in drive if _began(record) < own]
+        return min(others, key=_began).dagster_run if others else None
+
+    def _all(self) -> Sequence[dg.RunRecord]:
         records = going(self._instance) if self._known is None else self._known
         own = [r for r in records if r.dagster_run.tags.get(LANE) == self._lane]
-        found = [record for record in own if not self._claims.bury(record)]
-        return sorted(found, key=lambda r: (r.create_timestamp, r.dagster_run.run_id), reverse=True)
+        return [record for record in own if not self._claims.bury(record)]
+
+    def _is_ours(self, run: dg.DagsterRun) -> bool:
+        """A run that was started without a location may be of any."""
+        return not self._location or run.tags.get(LOCATION, self._location) == self._location
 
     def driver(self) -> dg.DagsterRun | None:
         """The newest run that has claimed the lane."""
@@ -61,8 +89,24 @@ class LaneRuns:
 
     def failures(self) -> Sequence[dg.RunRecord]:
         """The latest runs of the lane since the last one that did not fail, newest first."""
-        wanted = dg.RunsFilter(job_name=INGEST, tags={LANE: self._lane})
+        tags = {LANE: self._lane} | ({LOCATION: self._location} if self._location else {})
+        wanted = dg.RunsFilter(job_name=INGEST, tags=tags)
         return failed_since(self._instance, wanted)
+
+
+def elsewhere(lane: str, other: dg.DagsterRun) -> str:
+    """Why a lane cannot be driven, for people."""
+    return (
+        f"lane {lane} is driven by run {other.run_id[:8]} of location {other.tags.get(LOCATION)}: "
+        f"in one Dagster instance a lane of one name can be driven for one location only. Give the "
+        f"flows of one location another lane (the annotation dataflow-assets/lane in their "
+        f"manifests); where that location is gone, terminate the run"
+    )
+
+
+def _began(record: dg.RunRecord) -> tuple[float, str]:
+    began = record.start_time or record.create_timestamp.timestamp()
+    return began, record.dagster_run.run_id
 
 
 def wait_for_flow(instance: dg.DagsterInstance, flow: Flow) -> str:
@@ -78,10 +122,10 @@ def wait_for_flow(instance: dg.DagsterInstance, flow: Flow) -> str:
     def driver(pages: Mapping[Part, Page]) -> str:
         return next((page.run for page in pages.values() if flow.id in page.flows), "")
 
-    return _waited_for(instance, flow.lane, driver)
+    return _waited_for(LaneRuns(instance, flow.lane), driver)
 
 
-def wait_for_predecessor(instance: dg.DagsterInstance, lane: str, run_id: str) -> str:
+def wait_for_predecessor(runs: LaneRuns, run_id: str) -> str:
     """Waits until the run that drove the lane before has begun to let its flows go.
 
     Called in the run that takes over, once, after it has claimed the lane: the other one sees that
@@ -96,15 +140,13 @@ def wait_for_predecessor(instance: dg.DagsterInstance, lane: str, run_id: str) -
         page = pages.get("driving", Page())
         return page.run if page.flows and page.run != run_id else ""
 
-    return _waited_for(instance, lane, driver)
+    return _waited_for(runs, driver)
 
 
-def _waited_for(
-    instance: dg.DagsterInstance, lane: str, driver: Callable[[Mapping[Part, Page]], str]
-) -> str:
+def _waited_for(runs: LaneRuns, driver: Callable[[Mapping[Part, Page]], str]) -> str:
     """The last run that was waited for because it drove; empty where none did."""
     run, end = "", time.monotonic() + END_SECONDS
-    while time.monotonic() < end and (found := driver(LaneRuns(instance, lane).pages())):
+    while time.monotonic() < end and (found := driver(runs.pages())):
         run = found
         time.sleep(LOOK_SECONDS)
     return run

@@ -22,7 +22,7 @@ from dataflow_assets.runs.replay import keeps
 from dataflow_assets.sdk.database import joined
 from dataflow_assets.sql.explained import explained
 from dataflow_assets.sql.query import SqlQuery
-from dataflow_assets.sql.view import ViewRows
+from dataflow_assets.sql.view_rows import ViewRows
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"

@@ -10,6 +10,7 @@ from dataflow_assets.flow import Flow
 
 INGEST = "ingest"
 """The sensor that looks for all flows, and the job of lanes."""
+_DECLARED = "DECLARED_IN_CODE"
 
 
 def sensor_name(flow: Flow) -> str:
@@ -31,6 +32,18 @@ def on(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
     states = _states(instance)
     untouched = started() or instance.schedule_storage is None  # in tests there are no switches
     return {flow.id for flow in flows if states.get(sensor_name(flow), untouched)}
+
+
+def untouched(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> bool:
+    """Whether nobody has switched any of the flows on or off.
+
+    One question to Dagster's storage, by the run of a lane that has found nothing to drive.
+    """
+    if instance.schedule_storage is None:
+        return True
+    states = instance.all_instigator_state()
+    known = {state.name for state in states if state.status.value != _DECLARED}
+    return not any(sensor_name(flow) in known for flow in flows)
 
 
 def switched_off(
@@ -56,5 +69,5 @@ def _states(instance: dg.DagsterInstance) -> dict[str, bool]:
     if instance.schedule_storage is None:
         return {}
     states = {state.name: state.status.value for state in instance.all_instigator_state()}
-    declared = {"DECLARED_IN_CODE": started()}
+    declared = {_DECLARED: started()}
     return {name: declared.get(status, status == "RUNNING") for name, status in states.items()}

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from dataflow_assets.assets.drive_states import DriveState
     from dataflow_assets.runs.request import Request
 
+DAGSTER_SECONDS = 10.0  # in which the storages of Dagster usually answer
+
 
 def check(asked: Namespace) -> int:
     """Prints what is wrong; 1 when anything is, or when there was nothing to check."""
@@ -188,9 +190,10 @@ def _driven(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
     if not os.environ.get("DAGSTER_HOME"):
         return {}
     from dataflow_assets.assets.drive_states import drive_states
+    from dataflow_assets.runs.questions import answered
 
     try:
-        return drive_states(flows)
+        return answered(partial(drive_states, flows), DAGSTER_SECONDS)
     except Exception as error:  # noqa: BLE001 - storages raise many kinds; the rest can be said
         err(f"DAGSTER_HOME cannot be read, lanes are not shown: {sentence(error, flows)}")
         return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,13 @@ def command_line() -> argparse.ArgumentParser:
     common.add_argument("--verbose", action="store_true", help="more about errors and progress")
     several = parser.add_subparsers(required=True, metavar="COMMAND")
     for declare in COMMANDS.values():
-        declare(several.add_parser, common)
+        declare(partial(several.add_parser, parents=[common]))
     return parser
 
 
-def _check(add: Add, common: argparse.ArgumentParser) -> None:
+def _check(add: Add) -> None:
     parser = add(
         "check",
-        parents=[common],
         help="report everything that is wrong with manifests; no server is asked, but for the "
         "stored tables of Tableflow files",
     )
@@ -52,10 +52,9 @@ def _check(add: Add, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=commands.check)
 
 
-def _schema(add: Add, common: argparse.ArgumentParser) -> None:
+def _schema(add: Add) -> None:
     parser = add(
         "schema",
-        parents=[common],
         help="print the JSON Schema of manifests, for editors",
         description="Prints the JSON Schema of manifests: editors complete keys by it, show what "
         "they mean, and mark mistakes. Put it into a file, and say where it is in the first line "
@@ -64,10 +63,9 @@ def _schema(add: Add, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=commands.schema)
 
 
-def _preview(add: Add, common: argparse.ArgumentParser) -> None:
+def _preview(add: Add) -> None:
     parser = add(
         "preview",
-        parents=[common],
         help="what the steps of a flow make of records; nothing is stored or moved",
         description="Shows records before and after every step: the records that the flow would "
         "read next, or those of a file, for which no server is needed. Nothing is stored, and no "
@@ -93,10 +91,9 @@ def _preview(add: Add, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=previewing.preview)
 
 
-def _run(add: Add, common: argparse.ArgumentParser) -> None:
+def _run(add: Add) -> None:
     parser = add(
         "run",
-        parents=[common],
         help="read up to the newest record at start, or stay on for a while",
         description="Reads every flow of PATH, one after another, up to the newest record at "
         "start. With --for all of them stay on in one process, a lane, for that long. "
@@ -146,10 +143,9 @@ def _run(add: Add, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=commands.run)
 
 
-def _replay(add: Add, common: argparse.ArgumentParser) -> None:
+def _replay(add: Add) -> None:
     parser = add(
         "replay",
-        parents=[common],
         help="retry rejected records after you fixed the cause",
         description="Retries the rejected records of a flow: from its error sink, or from the "
         "table of rejected records beside its tables. Each is stored at most once; what is "
@@ -173,8 +169,8 @@ def _replayed(asked: argparse.Namespace) -> int:
     return replay(asked)
 
 
-def _status(add: Add, common: argparse.ArgumentParser) -> None:
-    parser = add("status", parents=[common], help="checkpoint, source end and lag of every flow")
+def _status(add: Add) -> None:
+    parser = add("status", help="checkpoint, source end and lag of every flow")
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument(
@@ -183,10 +179,9 @@ def _status(add: Add, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=commands.status)
 
 
-def _metrics(add: Add, common: argparse.ArgumentParser) -> None:
+def _metrics(add: Add) -> None:
     parser = add(
         "metrics",
-        parents=[common],
         help="how far flows are behind, for Prometheus",
         description="Serves how far every flow of PATH is behind, in the text format of "
         "Prometheus, until it is ended. Sources and sinks are asked on each scrape, at most every "
@@ -209,8 +204,8 @@ def _measured(asked: argparse.Namespace) -> int:
     return metrics(asked)
 
 
-def _reset(add: Add, common: argparse.ArgumentParser) -> None:
-    parser = add("reset", parents=[common], help="forget a flow's checkpoint; its rows stay")
+def _reset(add: Add) -> None:
+    parser = add("reset", help="forget a flow's checkpoint; its rows stay")
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--flow", required=True, metavar="NAME", help="name or namespace/name")
     parser.add_argument("--yes", action="store_true", help="do not ask")
@@ -236,10 +231,9 @@ def _reset(add: Add, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=commands.reset)
 
 
-def _servers(add: Add, common: argparse.ArgumentParser) -> None:
+def _servers(add: Add) -> None:
     parser = add(
         "servers",
-        parents=[common],
         help="Kafka, PostgreSQL, SeaweedFS, ClickHouse and Spark for trying out",
     )
     parser.add_argument("action", choices=["up", "down"])
@@ -253,10 +247,8 @@ def _servers(add: Add, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=commands.servers)
 
 
-def _demo(add: Add, common: argparse.ArgumentParser) -> None:
-    parser = add(
-        "demo", parents=[common], help="a shop's events, live, in Dagster; Ctrl-C ends all of it"
-    )
+def _demo(add: Add) -> None:
+    parser = add("demo", help="a shop's events, live, in Dagster; Ctrl-C ends all of it")
     parser.add_argument(
         "which",
         nargs="?",
@@ -297,5 +289,5 @@ def options_of(command: str) -> list[str]:
         made.append(argparse.ArgumentParser(name, **more))
         return made[-1]
 
-    COMMANDS[command](add, argparse.ArgumentParser(add_help=False))
+    COMMANDS[command](add)
     return _OPTION.findall(made[0].format_help())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 
@@ -100,18 +100,22 @@ class Cut:
     gone: frozenset[PartSlice] = frozenset()
     """Parts that cannot be read as they were: others replace them, even if they are stored. Only of
     a sink that upserts."""
+    upto: Mapping[PartSlice, str] = field(default_factory=dict)
+    """The position behind the span, of parts that come to another one than was planned."""
 
-    def __call__(self, part: PartSlice) -> Sequence[str]:
+    def __call__(self, part: PartSlice) -> tuple[PartSlice, ...]:
         """Called by sessions in `divide`, on the driver, once for each part that is left.
 
         Returns:
-            The borders of the parts to read instead.
+            The parts to read instead, under its own name: itself where it stays.
         """
-        return self.borders.get(part, (part.part,))
+        upto = self.upto.get(part, part.upto)
+        borders = self.borders.get(part, (part.part,))
+        return tuple(replace(part, upto=upto, part=border) for border in borders)
 
 
 def divided(
-    parts: Iterable[PartSlice], cut: Callable[[PartSlice], Sequence[str]]
+    parts: Iterable[PartSlice], cut: Callable[[PartSlice], Sequence[PartSlice]]
 ) -> tuple[PartSlice, ...]:
     """Cuts the parts of an unfinished span that are not committed into smaller ones.
 
@@ -119,7 +123,7 @@ def divided(
 
     Args:
         parts: of the recorded span.
-        cut: from a part to the borders of the parts that replace it, such as a `Cut`.
+        cut: from a part to the parts that replace it, such as a `Cut`.
 
     Returns:
         All parts of the span. The smaller ones have numbers that no other part has: what an ordinal
@@ -129,11 +133,11 @@ def divided(
     following = 1 + max((int(part.partition.removeprefix(PART)) for part in known), default=-1)
     numbers, found = count(following), list[PartSlice]()
     for part in known:
-        borders = (part.part,) if part.empty else tuple(cut(part))
-        if borders == (part.part,):
+        instead = (part,) if part.empty else tuple(cut(part))
+        if instead == (part,):
             found.append(part)
         else:
-            found += [replace(part, partition=f"{PART}{next(numbers)}", part=b) for b in borders]
+            found += [replace(one, partition=f"{PART}{next(numbers)}") for one in instead]
     return tuple(found)
 
 

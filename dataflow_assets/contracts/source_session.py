@@ -249,6 +249,20 @@ class SourceSession(SourcePositions):
         """
         return self.smaller(piece, limit)
 
+    def upto(self, piece: PartSlice) -> str:
+        """The position behind the span of a part, as this session reads the part.
+
+        Called by the driver for each part of an unfinished span, before it is read again. What it
+        returns is recorded first: a run that dies leaves behind what it has read.
+
+        Args:
+            piece: a part that was recorded and not committed.
+
+        Returns:
+            The position that was recorded; another one where less is read of the part by now.
+        """
+        return piece.upto
+
     def is_load(self, piece: PartSlice) -> bool:  # noqa: ARG002 - what overrides need
         """Whether a part holds rows as of one moment, from which on changes are followed.
 

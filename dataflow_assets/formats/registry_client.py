@@ -207,7 +207,7 @@ class RegistryClient:
 
     def _identity(self) -> dict[str, str]:
         if self.token is not None:
-            return {"Authorization": f"Bearer {self.token.strip()}"}
+            return {"Authorization": f"Bearer {self.token}"}
         if self.username is None or self.password is None:
             return {}
         pair = f"{self.username}:{self.password}".encode()
@@ -259,7 +259,7 @@ def _by_id(registry: RegistryClient, number: int) -> StoredSchema:
 @lru_cache(maxsize=64)
 def _pool(registry: RegistryClient) -> urllib3.PoolManager:
     """Connections of this process; tasks that run side by side have one each."""
-    if not registry.url.startswith("https:"):
+    if not registry.url.lower().startswith("https:"):
         return urllib3.PoolManager(timeout=TIMES, retries=False)
     trusted = context(registry.material or Material(), "schemaRegistry.tls")
     return urllib3.PoolManager(timeout=TIMES, retries=False, ssl_context=trusted)

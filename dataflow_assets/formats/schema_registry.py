@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.registry_client import RegistryClient
-from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.secrets import Fills, SecretRef, one_word
 from dataflow_assets.spec import Addition, Spec
-from dataflow_assets.tls import Tls, warn_unchecked
+from dataflow_assets.tls import IN_CLEAR, Tls, is_plain, warn_in_clear, warn_unchecked
 
 Ref = SecretRef | None
 
@@ -29,6 +29,20 @@ class RegistryAuth(Spec):
     """Password."""
     password_secret_ref: Annotated[Ref, Fills("password")] = None
     """Secret with the password."""
+
+    def pair(self) -> tuple[str, str] | None:
+        """User and password, with all secrets in place; None where one of them is not declared.
+
+        Raises PermanentError where a Secret is empty.
+        """
+        named = self.username or self.username_secret_ref
+        if not named or not (self.password or self.password_secret_ref):
+            return None
+        user, password = self.username or "", _shown(self.password) or ""
+        for name, value in (("username", user), ("password", password)):
+            if not value:
+                raise PermanentError(f"schemaRegistry.basicAuth.{name}: its Secret is empty")
+        return user, password
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
@@ -71,9 +85,9 @@ class SchemaRegistry(Spec):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         known = self.basic_auth or self.bearer_token or self.bearer_token_secret_ref
-        if self.url.startswith("http:") and known:
-            yield "url", "the credentials go over the network as they are: use https"
-        if self.url.startswith("http:") and self.tls:
+        if is_plain(self.url) and known:
+            yield "url", IN_CLEAR
+        if is_plain(self.url) and self.tls:
             yield "tls", "has no effect: url is not https"
 
     def client(self) -> RegistryClient:
@@ -86,17 +100,24 @@ class SchemaRegistry(Spec):
         """
         if wrong := address_problem(self.url):
             raise PermanentError(f"the secret of schemaRegistry.urlSecretRef: the url {wrong}")
-        auth = self.basic_auth or RegistryAuth()
+        user, password = (self.basic_auth and self.basic_auth.pair()) or (None, None)
         found = RegistryClient(
             self.url.strip(),
-            auth.username or None,
-            _shown(auth.password),
-            _shown(self.bearer_token),
+            user,
+            password,
+            self._token(),
             self.tls.material("schemaRegistry.tls") if self.tls else None,
         )
         if found.material is not None and not found.material.verify:
             warn_unchecked(str(found))
+        if is_plain(found.url) and (found.token or found.password):
+            warn_in_clear(str(found))
         return found
+
+    def _token(self) -> str | None:
+        if not (self.bearer_token or self.bearer_token_secret_ref):
+            return None
+        return one_word(_shown(self.bearer_token) or "", "schemaRegistry.bearerToken")
 
 
 def address_problem(url: str) -> str:

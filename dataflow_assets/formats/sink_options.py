@@ -27,7 +27,7 @@ class FormattedSink(Sink):
     format: Annotated[Literal["json", "avro", "json-schema"], Addition()] = "json"
     """Format of the values. `json`: bodies as they are. `avro` and `json-schema`: values of a
     schema, with its number in the registry in front; what the schema does not take is a rejected
-    record, and so is a member without a field, unless `unknownFields: ignore`."""
+    record. With `avro` so is a member without a field, unless `unknownFields: ignore`."""
     schema_registry: Annotated[SchemaRegistry | None, Addition()] = None
     """Where the schema is registered. Avro without a registry: values have no number in front."""
     subject: Annotated[str | None, Addition()] = None
@@ -80,6 +80,11 @@ class FormattedSink(Sink):
         for name in ("schema_registry", "subject"):
             if self.format == "json" and getattr(self, name):
                 yield name, "has no effect without format: avro or json-schema"
+        if self.format == "json-schema" and self.unknown_fields == "ignore":
+            yield (
+                "unknown_fields",
+                "has no effect with format: json-schema: its additionalProperties decides",
+            )
         if self.format == "avro" and self.subject and self.schema_registry is None:
             yield "subject", "has no effect without schemaRegistry"
 

@@ -124,6 +124,8 @@ class FormattedSource(MessageSource):
 
             assert schemas is not None  # noqa: S101 - the options need one
             return ProtobufFormat(schemas)
+        if self.avro_schema_secret_ref and not (self.avro_schema or "").strip():
+            raise PermanentError("avroSchemaSecretRef: the Secret is empty; it must hold a schema")
         from dataflow_assets.formats.avro import AvroFormat
 
         return AvroFormat(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dataflow_assets.errors import TransientError
@@ -53,7 +53,7 @@ class Lane:
 
     def drive(
         self, wanted: Callable[[], Sequence[Flow]], stop: Callable[[], str | None]
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Drives the flows until `stop` gives a reason; then each ends after its micro-batch.
 
         Called once. What goes wrong with a flow is an event, and nothing is raised but what the

@@ -54,6 +54,8 @@ class Loaded:
     """By the id of a flow: where it is declared."""
     tables: tuple[tuple[Document, dataflow.DeclaredTables], ...] = field(default=(), repr=False)
     """The tables of whole files, by file."""
+    paths: tuple[Path, ...] = ()
+    """The files and folders that were to be read; a folder may not exist."""
 
     @property
     def broken(self) -> Mapping[str, tuple[Finding, ...]]:
@@ -80,7 +82,8 @@ def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
     documents = SecretDocuments(
         [path for path, file in (read | near).items() if file.secrets], _secrets
     )
-    return _assemble([*read.values()], [*near.values()], documents, findings)
+    found = _assemble([*read.values()], [*near.values()], documents, findings)
+    return replace(found, paths=tuple(several))
 
 
 def _secrets(path: Path) -> Sequence[kubernetes.SecretDocument]:

@@ -119,6 +119,14 @@ def _specs(flow: Flow) -> Iterator[tuple[Spec, Path]]:
 def _nested(spec: Spec, path: Path) -> Iterator[tuple[Spec, Path]]:
     yield spec, path
     for name, info in type(spec).model_fields.items():
-        value = getattr(spec, name)
-        if isinstance(value, Spec) and not isinstance(value, SecretRef):
-            yield from _nested(value, (*path, info.alias or name))
+        for inner, place in _inside(getattr(spec, name), (*path, info.alias or name)):
+            yield from _nested(inner, place)
+
+
+def _inside(value: object, path: Path) -> Iterator[tuple[Spec, Path]]:
+    """The declarations that a field holds: one, or several, such as the tables of a UNION ALL."""
+    if isinstance(value, tuple):
+        for at, one in enumerate(value):
+            yield from _inside(one, (*path, at))
+    elif isinstance(value, Spec) and not isinstance(value, SecretRef):
+        yield value, path

@@ -17,7 +17,8 @@ from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.sql.several_inserts import collide
 from dataflow_assets.sql.plan import Plan
 from dataflow_assets.sql.query import SqlQuery
-from dataflow_assets.sql.view import ViewPlan, ViewRows
+from dataflow_assets.sql.view import ViewPlan
+from dataflow_assets.sql.view_rows import ViewRows
 
 _NAME: Path = ("metadata", "name")
 _NAMED = 3

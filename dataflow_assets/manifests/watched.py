@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dataflow_assets.manifests.load import Loaded, load
@@ -37,6 +38,7 @@ class Watched:
         """What can be used, and what cannot; asked often, and by one thread."""
         stamp = fingerprint(self._folders)
         if stamp != self._stamp:
-            self._loaded = load([folder for folder in self._folders if folder.exists()])
+            found = load([folder for folder in self._folders if folder.exists()])
+            self._loaded = replace(found, paths=tuple(self._folders))
             self._stamp = stamp
         return self._loaded

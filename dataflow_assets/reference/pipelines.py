@@ -141,9 +141,10 @@ process with a JVM. Its rows have the topic, the value, and the key (partition a
 record has no key).
 
 A key in CREDENTIALS wins over the same key in CONFIG. Settings in CONFIG whose names look like
-secrets, and the connector's own settings in CREDENTIALS, are never shown; `dataflow check` notes
-those in CONFIG, with the advice to move them to CREDENTIALS. A password whose name does not look
-like one belongs there, too. A secret of Kinesis may be `${env:VARIABLE}` or
+secrets, and the connector's own settings in CREDENTIALS, are never shown, also where they are part
+of another setting, nor is a password in a URL; `dataflow check` notes those in CONFIG, with the
+advice to move them to CREDENTIALS. A password whose name does not look like one belongs there, too:
+a warning names it when the connector starts. A secret of Kinesis may be `${env:VARIABLE}` or
 `${secrets:NAME:KEY}`. Any value of another class may refer to
 [config providers](../guarantees/kafka-connect.md), such as `${env:VARIABLE}`, `${file:/PATH:KEY}`
 and `${directory:/PATH:FILE}`.

@@ -152,9 +152,10 @@ record. `dataflow replay` refuses these flows: send the record again.
 declaration of its source table is such a change: if another query needs more columns of a topic,
 declare the topic again for it, as another table.
 
-`dataflow run --from earliest` builds the state of the changed query. When this state has come as
-far as the former one, rows that only the former query had are deleted. With `table.exec.state.ttl`
-and with windows they stay, because the state does not hold all rows of the target then.
+`dataflow run --from earliest` builds the state of the changed query. When this state has read
+all records that were there when it began, rows that only the former query had are deleted. With
+`table.exec.state.ttl` and with windows they stay, because the state does not hold all rows of the
+target then.
 
 If only `HAVING`, or columns that are computed from aggregates, were changed, the error names a
 `SET` that keeps the state: each row then changes with the next record that changes its group. A
@@ -162,9 +163,10 @@ changed query with `ROW_NUMBER()` always builds its state again.
 
 **Numbers and partitions.** A sum of floating-point numbers is rounded once, whatever their order.
 In keys of groups -0.0 is 0.0 (Flink treats them as two values, databases do not), and all NaN are
-one. When a topic gets new partitions,
-keys of an `upsert-kafka` table may move to another partition: the log warns, and of a key that is
-in two partitions the record that is read later counts.
+one. `COUNT(DISTINCT)` counts -0.0 and 0.0 as two values, as Flink does.
+
+When a topic gets new partitions, keys of an `upsert-kafka` table may move to another partition: the
+log warns, and of a key that is in two partitions the record that is read later counts.
 
 ## Windows
 
@@ -251,8 +253,15 @@ what the query treats as different: otherwise several groups become one row, whi
 one of them. A flow does not begin if a column of the key may store different values as equal ones,
 and the error names the column: text in a column of type `citext`, `char(n)` or `uuid`, or with a
 collation that ignores case; a decimal in a column with fewer digits; a time in a column that keeps
-fewer digits of a second. Without groups, rows are written in their order, and of keys that the
-table treats as equal the last change counts."""
+fewer digits of a second.
+
+Of a column of type `char(n)` the query may group by `CAST(g AS CHAR(n))`, which fills texts with
+spaces. `SET 'dataflow.acceptEqualKeys' = 'g'` lets a flow begin with any column `g`, for instance a
+`uuid` whose texts are always written in one way: of groups that are one row in the table, the one
+that is written last counts, and a delete of any of them deletes the row.
+
+Without groups, rows are written in their order, and of keys that the table treats as equal the last
+change counts."""
 PROPERTIES = (
     "Options that begin with `properties.` are options of the client: these, and [the keys of its "
     "security](justone.md#the-consumer) with this prefix. A password may be `${env:VARIABLE}` or "

@@ -78,4 +78,4 @@ def _cut(left: Sequence[PartSlice], source: SourceSession, limit: Limit, *, upse
                 raise
             borders[part] = source.renewed(part, limit)
             gone.add(part)
-    return Cut(borders, frozenset(gone))
+    return Cut(borders, frozenset(gone), {part: source.upto(part) for part in left})

@@ -96,11 +96,12 @@ def _meet(
     if isinstance(error, Stopped):
         progress.stop_at(error)
     elif isinstance(error, TransientError) and request.stop():
-        raise error  # whoever asked to stop should not have to wait for the outage to end
+        raise progress.last(error)  # whoever asked to stop should not wait for the outage to end
     elif progress.suspend(flow, error):
         host.failing(error, lasting=progress.lasting(error.branch))
+        progress.wait_for_branch(flow)
     elif isinstance(error, TransientError):
         host.failing(error, lasting=False)
         progress.wait_or_raise(flow, error)
     else:
-        raise error
+        raise progress.last(error)

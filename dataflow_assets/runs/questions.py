@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswerYet
-from threading import Thread
+from contextlib import suppress
+from threading import Event, Thread
 from typing import Generic, TypeVar
 
 from dataflow_assets.contracts import Sink, Source
@@ -23,6 +24,7 @@ Group = tuple[type, Hashable]
 """By which ends are told that are asked together."""
 
 SILENCE = 30.0  # seconds without an answer; usually the clients themselves give up after ten
+KNOCK = 5.0  # seconds in which a server that is up answers a first question about one end
 
 
 def grouped(ends: Iterable[tuple[Key, End]]) -> dict[Group, dict[Key, End]]:
@@ -52,23 +54,41 @@ class Question(Generic[Key, Answer]):
         self,
         ends: Mapping[Key, Source | Sink],
         ask: Callable[[], Mapping[Key, Answer | DataflowError]],
+        knock: Callable[[], object] | None = None,
     ) -> None:
+        """`knock` is called before `ask`, by the same thread: it asks a little, about one end.
+
+        What `knock` raises is told by `ask`, too.
+        """
         self.since = time.monotonic()
         self.answer = Future[Mapping[Key, Answer | DataflowError]]()
         self._ends = ends
-        self._ask = ask
+        self._ask, self._knock = ask, knock
+        self._heard = Event()
         # A thread that gets no answer must not keep the process: a daemon.
         Thread(target=self._run, daemon=True, name="dataflow-question").start()
 
     def answers(self, silence: float = SILENCE) -> Mapping[Key, Answer | DataflowError]:
-        """Waits for the answers, but so long only; what was not answered is an error of each."""
+        """Waits for the answers, but so long only; what was not answered is an error of each.
+
+        A server that was knocked at, and has not answered that for five seconds, is silent.
+        """
+        if not self._heard.wait(max(0.0, self.since + min(KNOCK, silence) - time.monotonic())):
+            return self._all_silent(min(KNOCK, silence))
         left = self.since + silence - time.monotonic()
         try:
             return self.answer.result(max(0.0, left))
         except NoAnswerYet:
-            return {key: _silent(end, silence) for key, end in self._ends.items()}
+            return self._all_silent(silence)
+
+    def _all_silent(self, seconds: float) -> Mapping[Key, Answer | DataflowError]:
+        return {key: _silent(end, seconds) for key, end in self._ends.items()}
 
     def _run(self) -> None:
+        if self._knock is not None:
+            with suppress(Exception):
+                self._knock()
+        self._heard.set()
         try:
             found = self._ask()
         except DataflowError as error:
@@ -79,9 +99,11 @@ class Question(Generic[Key, Answer]):
 
 
 def _silent(end: Source | Sink, silence: float) -> TransientError:
+    servers = ", ".join(one for one in end.spellings() if isinstance(one, str))
+    named = f"{end.address()} ({servers})" if servers else f"{end.address()}"
     return TransientError(
-        f"{end.address()}: no answer for {silence:g} seconds; check that its server is up and can "
-        "be reached from here"
+        f"{named}: no answer for {silence:g} seconds; check that its server is up, can be reached "
+        "from here, and encrypts its connections where the manifest does"
     )
 
 
@@ -89,3 +111,20 @@ def _unexpected(end: Source | Sink, error: Exception) -> TransientError:
     found = TransientError(f"{end.address()}: unexpected {type(error).__name__}: {error}")
     found.__cause__ = error
     return found
+
+
+def answered(ask: Callable[[], Answer], silence: float) -> Answer:
+    """What `ask` returns, or raises; TransientError where it takes longer than so many seconds."""
+    answer = Future[Answer]()
+
+    def run() -> None:
+        try:
+            answer.set_result(ask())
+        except Exception as error:  # noqa: BLE001 (raised where the answer is waited for)
+            answer.set_exception(error)
+
+    Thread(target=run, daemon=True, name="dataflow-question").start()
+    try:
+        return answer.result(silence)
+    except NoAnswerYet:
+        raise TransientError(f"no answer for {silence:g} seconds") from None

@@ -101,9 +101,7 @@ class Progress:
 
     def suspend(self, flow: Flow, error: DataflowError) -> bool:
         """Suspends the branch that the error is about; False when no other branch could go on."""
-        away = {name for name, branch in self._suspended.items() if not branch.opened}
-        others = {branch.id for branch in flow.branches} - {error.branch} - away
-        if error.branch is None or isinstance(error, TakenOver) or not others:
+        if error.branch is None or isinstance(error, TakenOver) or not self._others(flow, error):
             self._suspended = {name: b for name, b in self._suspended.items() if b.for_good}
             return False
         now = time.monotonic()
@@ -114,6 +112,29 @@ class Progress:
         again = "for this run" if isinstance(error, PermanentError) else f"for {wait:.1f} s"
         log.warning("flow %s: %s is suspended %s: %s", flow.id, error.branch, again, error)
         return True
+
+    def _others(self, flow: Flow, error: DataflowError) -> bool:
+        """Whether another branch goes on, or will: after this error nobody waits for its own."""
+        others = {branch.id for branch in flow.branches} - {error.branch}
+        away = {name: b for name, b in self._suspended.items() if name in others and not b.opened}
+        coming = isinstance(error, PermanentError) and any(map(self._may_return, away.values()))
+        return coming or bool(others - away.keys())
+
+    def _may_return(self, branch: SuspendedBranch) -> bool:
+        """For a branch that is out of patience it is too late, unless the run goes on and on."""
+        patient = time.monotonic() - branch.since < self._patience.seconds
+        return not branch.for_good and (self.continuous or patient)
+
+    def wait_for_branch(self, flow: Flow) -> None:
+        """Waits while every branch is suspended: an attempt has at least one.
+
+        Raises what `raise_suspended` does where the run is to end meanwhile.
+        """
+        while not any(map(self.open_for, flow.branches)):
+            if self.over or self._request.stop():
+                self.raise_suspended(flow)
+            backs = [branch.back for branch in self._suspended.values() if not branch.for_good]
+            time.sleep(min(max(0.0, min(backs) - time.monotonic()), STEP_SECONDS))
 
     def lasting(self, branch: str | None) -> bool:
         """Whether a suspended branch will not come back, or has not within the run's patience."""
@@ -148,29 +169,32 @@ class Progress:
             raise error
 
     def returning(self, taking_part: Collection[str]) -> list[SuspendedBranch]:
-        """Branches that may come back in this run, besides those that have.
-
-        For those out of patience it is too late.
-        """
-        now = time.monotonic()
-        return [
-            branch
-            for name, branch in self._suspended.items()
-            if name not in taking_part
-            and not branch.for_good
-            and (self.continuous or now - branch.since < self._patience.seconds)
-        ]
+        """Branches that may come back in this run, besides those that have."""
+        away = [one for name, one in self._suspended.items() if name not in taking_part]
+        return [branch for branch in away if self._may_return(branch)]
 
     def raise_suspended(self, flow: Flow) -> None:
         """Ends the run with the error of a branch that did not come back."""
-        for name, branch in sorted(self._suspended.items(), key=lambda item: not item[1].for_good):
-            kind = PermanentError if branch.for_good else TransientError
-            error = kind(
-                f"flow {flow.id}: {name} was suspended: {branch.error}. The other branches went "
-                f"on; this one continues from its own checkpoint"
-            )
-            error.suspended = tuple(self._suspended)
-            raise error from branch.error
+        found = sorted(self._suspended.items(), key=lambda item: not item[1].for_good)
+        if not found:
+            return
+        first = found[0][1]
+        kind = PermanentError if first.for_good else TransientError
+        others = "The other branches went on; " if len(found) < len(flow.branches) else ""
+        error = kind(
+            f"flow {flow.id}: {_told(found)}. {others}each continues from its own checkpoint"
+        )
+        error.suspended = tuple(self._suspended)
+        raise error from first.error
+
+    def last(self, error: DataflowError) -> DataflowError:
+        """The error that ends the run, with those of branches that have failed for good before."""
+        before = [one for one in sorted(self._suspended.items()) if one[1].for_good]
+        if not before or isinstance(error, TakenOver):
+            return error
+        found = PermanentError(f"{error}. Before that, {_told(before)}")
+        found.__cause__ = error
+        return found
 
     def wait_or_raise(self, flow: Flow, error: TransientError) -> None:
         """Waits before the next attempt.
@@ -181,10 +205,11 @@ class Progress:
         self._failing = self._failing or now
         tried = now - self._failing
         if tried >= self._patience.seconds or self.over:
-            raise TransientError(
+            gave_up = TransientError(
                 f"flow {flow.id}: gave up after {tried:.0f} s without progress: {error}. Nothing "
                 f"is lost: the next run continues from the checkpoint"
-            ) from error
+            )
+            raise self.last(gave_up) from error
         left = self._patience.seconds - tried
         log.warning(
             "flow %s: %s; trying again in %.1f s, for %.0f s at most",
@@ -193,10 +218,14 @@ class Progress:
         self._rest(self._wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
         self._wait = min(2 * self._wait, self._patience.longest_wait)
         if self._request.stop():
-            raise error
+            raise self.last(error)
 
     def _rest(self, seconds: float) -> None:
         """In small steps: somebody may ask the run to end meanwhile."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and not self._request.stop():
             time.sleep(min(left, STEP_SECONDS))
+
+
+def _told(suspended: Iterable[tuple[str, SuspendedBranch]]) -> str:
+    return "; ".join(f"{name} was suspended: {branch.error}" for name, branch in suspended)

@@ -236,12 +236,18 @@ def _meet_another(
 def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> None:
     if flow.policies.on_topic_recreated != "restart":
         raise PermanentError(
-            f"flow {flow.id}: {flow.source_address} was recreated since the last commit (it has "
+            f"flow {flow.id}: {_sources(flow)} was recreated since the last commit (it has "
             f"another id): {_ANEW[flow.source.delivers]}"
         )
     log.warning("flow %s: the topic was recreated: reading from its start", flow.id)
     before = session.checkpoint.positions
     session.restart(source.rewound(source.seek("earliest"), before, stay=False), source.identity)
+
+
+def _sources(flow: Flow) -> str:
+    """All that it reads: ids tell that one is another, not which."""
+    names = [str(one) for one in flow.read_addresses]
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 
 def _rewind(

@@ -19,7 +19,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.questions import SILENCE, Question, grouped
+from dataflow_assets.runs.questions import SILENCE, End, Question, grouped
 
 Key = tuple[str, str]
 """Flow and branch."""
@@ -59,16 +59,23 @@ class Answer:
 def statuses(flows: Sequence[Flow], silence: float = SILENCE) -> list[Answer]:
     """Where each flow stands, in their order.
 
-    Servers are asked side by side. One that is silent for so long is an error of its own flows.
+    Servers are asked side by side. One that is silent for so long is an error of its own flows; one
+    that does not even answer what is asked about a single end, sooner.
     """
     resolved = {flow.id: outcome(partial(_resolved, flow)) for flow in flows}
     asked = [one for one in resolved.values() if isinstance(one, Flow)]
     targets = {(f.id, branch.id): f.target(branch) for f in asked for branch in f.branches}
     sinks = grouped(((f.id, branch.id), branch.sink) for f in asked for branch in f.branches)
     sources = grouped(((f.id, branch.id), f.source) for f in asked for branch in f.branches)
-    peeks = [Question(ends, partial(_peeked, ends, targets)) for ends in sinks.values()]
+    peeks = [
+        Question(ends, partial(_peeked, ends, targets), partial(_peeked, _one(ends), targets))
+        for ends in sinks.values()
+    ]
     peeked = partial(_merged, peeks, silence)
-    looks = [Question(ends, partial(_lags, ends, peeked)) for ends in sources.values()]
+    looks = [
+        Question(ends, partial(_lags, ends, peeked), partial(_opened, _one(ends)))
+        for ends in sources.values()
+    ]
     # A look begins with the checkpoints, for which it may have waited as long.
     lags, stored = _merged(looks, 2 * silence), peeked()
     return [_answer(flow, resolved[flow.id], stored, lags) for flow in flows]
@@ -88,6 +95,11 @@ def _merged(
     return {key: one for asked in questions for key, one in asked.answers(silence).items()}
 
 
+def _one(ends: Mapping[Key, End]) -> Mapping[Key, End]:
+    """Any one of them."""
+    return dict([next(iter(ends.items()))])
+
+
 def _peeked(
     sinks: Mapping[Key, Sink], targets: Mapping[Key, Target]
 ) -> dict[Key, Checkpoint | DataflowError | None]:
@@ -104,6 +116,14 @@ def _inherited(sink: Sink, target: Target) -> Checkpoint | None:
     """What another program has left, where it has driven the branch so far."""
     positions = sink.inherited(target)
     return Checkpoint(epoch=0, positions=positions) if positions else None
+
+
+def _opened(sources: Mapping[Key, Source]) -> None:
+    """Opens them and closes them again."""
+    by_flow = {flow: source for (flow, _), source in sources.items()}
+    for session in type(next(iter(by_flow.values()))).open_together(by_flow).values():
+        if isinstance(session, SourceSession):
+            session.close()
 
 
 def _lags(

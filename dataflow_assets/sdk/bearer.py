@@ -12,6 +12,7 @@ from requests.auth import AuthBase
 from typing_extensions import override
 
 from dataflow_assets.sdk.oauth import Tokens
+from dataflow_assets.secrets import one_word
 
 REFUSED = 401
 """The status of an answer that has not taken the token."""
@@ -24,8 +25,12 @@ class Bearer(AuthBase):
     was restored) is fetched anew, and the request sent once more.
     """
 
-    def __init__(self, source: Tokens | str) -> None:
-        self._source = source
+    def __init__(self, source: Tokens | str, option: str = "token") -> None:
+        """`option`: the key that holds a token that is given as it is, for messages.
+
+        Raises PermanentError where that is no token.
+        """
+        self._source = one_word(source, option) if isinstance(source, str) else source
 
     @override
     def __call__(self, r: PreparedRequest) -> PreparedRequest:

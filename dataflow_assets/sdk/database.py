@@ -116,7 +116,9 @@ class NamedTable(Connector):
     def _split(self) -> tuple[str, str]:
         """Schema, empty where there is none, and name."""
         if not self.table:
-            raise PermanentError("tableSecretRef was not resolved")
+            raise PermanentError(
+                "the secret of tableSecretRef is empty: it must hold a table's name"
+            )
         return split(self.table, self.quotes)
 
 

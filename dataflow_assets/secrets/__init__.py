@@ -13,9 +13,10 @@ Nothing is kept for longer than seconds: whoever opens a flow again gets the val
 
 from dataflow_assets.secrets.cluster import forget, inside
 from dataflow_assets.secrets.lookup import Lookup, Secrets, foreign_place, given, resolve
-from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
+from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted, replaced_meanwhile
 from dataflow_assets.secrets.mounts import namespace as mounted_namespace
 from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef, is_secret
+from dataflow_assets.secrets.tokens import one_word
 
 __all__ = [
     "FOLDER",
@@ -34,5 +35,7 @@ __all__ = [
     "is_secret",
     "mounted",
     "mounted_namespace",
+    "one_word",
+    "replaced_meanwhile",
     "resolve",
 ]

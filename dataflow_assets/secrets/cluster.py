@@ -104,6 +104,11 @@ def _get(path: str) -> tuple[int, dict[str, Any]]:
             answer = session.get(
                 _server() + path, headers=headers, verify=str(folder / "ca.crt"), timeout=TIMEOUT
             )
+        except requests.exceptions.InvalidHeader:  # whose text shows the token
+            raise TransientError(
+                f"the token of the service account in {folder} is not one word: the Kubernetes API "
+                "cannot be asked for secrets with it"
+            ) from None
         except (requests.RequestException, OSError) as error:
             raise TransientError(
                 f"the Kubernetes API at {_server()} cannot be asked for secrets: "

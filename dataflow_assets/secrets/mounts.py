@@ -6,28 +6,49 @@ Links are followed only as far as they stay below the folder, as those of a moun
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets.refs import PART, Absent, Key
 
 FOLDER = "DATAFLOW_SECRETS"
+TRIES = 5  # to read a file that is replaced meanwhile
+Read = TypeVar("Read")
 
 
 def value(key: Key) -> str | Absent:
     """The text of the file. Raises PermanentError where a file is there and cannot be used."""
-    path = mounted(key.place)
-    if path is None:
-        folder = os.environ.get(FOLDER) or "not set"
-        return Absent(f"{FOLDER} ({folder}) has no file {key.place} of its own")
     try:
-        return path.read_bytes().decode()
+        return replaced_meanwhile(lambda: _text(key))
     except OSError as error:
         raise PermanentError(
             f"secret file {key.place} below {FOLDER} cannot be read: {error.strerror}"
         ) from None
     except UnicodeDecodeError:
         raise PermanentError(f"secret file {key.place} below {FOLDER} is not UTF-8 text") from None
+
+
+def _text(key: Key) -> str | Absent:
+    path = mounted(key.place)
+    if path is None:
+        folder = os.environ.get(FOLDER) or "not set"
+        return Absent(f"{FOLDER} ({folder}) has no file {key.place} of its own")
+    return path.read_bytes().decode()
+
+
+def replaced_meanwhile(read: Callable[[], Read]) -> Read:
+    """What `read` returns, which is called again where its file is gone by then.
+
+    Kubernetes replaces a Secret by leading a link to another folder, and removes the first one.
+    Raises what `read` raises, FileNotFoundError after some attempts.
+    """
+    for _ in range(TRIES - 1):
+        with suppress(FileNotFoundError):
+            return read()
+    return read()
 
 
 def mounted(place: str) -> Path | None:
@@ -41,9 +62,13 @@ def mounted(place: str) -> Path | None:
     folder = os.environ.get(FOLDER)
     if not folder:
         return None
-    root, path = os.path.realpath(folder), os.path.realpath(Path(folder, place))
-    inside = Path(path).is_relative_to(root) and os.path.isfile(path)  # noqa: PTH113 - never raises
-    return Path(path) if inside else None
+    for _ in range(TRIES):
+        root, path = os.path.realpath(folder), os.path.realpath(Path(folder, place))
+        if not Path(path).is_relative_to(root):
+            return None
+        if os.path.isfile(path):  # noqa: PTH113 - never raises
+            return Path(path)
+    return None
 
 
 def namespace(text: str) -> str | None:

@@ -117,7 +117,7 @@ def _to_number(given: Type, wanted: Type) -> Cast | None:
 def _numbers_of_texts(wanted: Type) -> Cast:
     """As Java reads them, with blanks around; of a whole number a fraction is cut.
 
-    They raise ValueError for what is not a number, and for a whole number that does not fit.
+    They raise ValueError for what is not a number, and for a number that does not fit.
     """
     make = _numbers(wanted)
     shape = _WHOLE if wanted.integer else _NUMBER
@@ -125,13 +125,20 @@ def _numbers_of_texts(wanted: Type) -> Cast:
     def read(text: str) -> Any:
         found = shape.fullmatch(text.strip())
         if found is not None:
-            return make(_in_bounds(Decimal(found[1]), wanted))
+            return _fitting(make(_in_bounds(Decimal(found[1]), wanted)), wanted)
         word = _WORDS.fullmatch(text.strip()) if wanted.kind in ("FLOAT", "DOUBLE") else None
         if word is None:
             raise ValueError("the text is not a number")
         return float(word[1])
 
     return read
+
+
+def _fitting(value: Any, wanted: Type) -> Any:
+    """Of a text a number that does not fit is an error, also a decimal."""
+    if value is None:
+        raise ValueError(f"the number does not fit into {wanted}")
+    return value
 
 
 def _in_bounds(value: Decimal, wanted: Type) -> Decimal:

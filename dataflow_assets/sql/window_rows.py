@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import Record
+from dataflow_assets.sql.arrivals import PrimaryKey
 from dataflow_assets.sql.expressions import Expression, compiled
 from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.input import Input, Source
@@ -15,7 +16,7 @@ from dataflow_assets.sql.no_value import NO_VALUE
 from dataflow_assets.sql.stages import Intake
 from dataflow_assets.sql.unnest import Unnested
 from dataflow_assets.sql.values import pack
-from dataflow_assets.sql.view import PrimaryKey, ViewPlan
+from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.sql.windows import FRONT, Windows, bounds, clock, front, millis
 
 _MOST_KNOWN = 10_000

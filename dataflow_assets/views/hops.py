@@ -24,6 +24,7 @@ from dataflow_assets.sql.changes import (
     looked_up,
 )
 from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.group_rows import groups, key_of, named_group
 from dataflow_assets.sql.merging import (
     MergedGroups,
     Signed,
@@ -35,7 +36,7 @@ from dataflow_assets.sql.merging import (
 from dataflow_assets.sql.ranking import Ranking, best
 from dataflow_assets.sql.spread import spread
 from dataflow_assets.sql.values import unpack
-from dataflow_assets.sql.view import ViewPlan, groups, key_of, named_group
+from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.sql.windows import millis
 from dataflow_assets.views.output import DELETED, REFUSED, UPSERTED, Row
 

@@ -136,6 +136,8 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the manifest."""
     earlier: tuple[Earlier, ...] = ()
     """While a state is built again: those before."""
+    rebuilt_at: dict[str, int] = {}
+    """While a state is built again: the offsets at which it is; empty: not known yet."""
     past: tuple[str, ...] = ()
     """The generations before, whose files nobody needs but those of `earlier`."""
     due: int | None = None

@@ -33,3 +33,5 @@ class ViewSourceOptions(Source):
     max_rejected_percent: float = 10.0
     accepted: str = ""
     """The digest of an earlier query whose state is taken over."""
+    equal_keys: frozenset[str] = frozenset()
+    """Columns of the target in which keys that differ may be equal: the file accepts that."""

@@ -36,6 +36,8 @@ class Row(NamedTuple):
     """Of a row that cannot be computed: when, and of which group."""
     key: str | None = None
     """Of a record that is refused."""
+    table: int | None = None
+    """Of a topic that several tables of a UNION ALL read: which of them it is; None: the first."""
 
 
 _FILE = pa.schema(
@@ -48,6 +50,7 @@ _FILE = pa.schema(
         ("offset", pa.int64()),
         ("group", pa.string()),
         ("key", pa.string()),
+        ("table", pa.int64()),
     ]
 )
 _BESIDE = ("operation", "topic", "partition", "offset", "key")
@@ -80,12 +83,19 @@ def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
     for name in _BESIDE:
         fields.append(batch.schema.field(name).with_name(f"_{name}").with_metadata(_named(name)))
         arrays.append(batch.column(name))
-    place = pa.StructArray.from_arrays([batch.column(one) for one in _PLACE], _PLACE)
+    names = _place(batch)
+    place = pa.StructArray.from_arrays([batch.column(one) for one in names], names)
     fields.append(pa.field("_place", place.type, metadata={PLACE: ONE_ROW}))
     fields.append(pa.field(REFUSED_ROW, pa.string()))
     return pa.RecordBatch.from_arrays(
         [*arrays, place, batch.column("reason")], schema=pa.schema(fields)
     )
+
+
+def _place(batch: pa.RecordBatch) -> list[str]:
+    """The first table of a topic has no number: so its ids are those that it had alone."""
+    first = "table" not in batch.schema.names or batch.column("table").null_count
+    return _PLACE if first else [*_PLACE, "table"]
 
 
 def _named(name: str) -> dict[bytes, bytes]:

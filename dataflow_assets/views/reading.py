@@ -16,12 +16,13 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.message_metadata import Rows, wanted
 from dataflow_assets.records.record import Record, parse
+from dataflow_assets.sql.arrivals import Arrivals
 from dataflow_assets.sql.changes import NONE, changes
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.input import Messages
 from dataflow_assets.sql.plan import KEY
 from dataflow_assets.sql.united import TableRows
-from dataflow_assets.sql.view import Arrivals, ViewPlan
+from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.sql.window_rows import WindowArrivals
 from dataflow_assets.views.output import REFUSED, Row
 from dataflow_assets.views.united import identities, of_table
@@ -94,7 +95,13 @@ class Reader:
                 bad = {at - first: why for at, why in unreadable.items() if first <= at < last}
                 if bad or not taking.take_all(some, rows):
                     _one_by_one(taking, some, rows, bad, batch["body"].slice(first, TOGETHER))
-        return taking.found()
+        return taking.found(self._numbered(number))
+
+    def _numbered(self, number: int) -> int | None:
+        """Which table of its topic a table is; None: the first."""
+        topics = identities(self.identity)
+        before = topics[:number].count(topics[number])
+        return before + 1 if before else None
 
     def _taking(self, table: TableRows) -> _Taking:
         if self.view.windows is None:
@@ -169,11 +176,12 @@ class _Taking(ABC):
         place = {name: metadata.get(name) for name in ("topic", "partition", "offset")}
         self._read.refused.append(Row(body, REFUSED, reason, **place, key=metadata.get(KEY)))
 
-    def found(self) -> Read:
-        """All of the slice."""
+    def found(self, table: int | None) -> Read:
+        """All of the slice; `table`: as a row that is refused has it."""
         counted, latest = self._counted, self._latest
         rows, numbers = [*counted, *latest.values()], [*counted.values(), *self._times.values()]
         self._read.changes = changes([b""] * len(counted) + [*latest], rows, numbers)
+        self._read.refused = [one._replace(table=table) for one in self._read.refused]
         return self._read
 
     def _replace(self, key: bytes, seen: Sequence[bytes], time: int) -> None:

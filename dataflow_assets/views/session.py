@@ -25,18 +25,18 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.windows import millis
 from dataflow_assets.views import watermarks
 from dataflow_assets.views.compute import Computation, folder_of, stored
 from dataflow_assets.views.driver import Cache, Driver, Limits
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.garbage import collect
 from dataflow_assets.views.look import looked_at
-from dataflow_assets.views.manifest import VIEW, Earlier, Manifest, position_of
+from dataflow_assets.views.manifest import VIEW, Manifest, position_of
 from dataflow_assets.views.manifest import Position as ViewPosition
 from dataflow_assets.views.notices import Notices
 from dataflow_assets.views.options import ViewSourceOptions
 from dataflow_assets.views.output import Part
+from dataflow_assets.views.positions import begun, ending, is_due, rewound, whole
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.states import States
 from dataflow_assets.views.tasks import Place
@@ -51,8 +51,6 @@ ITEMS = 10
 """About as many rows UNNEST is expected to make of a message."""
 LOOK = 60.0
 """Seconds between two looks for files that nobody needs."""
-PAST = 100
-"""Generations before that a position names; the files of older ones were deleted long ago."""
 _NOTHING = ViewPosition({}, "")
 
 _TICK = timedelta(milliseconds=1)
@@ -83,11 +81,11 @@ class ViewSession(SourceSession):
 
     @override
     def start(self) -> Positions:
-        return _begun(self._messages.start())
+        return begun(self._messages.start())
 
     @override
     def seek(self, where: str) -> Positions:
-        return _begun(self._messages.seek(where))
+        return begun(self._messages.seek(where))
 
     @override
     def understands(self, positions: Positions) -> bool:
@@ -98,32 +96,21 @@ class ViewSession(SourceSession):
     @override
     def rewound(self, chosen: Positions, before: Positions, *, stay: bool) -> Positions:
         """Rows that the state before has written, and the new one does not, are deleted later."""
-        # Parts of an unfinished span carry the state behind it: rows of it may be stored.
-        texts = dict.fromkeys(before.values()) if VIEW in before else ()
-        known = [position_of(text) for text in texts]
-        states = [Earlier(one.state, one.digest) for one in known if one.state and stay]
-        states += (old for one in known if stay for old in one.earlier)
-        past = [name for one in known for name in (*one.past, one.generation)]
-        found = msgspec.structs.replace(
-            position_of(chosen[VIEW]),
-            earlier=tuple(dict.fromkeys(states)),
-            past=tuple(dict.fromkeys(past))[-PAST:],
-        )
-        return found.positions()
+        return rewound(chosen, before, stay=stay)
 
     @override
     def take_over(self, known: Positions) -> Positions:
-        return _begun(self._messages.take_over(known))
+        return begun(self._messages.take_over(known))
 
     @override
     def ends(self) -> Positions:
-        return _ending(self._messages.ends())
+        return ending(self._messages.ends())
 
     @override
     @classmethod
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
         found = type(sessions[0].messages).ends_together([one.messages for one in sessions])
-        return [one if isinstance(one, DataflowError) else _ending(one) for one in found]
+        return [one if isinstance(one, DataflowError) else ending(one) for one in found]
 
     @property
     def messages(self) -> SourceSession:
@@ -147,7 +134,7 @@ class ViewSession(SourceSession):
         found = self._messages.plan(
             self._read_upto(start), most, None if end is None else end.offsets
         )
-        if found.empty and not _is_due(start, end) and not self._is_closing(start):
+        if found.empty and not is_due(start, end) and not self._is_closing(start):
             return Span(())
         name = uuid.uuid4().hex
         self._planned = {name: found}
@@ -182,14 +169,30 @@ class ViewSession(SourceSession):
         self._notices.late(work.late, manifest.late)
         if not self._source.view.idle:
             self._notices.empty(manifest.watermarks.waiting_for())
-        manifest, left = self._states.without_stale(place, manifest, start.earlier)
+        rebuilt_at = self._rebuilt_at(start)
+        manifest, left = self._states.without_stale(place, manifest, start.earlier, rebuilt_at)
         position = stored(self._files, place, start.generation, manifest)
         due = watermarks.due(manifest.watermarks, manifest.first, self._source.view.idle)
-        position = msgspec.structs.replace(position, earlier=left, past=start.past, due=due)
+        position = msgspec.structs.replace(
+            position,
+            earlier=left,
+            rebuilt_at=rebuilt_at if left else {},
+            past=start.past,
+            due=due,
+        )
         self._states.follow(start, position, manifest)
         parts = [Part(self._flow, one).text() for one in manifest.parts]
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
         return replace(found, planned=span.planned, at=now)
+
+    def _rebuilt_at(self, start: ViewPosition) -> dict[str, int]:
+        """While a state is built again: the ends of its topics when that began.
+
+        What the state before had read says nothing: its topics may have been others.
+        """
+        if not start.earlier or start.rebuilt_at:
+            return start.rebuilt_at
+        return whole(self._messages.ends())
 
     def _read_upto(self, position: ViewPosition) -> Positions:
         """Where its messages were read to; the start where a query before read other tables."""
@@ -241,7 +244,7 @@ class ViewSession(SourceSession):
     def lag(self, after: Positions) -> Lag:
         position = position_of(after[VIEW])
         found = self._messages.lag(self._read_upto(position))
-        known = replace(found, ends=_ending(found.ends))
+        known = replace(found, ends=ending(found.ends))
         if not position.state:
             return known
         try:
@@ -273,30 +276,6 @@ class ViewSession(SourceSession):
     @override
     def close(self) -> None:
         self._messages.close()
-
-
-def _begun(offsets: Positions) -> Positions:
-    """Without a state, in a generation of its own."""
-    generation = f"{time.time_ns():020}-{uuid.uuid4().hex[:8]}"
-    return ViewPosition(_whole(offsets), generation).positions()
-
-
-def _ending(offsets: Positions) -> Positions:
-    return ViewPosition(_whole(offsets), "", seen=_now()).positions()
-
-
-def _is_due(start: ViewPosition, end: ViewPosition | None) -> bool:
-    """Whether a window ends although no record has come."""
-    seen = _now() if end is None or end.seen is None else end.seen
-    return start.due is not None and start.due <= seen
-
-
-def _now() -> int:
-    return millis(utc_now())
-
-
-def _whole(offsets: Positions) -> dict[str, int]:
-    return {partition: int(at) for partition, at in offsets.items()}
 
 
 def _later(previous: Manifest | None) -> datetime:

@@ -73,7 +73,7 @@ class ViewSource(ViewSourceOptions):
 
     @override
     def check_keys(self, target: pa.Schema, name: str) -> None:
-        check(narrowed(self.view), target, name)
+        check(narrowed(self.view), target, name, self.equal_keys)
 
     @override
     def open(self, flow: str) -> SourceSession:

@@ -8,31 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from dataflow_assets.records.record import parse
-from dataflow_assets.sql.view import ViewPlan, key_of
+from dataflow_assets.sql.group_rows import key_of
+from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.views.hops import Hop, sent_rows, stage_of
 from dataflow_assets.views.manifest import File, Manifest, Table
 from dataflow_assets.views.output import DELETED, Row
 from dataflow_assets.views.tables import bucket_rows
-from dataflow_assets.views.united import of_table
 
 AT_ONCE = 500_000
 """Keys that are held in memory."""
 Load = Callable[[File], pa.Table]
-
-
-def is_rebuilt(offsets: dict[str, int], earlier: Sequence[Manifest]) -> bool:
-    """Whether a state has read all that the states before had read.
-
-    Of tables that the query does not read any more there is nothing left to read.
-    """
-    tables = {of_table(partition)[0] for partition in offsets}
-    read = {of_table(partition): at for partition, at in offsets.items()}
-    return all(
-        read.get(place, 0) >= at
-        for manifest in earlier
-        for place, at in ((of_table(name), at) for name, at in manifest.offsets.items())
-        if place[0] in tables
-    )
 
 
 def stale_rows(

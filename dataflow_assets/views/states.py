@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from dataflow_assets.errors import PermanentError
@@ -9,7 +11,7 @@ from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.manifest import Earlier, Manifest, Position, manifest_of
 from dataflow_assets.views.options import ViewSourceOptions
-from dataflow_assets.views.stale import is_rebuilt, stale_rows
+from dataflow_assets.views.stale import stale_rows
 from dataflow_assets.views.tasks import Place, load, part
 
 
@@ -55,23 +57,28 @@ class States:
         return {**self._known, **earlier}
 
     def without_stale(
-        self, place: Place, manifest: Manifest, earlier: tuple[Earlier, ...]
+        self,
+        place: Place,
+        manifest: Manifest,
+        earlier: tuple[Earlier, ...],
+        rebuilt_at: Mapping[str, int],
     ) -> tuple[Manifest, tuple[Earlier, ...]]:
-        """Once a state is as far as those before it: deletes of rows that only those had.
+        """Once a state is built again: deletes of rows that only those before it had.
 
         Args:
             place: where these deletes are frozen.
             manifest: the new state.
             earlier: the states before it was begun again.
+            rebuilt_at: the offsets at which it is built.
 
         Returns:
             The new state, and the states before that are needed still.
         """
         if not earlier or not self._source.view.remembers:
             return manifest, ()
-        before = [self.read(one.state, one.digest) for one in earlier]
-        if not is_rebuilt(manifest.offsets, before):
+        if any(manifest.offsets.get(name, 0) < at for name, at in rebuilt_at.items()):
             return manifest, earlier
+        before = [self.read(one.state, one.digest) for one in earlier]
         rows = stale_rows(self._source.view, manifest, before, lambda one: load(self._files, one))
         parts = part(self._files, place, list(rows))
         return msgspec.structs.replace(manifest, parts=(*manifest.parts, *parts)), ()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import DIGITS, LOOSE, kind_of
+from dataflow_assets.contracts import DIGITS, LOOSE, PADDED, kind_of
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sql.expressions import Column, Expression
+from dataflow_assets.sql.expressions import CastTo, Column, Expression, Shared
 from dataflow_assets.sql.plan import Output
-from dataflow_assets.sql.types import BITS, MOST_DIGITS, Type, as_decimal
+from dataflow_assets.sql.types import BITS, MOST_DIGITS, STRING, Type, as_decimal
 from dataflow_assets.sql.view import ViewPlan
 
 _EXACT_IN_DOUBLE = 32  # bits of whole numbers
@@ -20,24 +20,46 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def narrowed(view: ViewPlan) -> Iterator[Output]:
-    """The columns of the target; bounds of windows of whole seconds have no digits of a second."""
+    """The columns of the target, with types that say no more than their values keep to."""
     for one in view.outputs:
-        found, windows = one.expression, view.windows
-        if windows is not None and windows.whole_seconds and _is_bound(view, found):
-            found = replace(found, type=replace(found.type, length=0))
-        yield replace(one, expression=found)
+        found = one.expression
+        yield replace(one, expression=replace(found, type=_narrowed(view, found)))
 
 
-def _is_bound(view: ViewPlan, found: Expression) -> bool:
-    """Whether it is `window_start` or `window_end`, passed on by every stage."""
+def _narrowed(view: ViewPlan, found: Expression) -> Type:
+    """A CHAR is filled by a cast alone; bounds of windows of whole seconds have no digits."""
+    way = [*_way(view, found)]
+    if found.type.kind == "CHAR" and not any(isinstance(one, CastTo) for one in way):
+        return STRING
+    if view.windows is not None and view.windows.whole_seconds and _is_bound(view, way):
+        return replace(found.type, length=0)
+    return found.type
+
+
+def _way(view: ViewPlan, found: Expression) -> Iterator[Expression]:
+    """What a column of the target is, and what it is in front of each stage that passes it on."""
+    yield (found := _whole(found, view.shared))
     for stage in reversed(view.stages):
         if not isinstance(found, Column) or found.at >= len(stage.keys):
-            return False
-        found = stage.keys[found.at]
-    return isinstance(found, Column) and 0 <= found.at - len(view.cells) < _BOUNDS
+            return
+        yield (found := _whole(stage.keys[found.at], stage.shared))
 
 
-def check(outputs: Iterable[Output], target: pa.Schema, name: str) -> None:
+def _whole(found: Expression, shared: Sequence[Expression]) -> Expression:
+    return shared[found.at] if isinstance(found, Shared) else found
+
+
+def _is_bound(view: ViewPlan, way: Sequence[Expression]) -> bool:
+    """Whether it is `window_start` or `window_end`, passed on by every stage."""
+    first = way[-1]
+    if len(way) <= len(view.stages) or not isinstance(first, Column):
+        return False
+    return 0 <= first.at - len(view.cells) < _BOUNDS
+
+
+def check(
+    outputs: Iterable[Output], target: pa.Schema, name: str, accepted: Collection[str] = ()
+) -> None:
     """Raises PermanentError for a column of the key in which values that differ may be equal.
 
     Called on the driver when a branch of a query with state opens.
@@ -46,26 +68,36 @@ def check(outputs: Iterable[Output], target: pa.Schema, name: str) -> None:
         outputs: of the query.
         target: the columns of the table, as its sink describes them.
         name: of the table.
+        accepted: the columns of which the file says that such values may be equal.
     """
     for one in outputs:
-        at = target.get_field_index(one.name) if one.key else -1
+        at = target.get_field_index(one.name) if one.key and one.name not in accepted else -1
         if at >= 0 and not _tells_apart(one.expression.type, target.field(at)):
-            raise PermanentError(_message(one, name))
+            raise PermanentError(_message(one, target.field(at), name))
 
 
-def _message(one: Output, name: str) -> str:
-    kind = one.expression.type
-    advice = "" if kind.text else f", or CAST the {kind} in the query to what the column stores"
+def _message(one: Output, field: pa.Field, name: str) -> str:
     return (
         f"the column {one.name} of {name} may store values as equal that the query tells apart, "
-        f"which are {kind}: several groups would be one row, with the values of one of them. Give "
-        f"the column a type that keeps them as they are{advice}"
+        f"which are {one.expression.type}: several groups would be one row, with the values of one "
+        f"of them. Give the column a type that keeps them as they are{_cast(one, field)}. Or "
+        f"accept it: write SET 'dataflow.acceptEqualKeys' = '{one.name}'; in front of the INSERT, "
+        "and of groups that are one row the one that is written last counts"
     )
+
+
+def _cast(one: Output, field: pa.Field) -> str:
+    """What else may be done, in the query."""
+    if not one.expression.type.text:
+        return f", or CAST the {one.expression.type} in the query to what the column stores"
+    if _has(field, PADDED):
+        return ", or GROUP BY CAST(... AS CHAR(n)), which fills texts with spaces"
+    return ""
 
 
 def _tells_apart(kind: Type, field: pa.Field) -> bool:
     if _is_loose(field):
-        return False
+        return kind.kind == "CHAR" and _has(field, PADDED)
     numeric = kind_of(field) == b"numeric"
     if kind.exact:
         return as_decimal(kind).scale <= _digits(field) if numeric else _holds(kind, field)
@@ -77,7 +109,11 @@ def _tells_apart(kind: Type, field: pa.Field) -> bool:
 
 
 def _is_loose(field: pa.Field) -> bool:
-    return LOOSE in (field.metadata or {}) or kind_of(field) == b"uuid"
+    return _has(field, LOOSE) or kind_of(field) == b"uuid"
+
+
+def _has(field: pa.Field, mark: bytes) -> bool:
+    return mark in (field.metadata or {})
 
 
 def _is_double(kind: pa.DataType) -> bool:

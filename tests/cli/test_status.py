@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -141,3 +142,17 @@ def test_the_process_ends_although_a_server_is_silent(tmp_path: Path, silent: st
     (flow,) = json.loads(done.stdout)["flows"]
     assert flow["branches"] == []
     assert silent.replace(".", "-").replace(":", "-") in flow["error"] or silent in flow["error"]
+
+
+def test_a_silent_server_does_not_hold_up_the_answer(
+    tmp_path: Path, kafka: devservers.Kafka, topic: Topics, silent: str
+) -> None:
+    """The client of ClickHouse would wait for minutes, and the question for half of one."""
+    known = {"topic": topic(), "table": "t", "bootstrap": kafka.bootstrap}
+    write(tmp_path / "flows", "alone", dsn=f"http://me@{silent}/x", **known)
+    manifest = tmp_path / "flows" / "alone.yaml"
+    manifest.write_text(manifest.read_text().replace("postgresql", "clickhouse"))
+    (answer,) = statuses(load([tmp_path / "flows"]).flows)
+    assert re.match(
+        rf"clickhouse/\S+/t \({silent}/x\): no answer for 5 seconds; ", str(answer.error)
+    )

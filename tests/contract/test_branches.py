@@ -252,6 +252,77 @@ def test_a_branch_that_is_back_goes_on_when_another_one_fails_for_good(
     assert topic.rows("even") == [n for n in range(1, 20) if n % 10 != 6]
 
 
+@pytest.mark.parametrize("wait", [0.01, 0.6], ids=["in one attempt", "one waits"])
+def test_a_branch_comes_back_though_another_one_fails_for_good_before(
+    waiting: Branched, wait: float
+) -> None:
+    """All that tells that it may work is that its time is not over."""
+    with pytest.raises(PermanentError, match=r"memory:even was suspended: .+ branches went on"):
+        list(drain(waiting.flow(), lambda: waiting.engine, _patient(20, wait)))
+    assert (waiting.rows("six"), waiting.rows("even")) == ([6, 16], [])
+
+
+def test_a_branch_that_fails_for_good_is_told_where_the_last_one_gives_up(
+    waiting: Branched, tmp_path: Path
+) -> None:
+    (tmp_path / "stays").touch()
+    with pytest.raises(PermanentError) as caught:
+        list(drain(waiting.flow(), lambda: waiting.engine, _patient(0.5, 0.01)))
+    assert "without progress: the sink is down" in str(caught.value)
+    assert "Before that, memory:even was suspended: the sink is down" in str(caught.value)
+    assert waiting.rows("six") == []
+
+
+def test_a_run_that_waits_for_its_last_branch_ends_when_it_is_asked_to(
+    waiting: Branched, tmp_path: Path
+) -> None:
+    order = replace(
+        _patient(600, 600), stop=lambda: "enough" if (tmp_path / "tried").exists() else None
+    )
+    with pytest.raises(PermanentError) as caught:
+        list(drain(waiting.flow(), lambda: waiting.engine, order))
+    assert "memory:even was suspended: the sink is down; memory:six was" in str(caught.value)
+    assert set(caught.value.suspended) == {branch.id for branch in waiting.flow().branches}
+
+
+def test_a_run_that_is_asked_to_end_does_not_wait_for_an_outage(waiting: Branched) -> None:
+    order = replace(_patient(600, 600), stop=lambda: "enough")
+    with pytest.raises(TransientError, match="the sink is down"):
+        list(drain(waiting.flow(), lambda: waiting.engine, order))
+
+
+def _patient(seconds: float, wait: float) -> Request:
+    return Request(run=Run(), patience=Patience(seconds, wait, wait))
+
+
+@pytest.fixture
+def waiting(topic: Branched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Branched:
+    """The second branch is down when it is opened first; then the first one fails for good."""
+    main, six, stays = (tmp_path / name for name in ("main", "six", "stays"))
+    topic.sinks = [
+        Flaky(store=topic.name, table="even", flag=main),
+        Flaky(store=topic.name, table="six", flag=six),
+    ]
+    topic.routes, topic.transformations = (None, SIX), router(SIX)
+    topic.source.seed(numbered(1, 20))
+    six.write_text("open")
+    real = Flaky.open
+
+    def opening(self: Flaky, target: Target, run: Run) -> SinkSession:
+        try:
+            return real(self, target, run)
+        finally:
+            if self.flag == six:
+                main.write_text("open, for good")
+                if not stays.exists():
+                    six.unlink(missing_ok=True)
+            elif main.exists():
+                (tmp_path / "tried").touch()
+
+    monkeypatch.setattr(Flaky, "open", opening)
+    return topic
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("nth", range(1, 6))
 def test_a_failure_between_the_commits_of_branches(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import dagster as dg
 import pytest
@@ -16,7 +17,7 @@ from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.runs import Runs
-from dataflow_assets.cli import main
+from dataflow_assets.cli import commands, main
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.manifests.load import load
 
@@ -119,6 +120,25 @@ def test_a_storage_that_cannot_be_read_is_said_and_the_rest_is_shown(
     assert main(["status", str(flows)]) == 0
     said = capsys.readouterr()
     assert said.err.startswith("DAGSTER_HOME cannot be read, lanes are not shown: ")
+    assert said.out.splitlines()[-1] == "4 flows: 4 up to date, 0 behind, 0 not known"
+
+
+def test_a_storage_that_does_not_answer_is_said_and_the_rest_is_shown(
+    flows: Path,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    written(instance, flows)
+    never = Event()
+    monkeypatch.setattr(drive_states, "states_in", lambda *_: never.wait(30))
+    monkeypatch.setattr(commands, "DAGSTER_SECONDS", 0.5)
+    assert main(["status", str(flows)]) == 0
+    never.set()
+    said = capsys.readouterr()
+    assert said.err == (
+        "DAGSTER_HOME cannot be read, lanes are not shown: no answer for 0.5 seconds\n"
+    )
     assert said.out.splitlines()[-1] == "4 flows: 4 up to date, 0 behind, 0 not known"
 
 

@@ -16,9 +16,13 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets.assets import graph, ingest, mirror, tally
+from dataflow_assets.assets import graph, ingest, lane_runs, mirror, tally
+from dataflow_assets.assets.claims import ERROR
+from dataflow_assets.assets.flow_events import FlowEvents
 from dataflow_assets.assets.lane_book import Book
 from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_runs import LOCATION
+from dataflow_assets.assets.runs import SENSOR
 from dataflow_assets.connectors.memory import (
     MemoryOffsetSource,
     MemoryPartSource,
@@ -56,6 +60,7 @@ class Shop:
         self.store, self.instance, self.spark, self.patch = store, instance, spark, patch
         self.flows: list[Flow] = []
         self.findings: tuple[Finding, ...] = ()
+        self.folders: tuple[Path, ...] = ()
         self.pool = ThreadPoolExecutor(3)
 
     def add(self, *names: str, **more: Any) -> None:
@@ -75,23 +80,24 @@ class Shop:
         return sorted(json.loads(row)["id"] for (row,) in found)
 
     def manifests(self) -> Loaded:
-        return Loaded(tuple(self.flows), self.findings)
+        return Loaded(tuple(self.flows), self.findings, paths=self.folders)
 
-    def lane(self, name: str = "shared") -> dg.ExecuteInProcessResult:
-        """Runs the lane to its end."""
+    def lane(self, name: str = "shared", **tags: str) -> dg.ExecuteInProcessResult:
+        """Runs the lane to its end; `tags` are of its run."""
         spark = dg.ResourceDefinition.hardcoded_resource(SharedSpark(self.spark))
         config = {"ops": {"drive": {"config": {"lane": name}}}}
         return ingest_job(self.manifests, spark).execute_in_process(
             run_config=config,
             instance=self.instance,
-            tags={"dataflow/lane": name},
+            tags={"dataflow/lane": name, **tags},
             raise_on_error=False,
         )
 
-    def aside(self, idle: float = 60.0) -> Future[dg.ExecuteInProcessResult]:
+    def aside(self, idle: float = 60.0, place: str = "") -> Future[dg.ExecuteInProcessResult]:
         """The same, while the test goes on; it ends when nothing came for so many seconds."""
         self.patch.setattr(ingest, "IDLE_SECONDS", idle)
-        return self.pool.submit(self.lane)
+        tags = {LOCATION: place} if place else {}
+        return self.pool.submit(self.lane, **tags)
 
     def ended(self, running: Future[dg.ExecuteInProcessResult]) -> dg.ExecuteInProcessResult:
         """Lets the lane end that runs aside."""
@@ -113,6 +119,12 @@ class Shop:
     def log(self, result: dg.ExecuteInProcessResult, name: str) -> str:
         lines = [entry.user_message for entry in self.instance.all_logs(result.run_id)]
         return "\n".join(line for line in lines if f"flow default/{name}:" in line)
+
+    def error(self, result: dg.ExecuteInProcessResult) -> str:
+        """Why its run has failed, as its tags keep it for the sensor."""
+        run = self.instance.get_run_by_id(result.run_id)
+        assert run is not None
+        return run.tags[ERROR]
 
     def driven(self) -> set[str]:
         return set(Book(self.instance, "shared").read().flows)
@@ -405,14 +417,21 @@ def test_a_slot_is_named_only_where_nobody_reads_it_any_more(shop: Shop, tmp_pat
     patch(MemoryOffsetSource, "incremental", property(lambda self: self.topic not in own_runs))
     shop.add("always", "off")
     shop.add("broken", file=tmp_path)
-    shop.add("gone", "renamed", file=tmp_path / "gone.yaml")
+    shop.add("gone", "renamed", "moved", file=tmp_path / "gone.yaml")
+    shop.add("away", file=tmp_path / "unmounted" / "away.yaml")
+    other = tmp_path / "other.yaml"
+    other.write_text("{ metadata: { name: moved, labels: { was: gone-by } }", encoding="utf-8")
     running = shop.aside()
-    until(lambda: len(shop.driven()) == 5)
+    until(lambda: len(shop.driven()) == 7)
     own_runs.add("always")
     shop.edit("off", suspended=True)
-    shop.findings = (Finding("broken.yaml", 1, 1, "spec", "is missing"),)
+    shop.findings = tuple(
+        Finding(str(file), 1, 1, "spec", "is missing") for file in (tmp_path / "b.yaml", other)
+    )
+    shop.folders = (tmp_path, tmp_path / "unmounted")
     shop.edit("renamed", name="newer")
-    shop.flows = [flow for flow in shop.flows if flow.name not in {"broken", "gone"}]
+    missing = {"broken", "gone", "moved", "away"}
+    shop.flows = [flow for flow in shop.flows if flow.name not in missing]
     until(lambda: shop.driven() == {"default/newer"})
     result = shop.ended(running)
     whys = {
@@ -421,10 +440,59 @@ def test_a_slot_is_named_only_where_nobody_reads_it_any_more(shop: Shop, tmp_pat
         "broken": "its manifest has mistakes (see `dataflow check`)",
         "gone": "its manifest was removed",
         "renamed": "its manifest was removed",
+        "moved": "its manifest has mistakes (see `dataflow check`)",
+        "away": "the folder of its manifest does not exist",
     }
     logs = {name: shop.log(result, name) for name in whys}
     assert [name for name in whys if f"leaves the lane: {whys[name]}" not in logs[name]] == []
     assert [name for name in whys if f"slot {name} stays" in logs[name]] == ["off", "gone"]
+
+
+def test_a_lane_of_which_its_process_has_no_flow_fails_and_says_where_it_looked(
+    shop: Shop, tmp_path: Path
+) -> None:
+    """A run without the environment of the code server would be started again and again."""
+    shop.add("a", annotations={"dataflow-assets/lane": "till"})
+    shop.folders = (tmp_path, tmp_path / "nowhere")
+    result = shop.lane()
+    assert not result.success
+    told = shop.error(result)
+    assert told.startswith(
+        f"lane shared: no flow of this lane is in {tmp_path}, {tmp_path}/nowhere (does not exist) "
+        f"(lanes there: till). "
+    )
+    assert "DATAFLOW_FLOWS" in told
+    assert shop.lane("till").success
+
+
+def test_a_lane_that_never_learns_what_to_drive_fails_with_the_reason(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("a")
+
+    def unreadable(_: object) -> None:
+        raise OSError("the volume is gone")
+
+    monkeypatch.setattr("dataflow_assets.assets.switches._states", unreadable)
+    result = shop.lane()
+    assert not result.success
+    assert shop.error(result) == (
+        "lane shared: its flows could not be found out: unexpected OSError: the volume is gone"
+    )
+
+
+def test_a_lane_whose_switches_are_on_for_its_sensor_alone_fails_and_says_so(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("a")
+    monkeypatch.delenv("DATAFLOW_START")
+    result = shop.lane(**{SENSOR: "ingest"})
+    assert not result.success
+    assert "lane shared: nobody has switched on any of its flows" in shop.error(result)
+    assert "set DATAFLOW_START for the processes of runs" in shop.error(result)
+    assert shop.lane().success, "started by hand"
+    monkeypatch.setattr("dataflow_assets.assets.switches.untouched", lambda *_: False)
+    assert shop.lane(**{SENSOR: "ingest"}).success, "somebody was quicker"
 
 
 def test_a_flow_that_is_switched_off_ends_and_the_others_go_on(
@@ -481,6 +549,23 @@ def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Sh
     count = produced.result()
     assert shop.rows("a") == shop.rows("b") == list(range(count))
     assert not Departures(shop.instance).of(shop.flows)
+
+
+def test_the_lane_of_another_location_is_not_taken_over(shop: Shop) -> None:
+    """Its flows would be driven by nobody."""
+    shop.add("a")
+    shop.produce("a", 1)
+    running = shop.aside(place="first")
+    until(lambda: shop.rows("a") == [1])
+    other = shop.lane(**{LOCATION: "second"})
+    assert not other.success
+    driver = Book(shop.instance, "shared").read().run
+    assert f"is driven by run {driver[:8]} of location first" in shop.error(other)
+    shop.produce("a", 2)
+    until(lambda: shop.rows("a") == [1, 2])
+    result = shop.ended(running)
+    assert result.success
+    assert result.run_id == driver
 
 
 def test_a_newer_run_of_the_lane_takes_over_one_flow_while_another_still_stores(
@@ -557,6 +642,73 @@ def test_a_newer_run_that_did_not_wait_keeps_the_flows_it_took(shop: Shop) -> No
     assert f"yields: run {new.run_id[:8]} of the lane takes over (" in log
     count = produced.result()
     assert shop.rows("a") == shop.rows("b") == list(range(count))
+
+
+def test_a_run_of_a_flows_own_that_was_over_before_the_micro_batch_is_no_failure(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did not wait any longer, and the lane learns of it when the flow is free again."""
+    monkeypatch.setattr(lane_runs, "END_SECONDS", 8.0)
+    stored, go_on = threading.Event(), threading.Event()
+    _hold_up(monkeypatch, "a", stored, go_on)
+    shop.add("a")
+    shop.produce("a", 1)
+    running = shop.aside()
+    assert stored.wait(50)
+    own = shop.own("a")
+    assert own.success
+    go_on.set()
+    shop.produce("a", 2)
+    until(lambda: shop.rows("a") == [1, 2])
+    result = shop.ended(running)
+    assert result.success
+    assert f"yields: run {own.run_id[:8]} drives it now" in shop.log(result, "a")
+    assert not Departures(shop.instance).known(shop.flows)
+
+
+@pytest.mark.parametrize("how", ["off", "removed"])
+def test_a_flow_that_ends_while_its_server_is_down_has_not_failed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """No run of its own would try again, and where it is removed its slot is named."""
+    monkeypatch.setenv("DATAFLOW_PATIENCE", "600")
+    monkeypatch.setattr(MemoryOffsetSource, "left_behind", lambda self: f"slot {self.topic} stays")
+    _refuse_table(monkeypatch, "a", TransientError)
+    shop.add("a", "b")
+    (flow, _), off = shop.flows, dict[str, bool]()
+    monkeypatch.setattr("dataflow_assets.assets.switches._states", lambda _: off)
+    shop.produce("a", 1)
+    running = shop.aside()
+    book = Book(shop.instance, "shared")
+    until(lambda: book.read().failing == ["default/a"])
+    if how == "off":
+        off["a_sensor"] = False
+    else:
+        shop.flows = shop.flows[1:]
+    until(lambda: shop.driven() == {"default/b"})
+    log = shop.log(shop.ended(running), "a")
+    why = {"off": "its sensor a_sensor was switched off", "removed": "its manifest was removed"}
+    assert f"leaves the lane: {why[how]}; it had met an error: a is not there" in log
+    assert ("slot a stays" in log) == (how == "removed")
+    assert not Departures(shop.instance).known([flow])
+
+
+def test_a_lane_that_fails_as_a_whole_has_ended_its_flows(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would go on beside those of the next run."""
+
+    def full(*_: object) -> None:
+        raise OSError("no room for events")
+
+    monkeypatch.setattr(FlowEvents, "take", full)
+    shop.add("a")
+    shop.produce("a", 1)
+    result = shop.lane()
+    alive = [one.name for one in threading.enumerate() if one.name == "flow default/a"]
+    assert not result.success
+    assert "no room for events" in shop.error(result)
+    assert alive == []
 
 
 def test_a_flow_that_another_driver_takes_leaves_with_a_clear_word(shop: Shop) -> None:

@@ -17,7 +17,7 @@ from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
 from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
-from dataflow_assets.assets.lane_runs import LaneRuns
+from dataflow_assets.assets.lane_runs import LOCATION, LaneRuns
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
 from dataflow_assets.contracts import Run, SourceSession
 from dataflow_assets.errors import PermanentError
@@ -57,21 +57,24 @@ class Shop:
         self.flows.append(flow)
         return flow
 
-    def tick(self) -> list[str]:
+    def tick(self, name: str = "") -> list[str]:
         """The runs that are asked for: the lane, or the job of the flow."""
         found = Location(graph.build(self.flows), self.board)
-        asked = found.look(self.instance)
+        asked = found.look(self.instance, name)
         self.summary = found.summary
         return [one.tags.get("dataflow/lane") or str(one.job_name) for one in asked]
 
     def said(self, flow: Flow) -> str:
         return self.board.read(flow)
 
-    def run(self, lane: str, status: dg.DagsterRunStatus = STARTED) -> dg.DagsterRun:
+    def run(
+        self, lane: str, status: dg.DagsterRunStatus = STARTED, place: str = ""
+    ) -> dg.DagsterRun:
         """A run of a lane; one that is started has claimed it."""
         job = location(self.flows).resolve_job_def("ingest")
-        tags = {claims.DRIVES: "true", "dataflow/lane": lane}
-        made = self.instance.create_run_for_job(job, status=STARTED, tags=tags)
+        known = {claims.DRIVES: "true", "dataflow/lane": lane}
+        known |= {LOCATION: place} if place else {}
+        made = self.instance.create_run_for_job(job, status=STARTED, tags=known)
         if status == FAILURE:
             self.instance.report_run_failed(made)
         else:
@@ -112,6 +115,31 @@ def test_a_lane_gets_a_successor_after_an_hour(shop: Shop, monkeypatch: pytest.M
     assert shop.tick() == ["shared"]
     shop.run("shared")  # it is coming
     assert shop.tick() == []
+
+
+def test_a_lane_of_another_location_is_left_alone_and_named(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of this location would take the lane, and none of its flows."""
+    flow = shop.add("a")
+    other = shop.run("shared", place="second")
+    assert shop.tick("first") == []
+    driven = f"lane shared is driven by run {other.run_id[:8]} of location second: "
+    assert shop.said(flow).startswith(driven)
+    assert "annotation dataflow-assets/lane" in shop.said(flow)
+    assert shop.summary.startswith("1 of 1 flows are switched on, 1 have failed\ndefault/a: lane")
+    later(monkeypatch, LONG_SECONDS + 1)
+    assert shop.tick("first") == []
+    assert shop.tick("second") == ["shared"], "its successor"
+    shop.instance.report_run_canceled(other)
+    assert shop.tick("first") == ["shared"]
+
+
+def test_a_lane_that_fails_in_another_location_makes_nobody_wait_here(shop: Shop) -> None:
+    shop.add("a")
+    shop.run("shared", FAILURE, "second")
+    assert shop.tick("second") == []
+    assert shop.tick("first") == ["shared"]
 
 
 def test_a_lane_that_has_not_begun_gets_no_successor(

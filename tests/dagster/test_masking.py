@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from typing_extensions import override
 
 from dataflow_assets.assets import graph
+from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka_connect import KafkaConnectSource
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink, Store
 from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
@@ -38,6 +39,25 @@ def test_a_mounted_secret_is_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     source = MemoryOffsetSource(store="s", topic="t")
     flow = Flow("default", "a", source, (Branch(sink),))
     assert "hunter22" not in mask("the driver said: password hunter22 is wrong", [flow])
+
+
+def test_a_value_is_masked_without_the_line_break_at_its_end_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a message quotes it, or where it was used without."""
+    monkeypatch.setenv("DATAFLOW_SECRET__DEFAULT__LAKE__TOKEN", "hunter44\n")
+    sink = IcebergSink.model_validate(
+        {
+            "catalogURI": "http://h",
+            "namespace": "n",
+            "table": "t",
+            "tokenSecretRef": {"name": "lake", "key": "token"},
+        }
+    )
+    flow = Flow("default", "a", MemoryOffsetSource(store="s", topic="t"), (Branch(sink),))
+    assert mask(r"Invalid header value b'Bearer hunter44\n'", [flow]) == (
+        r"Invalid header value b'Bearer ***\n'"
+    )
 
 
 def test_a_password_of_a_letter_blots_out_no_words() -> None:

@@ -56,7 +56,7 @@ class Driving:
         return time.monotonic() - began
 
     def abandon(self) -> None:
-        self._coming.close()  # type: ignore[attr-defined]
+        self._coming.close()
 
     def of(self, kind: type[Began | Ended | Left], flow: Flow) -> list[Any]:
         return [e for e in self.events if isinstance(e, kind) and e.flow.id == flow.id]

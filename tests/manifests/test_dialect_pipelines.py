@@ -82,8 +82,26 @@ def test_settings_are_shown_without_secrets() -> None:
     shown = json.loads(masked(given))
     assert shown == {"a.password": "***", "b": "x", "c": "https://***@h/d", "API_KEY": "***"}
     given = {"kinesis.stream": "s", "open.sesame": "p", "shop": "x"}
-    shown = json.loads(masked(given, ("kinesis.stream", "open.sesame")))
-    assert shown == {"kinesis.stream": "s", "open.sesame": "***", "shop": "x"}
+    secret = "kinesis.stream", "open.sesame"
+    shown = json.loads(masked({"connector.class": CLASS, **given}, secret))
+    assert shown == {"connector.class": CLASS, **given, "open.sesame": "***"}
+    assert json.loads(masked(given, ("kinesis.stream",)))["kinesis.stream"] == "***"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("jdbc:x://h/d?user=me&password=l1teral&a=b", "jdbc:x://h/d?user=me&password=***&a=b"),
+        ("Login user='me' password='two words';", "Login user='me' password=***;"),
+        ("of planted-s3cret, planted%2Ds3cret", "of ***, planted%2Ds3cret"),
+        ("${env:NAME}?password=${env:PASSWORD}", "${env:NAME}?password=***"),
+        ("a = b", "a = b"),
+    ],
+)
+def test_a_secret_inside_of_another_setting_is_not_shown(value: str, shown: str) -> None:
+    """What CREDENTIALS hold, and what a URL calls a password; references name places alone."""
+    given = {"url": value, "sesame": "planted-s3cret"}
+    assert json.loads(masked(given, ("sesame",))) == {"url": shown, "sesame": "***"}
 
 
 def test_credentials_win_and_are_not_told_of(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import Positions, SourceSession
 from dataflow_assets.errors import DataflowError, PermanentError
+from dataflow_assets.runs import questions
 from dataflow_assets.runs.news import Found, Looks, OpenSource
 from dataflow_assets.runs.questions import Question, grouped
 
@@ -52,3 +55,32 @@ def test_where_it_must_be_opened_the_error_is_its_own(gone: KafkaSource) -> None
     error = answers["gone"]
     assert isinstance(error, PermanentError)
     assert "tls.caFile" in str(error)
+
+
+def test_a_server_that_does_not_answer_a_first_question_is_silent_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(questions, "KNOCK", 0.2)
+    ends, never = {"one": topic("one"), "two": topic("two")}, Event()
+    answers = Question(ends, lambda: dict.fromkeys(ends, 5), never.wait).answers(600.0)
+    assert [str(answers[name]).partition(";")[0] for name in ends] == [
+        "kafka/h-1/one (h:1): no answer for 0.2 seconds",
+        "kafka/h-1/two (h:1): no answer for 0.2 seconds",
+    ]
+
+
+def test_a_server_that_answers_the_first_question_may_take_longer_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(questions, "KNOCK", 0.2)
+    ends = {"one": topic("one")}
+
+    def slowly() -> dict[str, int]:
+        time.sleep(0.6)
+        return {"one": 5}
+
+    def refused() -> None:
+        raise ConnectionRefusedError
+
+    for knock in (refused, lambda: None):
+        assert Question(ends, slowly, knock).answers(30.0) == {"one": 5}

@@ -332,6 +332,14 @@ def test_only_parts_that_are_not_committed_are_divided() -> None:
     assert found.checkpoint == READING.checkpoint
 
 
+def test_a_part_that_comes_to_another_position_is_another_part() -> None:
+    """What is stored of the span already has come to the first one."""
+    found = READING.divided(Cut({part(1): ("border-1",)}, upto={part(1): "9"}))
+    assert found.intent == (part(0, "10"), part(2, upto="9", name="border-1"))
+    same = READING.divided(Cut({part(1): ("border-1",)}, upto={part(1): "10"}))
+    assert same.intent == (part(0, "10"), part(1))
+
+
 @pytest.mark.parametrize(
     ("state", "slices", "left"),
     [

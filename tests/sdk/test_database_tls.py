@@ -9,7 +9,7 @@ import pytest
 from dataflow_assets.connectors.clickhouse import dsn as clickhouse
 from dataflow_assets.connectors.postgresql import dsn as postgresql
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.tls import Tls
+from dataflow_assets.tls import UNCHECKED, Tls
 from devservers.certificates import Authority
 
 
@@ -104,3 +104,13 @@ def test_a_secret_that_is_empty_is_no_reason_to_check_less(
     kind = type(getattr(tls, field))
     with pytest.raises(PermanentError, match=rf"tls\.{name}: the value, or its secret, is empty"):
         tls.model_copy(update={field: kind(value)}).material()
+
+
+def test_what_postgresql_does_not_check_is_said_loudly(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    skip, url = Tls.model_validate({"insecureSkipVerify": True}), "postgresql://u@loud.example/d"
+    for text, tls in ((url, block(authority)), (f"{url}?sslmode=verify-full", skip), (url, skip)):
+        postgresql.with_tls(text, tls)
+    said = [one.getMessage() for one in caplog.records]
+    assert said == [f"postgresql loud.example/d: {UNCHECKED}"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +22,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.redaction import mask
 from dataflow_assets.secrets import Key, SecretRef, Secrets, cluster, environment, resolve
 from dataflow_assets.secrets.files import digest
+from dataflow_assets.tls import pem
 from tests.secrets.api import Api
 
 REF = SecretRef(name="pg", key="dsn")
@@ -134,6 +139,48 @@ def test_masking_a_text_asks_no_api(api: Api) -> None:
     assert len(api.answers) == asked
 
 
+PEM = "-----BEGIN X-----\n%d\n-----END X-----\n"
+
+
+@pytest.mark.parametrize("form", ["value", "certificate"])
+def test_a_mounted_secret_that_is_replaced_is_never_missing(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the kubelet does it: a new folder, the link leads to it, the old folder is removed."""
+    monkeypatch.setenv("DATAFLOW_SECRETS", str(tmp_path))
+    folder, over = tmp_path / "shop/pg", threading.Event()
+    folder.mkdir(parents=True)
+    (folder / "dsn").symlink_to("..data/dsn")
+
+    def replaced(number: int) -> None:
+        new, link = folder / f"..{number}", folder / "..data_tmp"
+        new.mkdir()
+        (new / "dsn").write_text(PEM % number)
+        link.symlink_to(new.name)
+        link.rename(folder / "..data")
+        shutil.rmtree(folder / f"..{number - 1}", ignore_errors=True)
+
+    def kubelet() -> None:
+        for number in itertools.count(2):
+            if over.is_set():
+                return
+            replaced(number)
+
+    replaced(1)
+    thread = threading.Thread(target=kubelet)
+    thread.start()
+    try:
+        reads: dict[str, Callable[[], str]] = {
+            "value": lambda: Secrets("shop").get(REF),
+            "certificate": lambda: pem("shop/pg/dsn", "tls.caFile"),
+        }
+        found = [int(reads[form]().split()[2]) for _ in range(2000)]
+    finally:
+        over.set()
+        thread.join()
+    assert found == sorted(found)
+
+
 def test_an_api_that_fails_is_asked_again_later(places: Secrets, api: Api) -> None:
     """Another place may have an older value: none is taken instead."""
     api.broken = 503
@@ -143,6 +190,14 @@ def test_an_api_that_fails_is_asked_again_later(places: Secrets, api: Api) -> No
     api.stop()
     with pytest.raises(TransientError, match=r"the Kubernetes API at .+ cannot be asked for"):
         places.get(REF)
+
+
+def test_a_token_that_cannot_be_sent_is_not_shown(places: Secrets, api: Api) -> None:
+    api.rotate("planted\ntwice")
+    with pytest.raises(TransientError, match=r"service account in .+ is not one word") as caught:
+        places.get(REF)
+    assert "planted" not in str(caught.value)
+    assert api.answers == []
 
 
 def test_the_token_is_read_for_each_request(places: Secrets, api: Api) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
+from dataflow_assets.redaction import mask
 from dataflow_assets.secrets import Secrets, VariableRef
 from tests.manifests.test_dialect_justone import CONNECTOR, WORKER
 from tests.pipelines.files import CLASS, TARGET
@@ -71,6 +72,17 @@ def _sql(option: str) -> Written:
 
 
 REFERENCE = f"${{env:{VARIABLE}}}"
+LOGGED_IN = f"""\
+CREATE TABLE w (a STRING) WITH ('connector' = 'kafka', 'topic' = 'w',
+  'properties.bootstrap.servers' = 'k:9092', 'properties.group.id' = 'g', 'format' = 'json',
+  'scan.startup.mode' = 'earliest-offset',
+  'properties.security.protocol' = 'SASL_PLAINTEXT', 'properties.sasl.mechanism' = 'PLAIN',
+  'properties.sasl.jaas.config' =
+    'x.PlainLoginModule required username="u" password="{REFERENCE}";');
+CREATE TABLE o (a STRING, n BIGINT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'jdbc',
+  'table-name' = 't', 'url' = 'jdbc:postgresql://h/d', 'username' = 'u');
+INSERT INTO o SELECT a, COUNT(*) FROM (SELECT a FROM s UNION ALL SELECT a FROM w) GROUP BY a;
+"""
 JAAS = (
     "consumer.security.protocol=SASL_PLAINTEXT\nconsumer.sasl.mechanism=PLAIN\n"
     f'consumer.sasl.jaas.config=x.PlainLoginModule required username="u" password="{REFERENCE}";\n'
@@ -78,6 +90,7 @@ JAAS = (
 FILES = {
     "SQL, a password": _sql(f"'password' = '{REFERENCE}'"),
     "SQL, a connection string": _sql(f"'connectionString' = '{REFERENCE}'"),
+    "SQL, the second of several tables": Written("q.sql", SOURCE + LOGGED_IN, 4, {}),
     "properties, the database": Written(
         "sink.properties",
         f"{CONNECTOR}db.password={REFERENCE}\n",
@@ -155,3 +168,13 @@ def test_every_spelling_of_a_variable_counts(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("FIRST", "value")
     with pytest.raises(PermanentError, match=f"the variable {VARIABLE} must not be used"):
         Secrets("shop").get(VariableRef.of("FIRST", VARIABLE))
+
+
+def test_a_password_of_the_second_of_several_tables_is_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is written in the file itself."""
+    monkeypatch.setenv("DATAFLOW_FILES", "/srv")
+    (tmp_path / "q.sql").write_text(SOURCE + LOGGED_IN.replace(REFERENCE, "hunter55"))
+    (flow,) = load(tmp_path).flows
+    assert mask("the broker said: hunter55 is wrong", [flow]) == "the broker said: *** is wrong"

@@ -71,6 +71,15 @@ def test_the_type_of(text: str, kind: str) -> None:
         ("CAST(1e30 AS INT)", "2147483647"),
         ("CAST(123.456 AS DECIMAL(4, 2))", None),
         ("CAST(1.005 AS DECIMAL(4, 2))", "1.01"),
+        ("CAST('1.005' AS DECIMAL(4, 2))", "1.01"),
+        ("TRY_CAST('123.456' AS DECIMAL(4, 2))", None),
+        ("ARRAY_CONTAINS(ARRAY[1, 2], 2.0)", "TRUE"),
+        ("ARRAY_CONTAINS(ARRAY[1, 2], NULL)", "FALSE"),
+        ("SUBSTR('abc', -5)", ""),
+        ("SPLIT_INDEX('a b\tc', '', 2)", "c"),
+        ("ROUND(995, -1) + ROUND(-9.96, 1) + TRUNCATE(99.9, 0)", "1089.0"),
+        ("CHR(-1)", ""),
+        ("1 BETWEEN ASYMMETRIC 2 AND 0", "FALSE"),
         ("TRY_CAST('x' AS INT)", None),
         ("CAST(TRUE AS STRING)", "TRUE"),
         ("CAST(1e20 AS STRING)", "1.0E20"),
@@ -109,11 +118,27 @@ def test_the_session_zone() -> None:
     assert result("UNIX_TIMESTAMP('1970-01-01 01:00:44')", berlin) == "44"
 
 
+def test_a_day_on_which_clocks_change() -> None:
+    """Instants have no clock; what a clock shows has no zone."""
+    berlin = Environment("Europe/Berlin", NOW.now)
+    day = ("TIMESTAMP '2026-03-29 00:00:00'", "TIMESTAMP '2026-03-30 00:00:00'")
+    first, second = (f"CAST({one} AS TIMESTAMP_LTZ(3))" for one in day)
+    assert result(f"TIMESTAMPDIFF(HOUR, {first}, {second})", berlin) == "23"
+    assert result(f"TIMESTAMPDIFF(HOUR, {second}, {first})", berlin) == "-23"
+    assert result(f"TIMESTAMPDIFF(DAY, {first}, {second})", berlin) == "0"
+    assert result(f"TIMESTAMPDIFF(HOUR, {', '.join(day)})", berlin) == "24"
+    later = f"{second} + INTERVAL '1' MONTH"  # of UTC, where it is the evening before
+    assert result(later, berlin) == "2026-04-30 00:00:00.000"
+    first = "CAST(TIMESTAMP '2026-05-01 00:00:00' AS TIMESTAMP_LTZ(3))"
+    assert result(f"{first} + INTERVAL '1' MONTH", berlin) == "2026-05-31 00:00:00.000"
+
+
 @pytest.mark.parametrize(
     ("text", "column", "says"),
     [
         ("1 / 0", 0, "division by zero"),
         ("CAST('x' AS INT)", 0, "CAST to INT: the text is not a number"),
+        ("CAST('123.4' AS DECIMAL(4, 2))", 0, r"the number does not fit into DECIMAL\(4, 2\)"),
         ("ELEMENT(ARRAY[1, 2])", 0, "ELEMENT: the array has more than one item"),
         ("REPEAT('ab', 2000000000)", 0, "the text would have more than 16777216 characters"),
         ("LPAD('ab', 2000000000, 'x')", 0, "the text would have more than 16777216 characters"),
@@ -146,9 +171,17 @@ def test_a_value_that_does_not_exist_is_told(text: str, column: int, says: str) 
     ("text", "column", "says"),
     [
         ("UPPR('a')", 1, "the function UPPR is not supported; did you mean UPPER?"),
+        ("RAND()", 1, "the function RAND is not supported; did you mean RPAD?"),
+        ("MAP['a', 1].b", 12, "MAP<STRING, INT> has no fields, and so no b: an item of a map is"),
+        ("BIN(4)", 1, "the function BIN is not supported; docs/reference/sql.md lists"),
+        ("JSON_ARRAY(1)", 1, "the function JSON_ARRAY is not supported; write ARRAY[a, b]"),
+        ("CURRENT_TIME", 1, "CURRENT_TIME is not supported; write CAST(LOCALTIMESTAMP AS TIME)"),
+        ("1 BETWEEN SYMMETRIC 2 AND 0", 11, "SYMMETRIC is not supported: write the smaller"),
+        ("NOW() - NOW()", 7, "-: two times are not subtracted: write TIMESTAMPDIFF(SECOND, a, b)"),
         ("UPPER(1)", 1, "UPPER: argument 1 is of type INT; allowed: text"),
         ("UPPER('a', 'b')", 1, "UPPER: takes 1 argument, not 2"),
         ("1 + 'a'", 3, "+: argument 2 is of type STRING; allowed: number"),
+        ("ARRAY_CONTAINS(ARRAY[1], '1')", 1, "ARRAY_CONTAINS: INT and STRING cannot be compared"),
         ("'a' = 1", 5, "=: STRING and INT cannot be compared: cast one of them"),
         ("CAST(1.5 AS BOOLEAN)", 1, "DECIMAL(2, 1) cannot be cast to BOOLEAN"),
         ("DATE_FORMAT(CURRENT_DATE, 'yyyy[-MM')", 1, "DATE_FORMAT: the pattern has a [ or ]"),

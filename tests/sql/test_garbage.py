@@ -23,7 +23,8 @@ from dataflow_assets.views.manifest import (
     position_of,
 )
 from dataflow_assets.views.options import StateLocation
-from dataflow_assets.views.session import PAST, ViewSession
+from dataflow_assets.views.positions import PAST
+from dataflow_assets.views.session import ViewSession
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 EARLIER, LATER = "1", "2"

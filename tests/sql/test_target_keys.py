@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.clickhouse.table import table as clickhouse
-from dataflow_assets.connectors.postgresql.table import table as postgresql
+from dataflow_assets.connectors.postgresql.table import column as postgresql
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.request import Report
@@ -20,12 +21,15 @@ from dataflow_assets.sql.expressions import Column
 from dataflow_assets.sql.plan import Output
 from dataflow_assets.sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INT, STRING, Type
 from dataflow_assets.sql.values import Codec
-from dataflow_assets.views.target_keys import check
+from dataflow_assets.views.source import ViewSource
+from dataflow_assets.views.target_keys import check, narrowed
 from tests.sql.files import Sql
+from tests.sql.test_rows import flow, table
 
 Drain = Callable[[Flow], list[Report]]
 FLOAT, MILLIS = Type("FLOAT"), Type("TIMESTAMP", 3)
 CENTS = Type("DECIMAL", 10, 2)
+CHAR = Type("CHAR", 3)
 POSTGRESQL = {
     "text": ("text", "text"),
     "varchar(9)": ("varchar", "character varying(9)"),
@@ -51,13 +55,13 @@ SAME = [
     (STRING, "text"), (STRING, "varchar(9)"), (INT, "int4"), (INT, "int8"), (BIGINT, "numeric"),
     (BIGINT, "text"), (INT, "float8"), (CENTS, "numeric"), (CENTS, "numeric(9,2)"), (CENTS, "text"),
     (DOUBLE, "float8"), (FLOAT, "float4"), (MILLIS, "timestamp"), (DATE, "date"), (BYTES, "bytea"),
-    (BOOLEAN, "bool"),
+    (BOOLEAN, "bool"), (CHAR, "char(9)"), (CHAR, "text"),
 ]  # fmt: skip
 OTHER = [
     (STRING, "char(9)"), (STRING, "citext"), (STRING, "name"), (STRING, "uuid"), (STRING, "jsonb"),
     (STRING, "numeric"), (STRING, "int8"), (BIGINT, "float8"), (CENTS, "numeric(9)"),
     (CENTS, "int8"),
-    (DOUBLE, "float4"), (MILLIS, "timestamp(0)"), (MILLIS, "date"),
+    (DOUBLE, "float4"), (MILLIS, "timestamp(0)"), (MILLIS, "date"), (CHAR, "citext"),
 ]  # fmt: skip
 CLICKHOUSE = [
     (STRING, "String", True), (STRING, "LowCardinality(String)", True), (STRING, "UUID", False),
@@ -144,3 +148,64 @@ def test_groups_in_postgresql(
         assert link.execute(f"SELECT * FROM {schema}.d".encode()).fetchall() == [(0.0, 1)]
         with pytest.raises(PermanentError, match=r"the column g of .*g may store values as equal"):
             run(flow("g", "STRING"))
+
+
+@pytest.mark.parametrize(
+    ("query", "filled"),
+    [
+        ("SELECT CAST(g AS CHAR(3)), n FROM s GROUP BY CAST(g AS CHAR(3)), n", True),
+        ("SELECT DISTINCT h, n FROM (SELECT CAST(g AS CHAR(3)) AS h, n FROM s)", True),
+        ("SELECT h, 1 FROM (SELECT DISTINCT CAST(g AS CHAR(3)) AS h, n FROM s) GROUP BY h", True),
+        ("SELECT c, n FROM s GROUP BY c, n", False),
+        ("SELECT CAST(c AS CHAR(3)), n FROM s GROUP BY CAST(c AS CHAR(3)), n", False),
+        ("SELECT c, n FROM s WHERE CAST(g AS CHAR(3)) = 'a' GROUP BY c, n", False),
+    ],
+)  # fmt: skip
+def test_a_char_is_filled_by_a_cast_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, *, filled: bool
+) -> None:
+    """What a table declares as CHAR may have texts of any length."""
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    into = table("o", "h CHAR(3), n INT, PRIMARY KEY (h, n) NOT ENFORCED")
+    if "GROUP BY h" in query:
+        into = into.replace("(h, n)", "(h)")
+    source = table("s", "g STRING, c CHAR(3), n INT")
+    found = flow(tmp_path, source, into, f"INSERT INTO o {query};").source
+    assert isinstance(found, ViewSource)
+    (key, *_) = narrowed(found.view)
+    assert key.expression.type == (CHAR if filled else STRING)
+
+
+def test_what_a_file_accepts_of_a_table_of_postgresql(
+    sql: Sql,
+    run: Drain,
+    postgresql: devservers.PostgreSQL,
+    schema: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cast makes texts equal that char(n) finds equal; of a uuid the error names a setting."""
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    source, counts = "g STRING, h STRING", "{}, n BIGINT, PRIMARY KEY (k) NOT ENFORCED"
+    options = {"connector": "postgresql", "url": postgresql.dsn()}
+    name = "0e37df36-f698-11e6-8dd4-cb9ced3df976"
+    sql.send([(None, json.dumps({"g": g, "h": name}).encode()) for g in ("a", "a ", "b")])
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as link:
+
+        def counted(kind: str, key: str, settings: str = "") -> dict[str, int]:
+            link.execute(f"CREATE TABLE IF NOT EXISTS {schema}.{kind[:4]} (k {kind} PRIMARY KEY, "
+                         "n bigint)".encode())  # fmt: skip
+            query = f"SELECT {key}, COUNT(*) FROM s GROUP BY {key}"
+            target = {**options, "table-name": f"{schema}.{kind[:4]}"}
+            into = counts.format("k STRING")
+            run(sql.write(source, into, query, settings, target_with=target))
+            found = link.execute(f"SELECT k::text, n FROM {schema}.{kind[:4]}".encode())
+            return dict(found.fetchall())
+
+        with pytest.raises(PermanentError, match=r"or GROUP BY CAST\(\.\.\. AS CHAR\(n\)\)"):
+            counted("char(3)", "g")
+        assert counted("char(3)", "CAST(g AS CHAR(3))") == {"a": 2, "b": 1}
+        with pytest.raises(PermanentError) as told:
+            counted("uuid", "h")
+        (accepted,) = re.findall(r"write (SET .*?;)", str(told.value))
+        assert counted("uuid", "h", accepted) == {name: 3}

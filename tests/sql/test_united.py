@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dataflow_assets.assets.graph import build
+from dataflow_assets.contracts import OffsetSlice, PartSlice
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
+from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.runs.request import Report, Start
+from dataflow_assets.sql.function import Environment
 from dataflow_assets.testing import chosen
+from dataflow_assets.views import output
+from dataflow_assets.views.output import Row, batches
+from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.source import ViewSource
 from tests.conftest import Topics
 from tests.drained import drained
@@ -174,3 +182,50 @@ def test_a_table_more_or_less_is_another_query(sql: Sql, run: Drain, topic: Topi
         drained(flow, Start("earliest", confirmed=True))
         rows = map(json.loads, latest(sql.stored()).values())
         assert {row["g"]: row["n"] for row in rows} == totals
+
+
+def test_another_topic_in_place_of_the_second_one(sql: Sql, run: Drain, topic: Topics) -> None:
+    """It is shorter than the topic before: rows that only that one had are deleted all the same."""
+    other, another = (Sql(sql.path, sql.kafka, topic(), sql.target) for _ in range(2))
+    _, united = _texts(sql, other)
+    sql.send([(None, b'{"g":"a","n":1}')])
+    other.send([(None, b'{"g":"%s","n":10}' % name) for name in (b"a", b"b", b"c")])
+    another.send([(None, b'{"g":"a","n":100}')])
+    sql.path.write_text(united)
+    run(chosen(load(sql.path), None))
+    assert _totals(sql) == {"a": 11, "b": 10, "c": 10}
+    sql.path.write_text(united.replace(other.source, another.source))
+    flow = chosen(load(sql.path), None)
+    with pytest.raises(PermanentError, match=f"one of .*/{sql.source}, .*/{another.source} was"):
+        run(flow)
+    drained(flow, Start("earliest", confirmed=True))
+    assert _totals(sql) == {"a": 101}
+
+
+def _totals(sql: Sql) -> dict[str, int]:
+    rows = map(json.loads, latest(sql.stored()).values())
+    return {row["g"]: row["n"] for row in rows}
+
+
+@pytest.mark.parametrize(("topic_of_w", "apart"), [("s", True), ("w", False)])
+def test_a_record_that_two_tables_read_is_rejected_for_each_of_them(
+    tmp_path: Path, topic_of_w: str, *, apart: bool
+) -> None:
+    """Each rejection has an id of its own; that of the first table is what it would be alone."""
+    into = "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED"
+    query = "INSERT INTO o SELECT g, COUNT(*) FROM v GROUP BY g;"
+    source = chosen(load(written(tmp_path, into, VIEW, query)), None).source
+    assert isinstance(source, ViewSource)
+    now = Environment("UTC", datetime(2026, 7, 20, tzinfo=UTC))
+    reader = Reader(source.source, f"s {topic_of_w}", source.view, now, others=source.others)
+    sent = pa.RecordBatch.from_pydict({"_at": [7], "body": pa.array([b"{bad"])})
+    places = [_place(reader.read(OffsetSlice(f"{n}/0", 7, 8), [sent]).refused) for n in (0, 1)]
+    assert "table" not in places[0]
+    assert ("table=2" in places[1]) == apart
+
+
+def _place(refused: Sequence[Row]) -> str:
+    (batch,) = batches(output.written(refused))
+    found = Places(PartSlice("view", "", "", "")).of(batch, 0, 0, None)
+    assert found is not None
+    return found.key

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.connection import CatalogConnection, slug
+from dataflow_assets.connectors.iceberg.addresses import slug
+from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.contracts import Address
 from dataflow_assets.sdk.conditional_put import Keys, ObjectStore
 from dataflow_assets.sdk.local_folders import outside, within_root
@@ -22,6 +23,7 @@ class BucketConnection(CatalogConnection):
     """The keys of a bucket, or of a folder of the disk. No manifest has them: dialects do."""
 
     place: ClassVar[str] = "bucket and prefix"
+    at: ClassVar[str] = "bucket"
     bucket: str
     """`s3://bucket/prefix` or `file:///folder`: tables are folders below it, by namespace."""
     session_token: SecretStr | None = None

@@ -143,7 +143,7 @@ class BoundedCatalog(TableCatalog, RestCatalog):
         """
         given = {**properties, **self._store, **REMOTE_FILES}
         if ACCESS_KEY in self._store:
-            given.pop("s3.session-token", None)  # of other keys
+            given = {k: v for k, v in given.items() if "session-token" not in k}  # of other keys
         return super()._load_file_io(given, location)
 
     @override

@@ -6,19 +6,19 @@ The declared part, without network. Which catalog it is, and where, is in `rest`
 from __future__ import annotations
 
 import os
-import re
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
+from dataflow_assets.connectors.iceberg.addresses import check_address, given_address
 from dataflow_assets.contracts import Connector
-from dataflow_assets.sdk.http_addresses import of_secret, parts_of
-from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.secrets import Fills, SecretRef, one_word
 from dataflow_assets.spec import Addition, Spec
+from dataflow_assets.tls import IN_CLEAR, is_plain, warn_in_clear
 
 Secret = SecretStr | None
 Ref = SecretRef | None
@@ -49,6 +49,8 @@ class CatalogConnection(Connector):
 
     place: ClassVar[str]
     """The keys that say where a table is, for who has to check them."""
+    at: ClassVar[str]
+    """The field that holds the catalog's address."""
     warehouse: str | None = None
     """Warehouse, as the catalog names it."""
     namespace: str = ""
@@ -107,7 +109,7 @@ class CatalogConnection(Connector):
     @classmethod
     def _endpoint(cls, value: str | None) -> str | None:
         if value:
-            parts_of(value, _ENDPOINT)
+            check_address(value, _ENDPOINT)
         return value
 
     @field_validator("authentication_type", mode="before")
@@ -124,11 +126,40 @@ class CatalogConnection(Connector):
         yield from self._one_of_two("access_key", "secret_access_key")
         yield from self._unauthentic()
 
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        basic = self.basic_auth
+        if basic is not None and not basic.complete:
+            yield "basic_auth", "not sent: username and password belong together"
+        if self._authenticates and is_plain(getattr(self, self.at)):
+            yield self.at, IN_CLEAR
+        if self._given("oauth2_client_id") and is_plain(self.oauth2_server_uri or ""):
+            yield "oauth2_server_uri", IN_CLEAR
+
     def __getstate__(self) -> dict[Any, Any]:
         """Tasks read by the store that the driver's environment names: theirs is another one."""
         state = super().__getstate__()
         known = {"s3_endpoint": self.store_endpoint, "s3_region": self._region}
         return state | {"__dict__": state["__dict__"] | known}
+
+    @property
+    def token_endpoint(self) -> str:
+        """Where tokens are fetched, if there is a client for them; secrets are in place."""
+        if not self._given("oauth2_server_uri"):
+            return f"{self.catalog}/v1/oauth/tokens"
+        return given_address(self.oauth2_server_uri or "", "oauth2ServerURI", _ENDPOINT)
+
+    @property
+    def _sends_in_clear(self) -> bool:
+        tokens = self._given("oauth2_client_id") and is_plain(self.token_endpoint)
+        return self._authenticates and (is_plain(self.catalog) or tokens)
+
+    @property
+    def _authenticates(self) -> bool:
+        basic = self.basic_auth is not None and self.basic_auth.complete
+        known = basic or self._given("bearer_token") or self._given("oauth2_client_id")
+        return known and self.authentication_type != "NONE"
 
     @property
     def store_endpoint(self) -> str | None:
@@ -177,35 +208,49 @@ class CatalogConnection(Connector):
 
     def catalog_properties(self) -> dict[str, Any]:
         """PyIceberg's properties; holds secrets, so it goes nowhere but to PyIceberg."""
+        if self._sends_in_clear:
+            warn_in_clear(f"catalog {self.address().connection}")
         warehouse = {"warehouse": self.warehouse} if self.warehouse else {}
         place = {"uri": self.catalog, **warehouse}
         return place | self._authentication() | self._file_properties()
 
     def _authentication(self) -> dict[str, Any]:
         kind = self.authentication_type
-        if self.bearer_token and kind in ("AUTO", "BEARER"):
-            return {"token": self.bearer_token.get_secret_value()} | self._token_server()
-        if self.oauth2_client_id and self.oauth2_client_secret and kind in ("AUTO", "OAUTH2"):
-            secret = self.oauth2_client_secret.get_secret_value()
-            return {"credential": f"{self.oauth2_client_id}:{secret}"} | self._token_server()
+        if self._given("bearer_token") and kind in ("AUTO", "BEARER"):
+            token = one_word(_text(self.bearer_token), "bearerToken")
+            return {"token": token} | self._token_server()
+        if self._given("oauth2_client_id") and kind in ("AUTO", "OAUTH2"):
+            return {"credential": self._client()} | self._token_server()
         basic = self.basic_auth
-        if basic and basic.username and basic.password and kind in ("AUTO", "BASIC"):
-            both = {"username": basic.username, "password": basic.password.get_secret_value()}
+        if basic is not None and basic.complete and kind in ("AUTO", "BASIC"):
+            user = _filled(basic.username, "basicAuth.username")
+            both = {"username": user, "password": _filled(basic.password, "basicAuth.password")}
             return {"auth": {"type": "basic", "basic": both}}
         return {"auth": {"type": "noop"}}
 
+    def _client(self) -> str:
+        """As PyIceberg takes it, which splits it at the first colon."""
+        client = self._credential("oauth2_client_id")
+        if ":" in client:
+            raise PermanentError(
+                "oauth2ClientID: an id with a colon in it is not supported: register the client "
+                "under another id"
+            )
+        return f"{client}:{self._credential('oauth2_client_secret')}"
+
+    def _credential(self, name: str) -> str:
+        return _filled(getattr(self, name), type(self).model_fields[name].alias or name)
+
     def _token_server(self) -> dict[str, str]:
-        server = f"{self.catalog}/v1/oauth/tokens"
-        if self.oauth2_server_uri:
-            server = given_address(self.oauth2_server_uri, "oauth2ServerURI", _ENDPOINT)
-        return {"oauth2-server-uri": server, "scope": self.oauth2_scope}
+        return {"oauth2-server-uri": self.token_endpoint, "scope": self.oauth2_scope}
 
     def _file_properties(self) -> dict[str, str]:
+        keys = {"s3.access-key-id": "access_key", "s3.secret-access-key": "secret_access_key"}
+        given = {key: self._credential(name) for key, name in keys.items() if self._given(name)}
         values = {
             "s3.endpoint": self.store_endpoint,
             "s3.region": self._region,
-            "s3.access-key-id": _plain(self.access_key),
-            "s3.secret-access-key": _plain(self.secret_access_key),
+            **given,
             "s3.force-virtual-addressing": str(not self.s3_path_style_access),
             "s3.connect-timeout": "10",
             "s3.request-timeout": "60",
@@ -213,51 +258,15 @@ class CatalogConnection(Connector):
         return {name: value for name, value in values.items() if value}
 
 
-def with_host(value: str, example: str) -> str:
-    """An address without the slash at its end. Raises ValueError where it is none of http."""
-    if value:
-        parts_of(value, example)
-    return value.rstrip("/")
+def _text(value: SecretStr | str | None) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value or ""
 
 
-def given_address(value: str, option: str, example: str) -> str:
-    """An address as clients take it: without blanks and newlines around it.
+def _filled(value: SecretStr | str | None, option: str) -> str:
+    """A credential that is declared. Raises PermanentError where its Secret is empty.
 
-    Called whenever a client is made, with all secrets in place: only what a manifest says itself
-    was checked before.
-
-    Args:
-        value: as the manifest or the Secret has it.
-        option: the key that holds the address, for messages.
-        example: an address, for messages.
-
-    Raises:
-        PermanentError: the value of the Secret is not an address.
+    Without one the flow would ask as somebody else, or as nobody.
     """
-    found = value.strip()
-    with of_secret(option):
-        parts_of(found, example)
+    if not (found := _text(value)):
+        raise PermanentError(f"{option}: its Secret is empty")
     return found
-
-
-def host_slug(address: str, *more: str | None) -> str:
-    """The host of an address and other words, without user and password."""
-    try:
-        host = urlsplit(address).netloc.rpartition("@")[2]
-    except ValueError:  # of a Secret, which is refused where it is used
-        host = ""
-    return slug(" ".join((host, *(word for word in more if word))))
-
-
-def slug(text: str) -> str:
-    """Lower-case words joined by dashes."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-def ref_slug(ref: SecretRef | None) -> str:
-    """What stands for a value that only a Secret knows."""
-    return slug(ref.name) if ref else ""
-
-
-def _plain(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from pyiceberg import exceptions as ice
-from requests import RequestException
+from pyiceberg.catalog.rest.response import TokenResponse
+from requests import RequestException, Response
 
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.nessie import NessieConnection
@@ -20,6 +22,7 @@ _DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
 _OPTIONS = Options("REQUESTS_CA_BUNDLE in the environment", "", "", "the address of the catalog")
 GONE = (ice.NoSuchNamespaceError, ice.NoSuchTableError, ice.NoSuchIdentifierError)
 """The table, or what it is in, does not exist."""
+_BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 _PORTS = {"http": 80, "https": 443}
 _DOWN = (
     RequestException,
@@ -72,6 +75,10 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
     advice = _CREDENTIALS if isinstance(error, _DENIED) else _known_by_its_text(text, settings)
     if advice:
         return PermanentError(f"{text}; {advice}")
+    if isinstance(error, ValidationError):
+        return PermanentError(_foreign_answer(error, settings, where, text))
+    if (answer := _of_the_token_server(error, settings)) is not None:
+        return _unserved(answer, f"{where}: no token from {settings.token_endpoint}")
     if why := refused(error, "", "the catalog's address", _OPTIONS):
         return PermanentError(f"{where}: {why}")
     if isinstance(error, RequestException) and error.response is None:
@@ -83,6 +90,30 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
     if isinstance(error, (ice.RESTError, *GONE)):
         return PermanentError(f"{text}; check {settings.place}")
     return PermanentError(text)
+
+
+def _foreign_answer(
+    error: ValidationError, settings: CatalogConnection, where: str, text: str
+) -> str:
+    """Of an answer that can be read, and is of another server: the page of a login, or a proxy."""
+    if error.title == TokenResponse.__name__:
+        endpoint = settings.token_endpoint
+        return f"{where}: the answer of {endpoint} is not a token; check oauth2ServerURI"
+    return f"{text}: the answer may be of another server; check {settings.place}"
+
+
+def _of_the_token_server(error: Exception, settings: CatalogConnection) -> Response | None:
+    """The answer without a token that is behind an error; None where it is another server's."""
+    answer: Response | None = getattr(error.__cause__, "response", None)
+    asked = answer is not None and answer.request.url == settings.token_endpoint
+    return answer if asked else None
+
+
+def _unserved(answer: Response, what: str) -> DataflowError:
+    status = answer.status_code
+    if status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return TransientError(f"{what}: HTTP status {status}")
+    return PermanentError(f"{what}: HTTP status {status}; check oauth2ServerURI")
 
 
 def _known_by_its_text(text: str, settings: CatalogConnection) -> str:

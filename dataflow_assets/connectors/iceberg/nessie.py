@@ -15,16 +15,15 @@ from urllib.parse import quote
 from pydantic import Field, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.connection import (
-    CatalogConnection,
-    Ref,
-    Secret,
+from dataflow_assets.connectors.iceberg.addresses import (
     given_address,
     host_slug,
     ref_slug,
     with_host,
 )
+from dataflow_assets.connectors.iceberg.connection import CatalogConnection, Ref, Secret
 from dataflow_assets.contracts import Address
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition
 
@@ -37,10 +36,20 @@ _OF_REFERENCES = re.compile(r"[@#`]")
 another one."""
 
 
+def _check_name(table: str) -> None:
+    """Raises ValueError where Nessie would take a part of the name for a reference."""
+    if found := _OF_REFERENCES.search(table):
+        raise ValueError(
+            f"must not have `{found[0]}`: Nessie would take what follows for a branch, a tag "
+            "or a time; name the branch or tag with the option branch"
+        )
+
+
 class NessieConnection(CatalogConnection):
     """The keys of a Nessie server."""
 
     place: ClassVar[str] = "baseURL, branch, warehouse and namespace"
+    at: ClassVar[str] = "base_url"
     base_url: str = Field("", alias="baseURL")
     """Address of the Nessie server, without `/api` or `/iceberg`."""
     base_url_secret_ref: Annotated[Ref, Fills("base_url", required=True)] = Field(
@@ -88,11 +97,7 @@ class NessieConnection(CatalogConnection):
     @field_validator("table")
     @classmethod
     def _without_reference(cls, value: str) -> str:
-        if found := _OF_REFERENCES.search(value):
-            raise ValueError(
-                f"must not have `{found[0]}`: Nessie would take what follows for a branch, a tag "
-                "or a time; name the branch or tag with the option branch"
-            )
+        _check_name(value)
         return value
 
     @override
@@ -101,6 +106,15 @@ class NessieConnection(CatalogConnection):
         yield from self._lacking("base_url")
         if self._given("oauth2_client_id") and not self._given("oauth2_server_uri"):
             yield ("oauth2ClientID needs oauth2ServerURI: Nessie has no token endpoint of its own")
+
+    @property
+    @override
+    def identifier(self) -> tuple[str, ...]:
+        try:
+            _check_name(self.table)
+        except ValueError as error:  # of a Secret: what a manifest says itself was checked before
+            raise PermanentError(f"the secret of tableSecretRef: the name {error}") from None
+        return super().identifier
 
     @property
     def server(self) -> str:

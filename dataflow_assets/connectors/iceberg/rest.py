@@ -8,14 +8,13 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.connection import (
-    CatalogConnection,
-    Ref,
+from dataflow_assets.connectors.iceberg.addresses import (
     given_address,
     host_slug,
     ref_slug,
     with_host,
 )
+from dataflow_assets.connectors.iceberg.connection import CatalogConnection, Ref
 from dataflow_assets.contracts import Address
 from dataflow_assets.secrets import Fills, SecretRef
 
@@ -26,6 +25,7 @@ class RestConnection(CatalogConnection):
     """The keys of a catalog that speaks the Iceberg REST protocol."""
 
     place: ClassVar[str] = "catalogURI, warehouse, namespace and prefix"
+    at: ClassVar[str] = "catalog_uri"
     catalog_uri: str = Field("", alias="catalogURI")
     """Address of the REST catalog, without `/v1`."""
     catalog_uri_secret_ref: Annotated[Ref, Fills("catalog_uri", required=True)] = Field(

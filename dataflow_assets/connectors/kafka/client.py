@@ -90,6 +90,7 @@ class Broker:
     @property
     def denied(self) -> bool:
         """Whether the client's login was refused: it would try again and again by itself."""
+        self._hear()
         return self._complaints.denied
 
     @property

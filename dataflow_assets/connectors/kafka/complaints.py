@@ -62,7 +62,7 @@ class Complaints:
         error = self._refused
         if error is None or time.monotonic() - self._since < GRACE:
             return None
-        reason = _denied(error) if error.code() == _DENIED else self._of_tls(error)
+        reason = _denied(error, self._cluster) if error.code() == _DENIED else self._of_tls(error)
         return self._error(reason) if reason else None
 
     def explained(self, error: DataflowError) -> DataflowError:
@@ -90,9 +90,17 @@ class Complaints:
         return PermanentError(f"kafka {self._cluster.bootstrap}: {reason}")
 
 
-def _denied(error: KafkaError) -> str:
+def _denied(error: KafkaError, cluster: Cluster) -> str:
     words = _FRAME.sub("", _FRAME.sub("", error.str()))
     return (
         f"the broker refuses this client: {words}; check sasl.username, sasl.password and "
-        "sasl.mechanism"
+        f"sasl.mechanism{_hint(cluster)}"
     )
+
+
+def _hint(cluster: Cluster) -> str:
+    """A Secret often has a line break at its end, that nobody sees."""
+    for name, value in cluster.security:
+        if name.startswith("sasl.") and value != value.strip():
+            return f"; {name} has a space or a line break around it, which is sent too"
+    return ""

@@ -147,6 +147,11 @@ class KafkaConnection(Connector):
 
     def cluster(self) -> Cluster:
         """How clients reach the brokers. Raises PermanentError for broken secrets and files."""
+        if not NAME.fullmatch(self.topic):
+            raise PermanentError(
+                "the secret of topicSecretRef must hold the name of a topic: letters a-z, digits, "
+                "`.`, `_` and `-`, without spaces and line breaks"
+            )
         material = self.tls.material() if self.tls else None
         sasl = self.sasl.declared() if self.sasl else None
         return Cluster(self.bootstrap(), security(self.protocol, material, sasl), material)

@@ -68,6 +68,12 @@ class Consumers:
         for one in idle:
             one.consumer.close()
 
+    @property
+    def denied(self) -> bool:
+        """Whether the login of one that waits was refused: it would try again by itself."""
+        with self._lock:
+            return any(one.denied for one in self._idle)
+
     @contextmanager
     def assigned(self, partitions: list[TopicPartition]) -> Iterator[Consumer]:
         """One that reads from there on; it is put back, and closed where enough of them wait."""
@@ -110,6 +116,12 @@ class Introduced:
         own = {"error_cb": self._complaints.hear}
         self.consumer = Consumer(CLIENT | dict(settings) | cluster.settings | own)
         self._met: dict[str, float] = {}
+
+    @property
+    def denied(self) -> bool:
+        """Whether its login was refused since it was used last; only for one that waits."""
+        self.consumer.poll(0)  # lets it call back
+        return self._complaints.denied
 
     def refusal(self, error: BaseException) -> DataflowError | None:
         """What is behind an error: the cluster refuses the consumer; None where it does not."""

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.connection import KafkaConnection, Ref
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.sink_options import FormattedSink
@@ -149,6 +150,14 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
     def end(self) -> End | None:
         """Where the flow ends for ever; None: never."""
         return None
+
+    @override
+    def cluster(self) -> Cluster:
+        if not self.consumer_group:  # with which librdkafka ends the process
+            raise PermanentError(
+                "the secret of consumerGroupSecretRef is empty: it must hold a name"
+            )
+        return super().cluster()
 
     def fetch_settings(self) -> dict[str, int]:
         """What the declaration says about fetches, as librdkafka's settings and in their bounds."""

@@ -1,7 +1,8 @@
 """Clients that stay connected between two uses, until nobody has used them for a while.
 
-Another password of the same user is no reason to give one up: flows with several passwords may run
-side by side, and `$ConnectionString`, the user of Azure Event Hubs, is the name of all users there.
+Another password of the same user is no reason to give one up at once: flows with several passwords
+may run side by side, and `$ConnectionString`, the user of Azure Event Hubs, is the name of all
+users there. But then both are used, and a password that was replaced is not.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from typing import Generic, TypeVar
 from dataflow_assets.connectors.kafka.cluster import Cluster
 
 UNUSED_SECONDS = 600.0
-"""After which a client is given up once another one is used: its password may be an old one, with
-which it would log in again and again until the brokers lock the account."""
+"""After which a client is given up once another one is used."""
+REPLACED_SECONDS = 60.0
+"""The same of a client whose user logs in otherwise by now: its password, or its certificate, may
+be an old one, with which it would log in again and again until the brokers lock the account."""
+LOOK_SECONDS = 1.0  # between two looks at which clients were refused: there may be hundreds
 
 Client = TypeVar("Client")
 _Key = tuple[int, Cluster, Hashable]
@@ -46,6 +50,7 @@ class WarmClients(Generic[Client]):
         self._close, self._refused = close, refused
         self._lock = threading.Lock()
         self._kept: dict[_Key, tuple[Client, float]] = {}  # and when it was used last
+        self._looked = -LOOK_SECONDS
 
     def of(self, cluster: Cluster, made: Callable[[], Client], way: Hashable = None) -> Client:
         """The cluster's client that asks in this way; `made` makes it where there is none."""
@@ -53,14 +58,31 @@ class WarmClients(Generic[Client]):
         with self._lock:
             found = self._kept[key][0] if key in self._kept else made()
             self._kept[key] = found, time.monotonic()
-            given_up = [self._kept.pop(one)[0] for one in [*self._kept] if self._is_old(one, key)]
+            given_up = [self._kept.pop(one)[0] for one in self._not_needed_beside(key)]
         for one in given_up:
             self._close(one)
         return found
 
-    def _is_old(self, one: _Key, new: _Key) -> bool:
-        """Whether it is not needed beside the one that is used now."""
-        if one[0] != new[0] or one == new:  # a fork cannot end its parent's
-            return False
-        client, used = self._kept[one]
-        return self._kept[new][1] - used > UNUSED_SECONDS or self._refused(client)
+    def _not_needed_beside(self, new: _Key) -> list[_Key]:
+        now = self._kept[new][1]
+        looks = now - self._looked >= LOOK_SECONDS
+        if looks:
+            self._looked = now
+        others = [one for one in self._kept if one[0] == new[0] and one != new]  # none of a parent
+        return [
+            one
+            for one in others
+            if now - self._kept[one][1] > _patience(one[1], new[1])
+            or (looks and self._refused(self._kept[one][0]))
+        ]
+
+
+def _patience(cluster: Cluster, new: Cluster) -> float:
+    """For how long a client may be unused, beside one that is used now."""
+    replaced = cluster != new and _who(cluster) == _who(new)
+    return REPLACED_SECONDS if replaced else UNUSED_SECONDS
+
+
+def _who(cluster: Cluster) -> tuple[str, str]:
+    """The brokers, and the user's name; a certificate has no other."""
+    return cluster.bootstrap, dict(cluster.security).get("sasl.username", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -23,8 +24,8 @@ from dataflow_assets.contracts import Limit
 log = logging.getLogger(__name__)
 _OPENING = 90.0  # seconds; the host of an older run may hold the spool for 60
 _ENDING = 5.0
-_STARTING = 600.0  # seconds: a task of Debezium may read the history of all tables before it starts
-_SILENT = 120.0  # seconds, from then on
+_STARTING = 600.0  # seconds, each time: a task of Debezium may read the history of all tables
+_SILENT = 120.0  # seconds, while all tasks run
 _NO_MEMORY = 3  # the code with which a JVM without memory ends
 _LEAST_ROWS, _MOST_ROWS = 1_000, 10_000
 _MOST_BYTES = 16 * 1024 * 1024
@@ -104,6 +105,8 @@ class HostProcess:
                 f"its JVM is out of memory (heap: {self._order.heap}): raise heap, or lower how "
                 "many records the connector holds at once (batch.size, max.batch.size or alike)"
             )
+        if code == -signal.SIGKILL:
+            return "its process was killed (SIGKILL): the machine may have no memory left"
         return f"its process has ended with code {code}"
 
     def quiet_since(self, moment: float) -> float:
@@ -144,6 +147,8 @@ class HostProcess:
                 self._opened.set()
             case "secrets":
                 self._log_from_now(event.values)
+            case "starting":
+                self._patience = _STARTING
             case "started":
                 self._patience = _SILENT
                 log.info("%s runs with %s tasks", self._order.connector, event.tasks)

@@ -22,7 +22,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.private_files import private_file
 from dataflow_assets.sdk.connection_strings import foreign, unescaped, url
 from dataflow_assets.secrets import FOLDER
-from dataflow_assets.tls import Material, Tls, names_one, pem
+from dataflow_assets.tls import Material, Tls, names_one, pem, warn_unchecked
 
 _DROPPED = ("pool_", "statement_cache", "description_cache", "default_query_exec_mode")
 _FILES = frozenset({"sslcert", "sslkey", "sslrootcert", "sslcrl"})
@@ -46,13 +46,15 @@ _LIVENESS = {
 @cache
 def parse(text: str) -> dict[str, str]:
     """The settings of a connection string by libpq's keywords. Errors never show the string."""
+    if not text.strip():  # libpq would go wherever this machine's environment says
+        raise PermanentError("connectionString: the value, or its Secret, is empty")
     try:
-        settings = _from_url(text) if "://" in text else dict(conninfo_to_dict(text))
+        settings = _from_url(text.strip()) if "://" in text else dict(conninfo_to_dict(text))
     except (Error, ValueError):
         settings = None
     if settings is None:
         usual = "neither a postgresql:// URL nor libpq's key=value text"
-        raise PermanentError(f"connectionString: {foreign(text) or usual}")
+        raise PermanentError(f"connectionString: {foreign(text.strip()) or usual}")
     found = {key: str(value) for key, value in settings.items() if value not in {None, ""}}
     _check_ports(found)
     _check_files(found)
@@ -82,6 +84,8 @@ def with_tls(text: str, tls: Tls) -> str:
             f"connectionString: sslmode={mode} does not encrypt for certain, and there is a block "
             f"tls; allowed beside it: {', '.join(_ENCRYPTED)}"
         )
+    if mode == "require" and not material.verify:
+        warn_unchecked(f"postgresql {server(text)}")
     given = {"sslrootcert": material.ca, "sslcert": material.cert, "sslkey": material.key}
     named = {key: value for key, value in given.items() if value}
     own = _with_authorities({**settings, "sslmode": mode, **named})

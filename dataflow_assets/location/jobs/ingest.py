@@ -11,9 +11,10 @@ from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.ingest import Ingest, Told
 from dataflow_assets.assets.lane_flows import Manifests
-from dataflow_assets.assets.lane_runs import LANE, LaneRuns, wait_for_predecessor
+from dataflow_assets.assets.lane_runs import LANE, LOCATION, LaneRuns, wait_for_predecessor
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Run
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import SHARED_LANE, Flow
 from dataflow_assets.lanes.lane import Lane
 from dataflow_assets.redaction import mask
@@ -47,6 +48,8 @@ def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
         except Exception as error:
             reason = mask(sentence(error), manifests().flows)
             context.instance.add_run_tags(context.run.run_id, {ERROR: reason[:500]})
+            if isinstance(error, DataflowError):
+                raise dg.Failure(description=reason) from None
             raise
 
     @dg.job(
@@ -71,10 +74,12 @@ def lane_request(lane: str) -> dg.RunRequest:
 def _driven(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> Iterator[Told]:
     """Is ready to drive before it takes the lane over from the run that has driven it so far."""
     spark, run_id = context.resources.spark.flow_session, context.run.run_id
+    location = context.run.tags.get(LOCATION, "")
     spark()
     lane = Lane(spark, Request(Run(id=run_id[:12])))
-    with LaneRuns(context.instance, name).driving(run_id):
-        if before := wait_for_predecessor(context.instance, name, run_id):
+    runs = LaneRuns(context.instance, name, location=location)
+    with runs.driving(run_id):
+        if before := wait_for_predecessor(runs, run_id):
             context.log.info("lane %s was driven by /runs/%s until now", name, before)
         yield from Ingest(context, lane, name, manifests, _Nodes(manifests)).events()
 

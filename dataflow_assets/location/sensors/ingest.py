@@ -20,7 +20,7 @@ from dataflow_assets.assets.heartbeat import SILENT_SECONDS
 from dataflow_assets.assets.lane_book import Page, Part
 from dataflow_assets.assets.lane_departures import Departure, Departures
 from dataflow_assets.assets.lane_flows import drivable
-from dataflow_assets.assets.lane_runs import LaneRuns
+from dataflow_assets.assets.lane_runs import LaneRuns, elsewhere
 from dataflow_assets.assets.runs import Runs, job_name
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Positions
@@ -31,7 +31,7 @@ from dataflow_assets.location.jobs.ingest import lane_request
 from dataflow_assets.location.sensors.backoff import Waits
 from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
 from dataflow_assets.location.sensors.flows import Board, board, suspended
-from dataflow_assets.location.sensors.instances import instance_of
+from dataflow_assets.location.sensors.instances import instance_of, location_name
 from dataflow_assets.location.sensors.returns import freed
 from dataflow_assets.location.sensors.sources import News, sources
 from dataflow_assets.redaction import mask
@@ -54,7 +54,7 @@ def ingest_sensor(graph: Graph, jobs: Sequence[Job]) -> dg.SensorDefinition:
         description="Starts runs for the flows that are switched on and have new records.",
     )
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        requests = location.look(instance_of(context))
+        requests = location.look(instance_of(context), location_name(context))
         skip = None if requests else dg.SkipReason(location.summary)
         return dg.SensorResult(run_requests=requests, skip_reason=skip)
 
@@ -66,10 +66,11 @@ class _Look:
     """What one tick has found out, and what it asks for."""
 
     instance: dg.DagsterInstance
+    location: str
     known: Sequence[dg.RunRecord]
     departures: Mapping[str, Departure]
     failing: set[str] = field(default_factory=set)
-    """Flows that try again in their lanes."""
+    """Flows that try again in their lanes, or that no lane can drive."""
     said: dict[str, str] = field(default_factory=dict)
     asked: list[dg.RunRequest] = field(default_factory=list)
 
@@ -87,11 +88,11 @@ class Location:
         self._waiting: dict[str, float] = {}
         self.summary = ""
 
-    def look(self, instance: dg.DagsterInstance) -> list[dg.RunRequest]:
-        """The runs that are due."""
+    def look(self, instance: dg.DagsterInstance, name: str = "") -> list[dg.RunRequest]:
+        """The runs that are due; `name` is the location's in Dagster, empty where nobody knows."""
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
-        look = _Look(instance, going(instance), _departures(instance, flows))
+        look = _Look(instance, name, going(instance), _departures(instance, flows))
         look.said |= {flow.id: suspended(flow) for flow in flows if flow.suspended}
         idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
         alone = [flow for flow in idle if not drivable(flow) or flow.id in look.departures]
@@ -125,7 +126,7 @@ class Location:
             lanes[flow.lane].append(flow)
         resting = []
         for lane, members in lanes.items():
-            runs = LaneRuns(look.instance, lane, look.known)
+            runs = LaneRuns(look.instance, lane, look.known, look.location)
             live = runs.live()  # reports those that died, before failures are counted
             wait = self._waits.of(f"lane {lane}", "", runs.failures)
             if live:
@@ -134,6 +135,9 @@ class Location:
                 due = _is_old(newest) or _silence(pages, newest) >= SILENT_SECONDS
                 if wait.over and len(live) == 1 and due:
                     look.asked.append(lane_request(lane))  # its successor
+            elif other := runs.elsewhere():
+                look.said |= dict.fromkeys((flow.id for flow in members), elsewhere(lane, other))
+                look.failing |= {flow.id for flow in members}
             elif wait.over:
                 resting += members
             else:

@@ -23,3 +23,9 @@ def instance_of(context: dg.SensorEvaluationContext) -> dg.DagsterInstance:
         if not _opened or _opened[0].get_ref() != ref:
             _opened[:] = [dg.DagsterInstance.from_ref(ref)]
         return _opened[0]
+
+
+def location_name(context: dg.SensorEvaluationContext) -> str:
+    """The name of the location in Dagster; empty in tests that tick by hand."""
+    origin = context.code_location_origin
+    return origin.location_name if origin else ""

@@ -18,6 +18,7 @@ import psutil
 
 from dataflow_assets.assets.build import MANIFEST_CHECK, broken_key, by_file, findings_metadata
 from dataflow_assets.errors import Finding
+from dataflow_assets.location.sensors.instances import location_name
 from dataflow_assets.manifests.watched import fingerprint
 
 INTERVAL_SECONDS = 4
@@ -63,8 +64,7 @@ def _failing(findings: Sequence[Finding]) -> Iterator[dg.AssetCheckEvaluation]:
 
 
 def _name(context: dg.SensorEvaluationContext) -> str:
-    origin = context.code_location_origin
-    return origin.location_name if origin else "dataflow-assets"
+    return location_name(context) or "dataflow-assets"
 
 
 class _Asking:

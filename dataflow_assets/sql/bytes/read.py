@@ -264,7 +264,7 @@ def _of_text(kind: Type, layout: Layout) -> Read:
     if kind.kind == "ARRAY":
         inner, between = _of_text(kind.items[0], layout), layout.array_delimiter
         return lambda cell: [inner(one.strip()) for one in cell.split(between)] if cell else []
-    if kind.moment or kind.kind in ("BOOLEAN", "DATE", "TIME", "VARBINARY"):
+    if kind.moment or kind.kind in ("BOOLEAN", "DATE", "DECIMAL", "TIME", "VARBINARY"):
         return reader(kind, "SQL")
     change = cast(STRING, kind, _UTC)
     assert change is not None, "was looked at when the file was loaded"  # noqa: S101

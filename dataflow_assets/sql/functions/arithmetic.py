@@ -13,7 +13,7 @@ from typing import Any
 from dataflow_assets.sql.casts import rounder, single, wrapped, wrapper
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.moments import shifted
-from dataflow_assets.sql.functions.signatures import fit
+from dataflow_assets.sql.functions.signatures import fit, is_time
 from dataflow_assets.sql.types import BITS, DOUBLE, INT, NULL, Type, as_decimal, decimal
 
 EXACT = Context(prec=80)
@@ -72,6 +72,8 @@ def _additive(sign: int, numbers: Resolve) -> Resolve:
     """Numbers, or a time and an interval."""
 
     def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+        if sign < 0 and len(types) == 2 and all(map(is_time, types)):
+            raise ValueError("two times are not subtracted: write TIMESTAMPDIFF(SECOND, a, b)")
         if not any(one.interval for one in types):
             return numbers(types, environment)
         fit(types, ("any", "any"))
@@ -79,9 +81,9 @@ def _additive(sign: int, numbers: Resolve) -> Resolve:
         if first.interval and second == first:
             return Resolved(first, lambda x, y: x + sign * y)
         if first.interval and sign > 0:
-            move = shifted(second, first, environment.local)
+            move = shifted(second, first)
             return Resolved(second, lambda x, y: move(y, x))
-        move = shifted(first, second, environment.local)
+        move = shifted(first, second)
         return Resolved(first, lambda x, y: move(x, sign * y))
 
     return resolve
@@ -147,7 +149,8 @@ FUNCTIONS = (
     Function(
         "+",
         "a + b",
-        "Numbers, or a time and an interval. Whole numbers overflow as in Java.",
+        "Numbers, or a time and an interval; months are added to a TIMESTAMP_LTZ in UTC. Whole "
+        "numbers overflow as in Java.",
         _additive(1, _operator(lambda x, y: x + y, EXACT.add, lambda x, y: x + y, _sum)),
         (
             ("1 + 2", "3"),

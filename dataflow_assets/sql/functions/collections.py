@@ -7,6 +7,7 @@ from typing import Any
 
 from dataflow_assets.sql.casts import cast
 from dataflow_assets.sql.function import Environment, Function, Resolved
+from dataflow_assets.sql.functions.comparisons import EQUAL
 from dataflow_assets.sql.functions.signatures import fit, takes
 from dataflow_assets.sql.types import BOOLEAN, INT, Type, common
 
@@ -77,6 +78,21 @@ def _element(types: Sequence[Type], _: Environment) -> Resolved:
     return Resolved(types[0].items[0], call)
 
 
+def _contains(types: Sequence[Type], environment: Environment) -> Resolved:
+    """Null is looked for as any value is."""
+    fit(types, ("array", "any"))
+    equal = EQUAL((types[0].items[0], types[1]), environment).call
+
+    def call(array: list[Any] | None, wanted: Any) -> bool | None:
+        if array is None:
+            return None
+        if wanted is None:
+            return None in array
+        return any(one is not None and equal(one, wanted) for one in array)
+
+    return Resolved(BOOLEAN, call, nulls=True)
+
+
 _GROUP = "Arrays, maps and rows"
 FUNCTIONS = (
     Function(
@@ -124,8 +140,11 @@ FUNCTIONS = (
         "ARRAY_CONTAINS",
         "ARRAY_CONTAINS(array, a)",
         "",
-        takes("array any", BOOLEAN, lambda array, one: one in array),
-        (("ARRAY_CONTAINS(ARRAY[1, 2], 2)", "TRUE"),),
+        _contains,
+        (
+            ("ARRAY_CONTAINS(ARRAY[1, 2], 2)", "TRUE"),
+            ("ARRAY_CONTAINS(ARRAY[1, NULL], NULL)", "TRUE"),
+        ),
         _GROUP,
     ),
 )

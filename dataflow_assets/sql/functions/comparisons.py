@@ -54,11 +54,13 @@ def _compare(test: Callable[[Any, Any], bool]) -> Resolve:
     return resolve
 
 
-def _distinct(*, negated: bool) -> Resolve:
-    equal = _compare(operator.eq)
+EQUAL = _compare(operator.eq)
+"""Whether two values are equal that are not null."""
 
+
+def _distinct(*, negated: bool) -> Resolve:
     def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
-        test = equal(types, environment).call
+        test = EQUAL(types, environment).call
 
         def call(a: Any, b: Any) -> bool:
             same = a is b if a is None or b is None else test(a, b)
@@ -71,7 +73,7 @@ def _distinct(*, negated: bool) -> Resolve:
 
 def _in(types: Sequence[Type], environment: Environment) -> Resolved:
     """`x IN (a, b)`: null where none is equal and one of them is null."""
-    tests = [_compare(operator.eq)((types[0], one), environment).call for one in types[1:]]
+    tests = [EQUAL((types[0], one), environment).call for one in types[1:]]
 
     def call(value: Any, *others: Any) -> bool | None:
         if value is None:
@@ -146,7 +148,7 @@ FUNCTIONS = (
         "=",
         "a = b",
         _SAYS,
-        _compare(operator.eq),
+        EQUAL,
         (("1 = 1.0", "TRUE"), ("'a' = 'b'", "FALSE"), ("1 = CAST(NULL AS INT)", None)),
         "Comparisons",
     ),

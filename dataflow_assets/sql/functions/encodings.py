@@ -26,7 +26,7 @@ def _from_base64(text: str) -> str:
 
 
 def _character(number: int) -> str:
-    return chr(number % 256)
+    return chr(number % 256) if number >= 0 else ""
 
 
 _GROUP = "Texts"

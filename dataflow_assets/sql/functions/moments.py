@@ -6,9 +6,7 @@ import calendar
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
-from dataflow_assets.sql.casts import to_local, to_utc
 from dataflow_assets.sql.types import Type
 
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -22,15 +20,16 @@ MILLIS = {
 MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 
 
-def shifted(given: Type, interval: Type, zone: ZoneInfo) -> Callable[[Any, int], Any]:
-    """What moves a time. Raises ValueError where Flink moves no such values."""
+def shifted(given: Type, interval: Type) -> Callable[[Any, int], Any]:
+    """What moves a time; an instant by the calendar of UTC.
+
+    Raises ValueError where Flink moves no such values.
+    """
     if given.kind not in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ") or not interval.interval:
         raise ValueError(f"{given} and {interval} cannot be added")
     if interval.kind == "MONTHS":
         if given.kind == "TIME":
             raise ValueError(f"{given} and {interval} cannot be added")
-        if given.kind == "TIMESTAMP_LTZ":
-            return lambda value, by: to_utc(months_later(to_local(value, zone), by), zone)
         return months_later
     if given.kind == "TIME":
         return _clock_later

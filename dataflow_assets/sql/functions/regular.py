@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ SECONDS = 1
 """After which a search is given up."""
 LONGEST = 16 * 1024 * 1024
 """Characters of a text that a function makes: larger ones fit into no topic."""
-_REFERENCE = re.compile(r"\\(.)|\$([0-9])", re.DOTALL)
 
 
 def check_length(length: int) -> None:
@@ -40,8 +38,8 @@ def expression(text: str) -> regex.Pattern[str]:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether a part of a text matches. Raises ValueError."""
-    return _searched(text, pattern) is not None
+    """Whether a part of a text matches; nothing matches an empty pattern. Raises ValueError."""
+    return pattern != "" and _searched(text, pattern) is not None
 
 
 def extracted(text: str, pattern: str, group: int = 0) -> str | None:
@@ -60,28 +58,19 @@ def _searched(text: str, pattern: str) -> regex.Match[str] | None:
 
 
 def replaced(text: str, pattern: str, by: str) -> str:
-    """`$1` is the first group, a backslash takes the meaning of what follows. Raises ValueError."""
-    groups, length = expression(pattern).groups, len(text)
+    """What matches, replaced by a text as it is: without groups. Raises ValueError."""
+    length = len(text)
 
-    def make(found: regex.Match[str]) -> str:
+    def make(_: regex.Match[str]) -> str:
         nonlocal length
-        made = _REFERENCE.sub(lambda one: _meant(one, found, groups), by)
-        length += len(made)
+        length += len(by)
         check_length(length)
-        return made
+        return by
 
     try:
         return expression(pattern).sub(make, text, timeout=SECONDS)
     except TimeoutError:
         raise _endless() from None
-
-
-def _meant(one: re.Match[str], found: regex.Match[str], groups: int) -> str:
-    if one[1]:
-        return one[1]
-    if int(one[2]) > groups:
-        raise ValueError(f"the regular expression has no group {one[2]}")
-    return found[int(one[2])] or ""
 
 
 def _endless() -> ValueError:
@@ -99,7 +88,7 @@ FUNCTIONS = (
         "REGEXP(a, pattern)",
         f"Whether a part of it matches. {_REGEX}",
         takes("text text", BOOLEAN, matches),
-        (("REGEXP('abc', 'b+')", "TRUE"),),
+        (("REGEXP('abc', 'b+')", "TRUE"), ("REGEXP('abc', '')", "FALSE")),
         _GROUP,
     ),
     Function(
@@ -113,11 +102,11 @@ FUNCTIONS = (
     Function(
         "REGEXP_REPLACE",
         "REGEXP_REPLACE(a, pattern, b)",
-        f"`$1` in b is the first group. {_REGEX}",
+        f"b is taken as it is: `$1` in it is no group. {_REGEX}",
         takes("text text text", STRING, replaced),
         (
             ("REGEXP_REPLACE('foobar', 'oo|ar', '')", "fb"),
-            ("REGEXP_REPLACE('ab', '(a)(b)', '$2$1')", "ba"),
+            ("REGEXP_REPLACE('ab', '(a)(b)', '$2$1')", "$2$1"),
         ),
         _GROUP,
     ),

@@ -14,7 +14,7 @@ from decimal import (
 )
 from typing import Any
 
-from dataflow_assets.sql.casts import rounder, wrapped
+from dataflow_assets.sql.casts import wrapped
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.arithmetic import EXACT
 from dataflow_assets.sql.functions.signatures import fit
@@ -40,19 +40,21 @@ def _whole(direction: str, round_float: Callable[[float], int]) -> Resolve:
 
 
 def _cut_to(direction: str) -> Resolve:
-    """ROUND and TRUNCATE, to digits that may be below zero."""
+    """ROUND and TRUNCATE, to digits that may be below zero.
+
+    A decimal may get one digit more in front of the point: who binds the call knows the type.
+    """
 
     def resolve(types: Sequence[Type], _: Environment) -> Resolved:
         fit(types, ("number", "integer?"))
         kind = types[0]
-        fit_again = rounder(kind) if kind.kind == "DECIMAL" else None
 
         def call(value: Any, digits: int = 0) -> Any:
             if isinstance(value, float):
                 exact = Decimal(repr(value)) if math.isfinite(value) else None
                 return value if exact is None else float(_cut(exact, digits, direction))
             found = _cut(Decimal(value), digits, direction)
-            return fit_again(found) if fit_again else wrapped(kind.kind, int(found))
+            return wrapped(kind.kind, int(found)) if kind.integer else found
 
         return Resolved(kind, call)
 
@@ -107,7 +109,12 @@ FUNCTIONS = (
         "ROUND(a[, digits])",
         "Halves are rounded away from zero.",
         _cut_to(ROUND_HALF_UP),
-        (("ROUND(2.345, 2)", "2.35"), ("ROUND(-2.5, 0)", "-3"), ("ROUND(1250, -2)", "1300")),
+        (
+            ("ROUND(2.345, 2)", "2.35"),
+            ("ROUND(-2.5, 0)", "-3"),
+            ("ROUND(1250, -2)", "1300"),
+            ("ROUND(9.995, 2)", "10.00"),
+        ),
         _GROUP,
     ),
     Function(

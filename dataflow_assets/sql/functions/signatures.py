@@ -8,6 +8,12 @@ from typing import Any
 from dataflow_assets.sql.function import Environment, Resolve, Resolved
 from dataflow_assets.sql.types import NULL, Type
 
+
+def is_time(one: Type) -> bool:
+    """Whether it is a date, a time, or both."""
+    return one.kind in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
+
+
 _FAMILIES: Mapping[str, Callable[[Type], bool]] = {
     "text": lambda one: one.text,
     "bytes": lambda one: one.kind == "VARBINARY",
@@ -16,7 +22,7 @@ _FAMILIES: Mapping[str, Callable[[Type], bool]] = {
     "boolean": lambda one: one.kind == "BOOLEAN",
     "date": lambda one: one.kind == "DATE",
     "moment": lambda one: one.moment,
-    "time": lambda one: one.kind in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"),
+    "time": is_time,
     "array": lambda one: one.kind == "ARRAY",
     "map": lambda one: one.kind == "MAP",
     "any": lambda _: True,

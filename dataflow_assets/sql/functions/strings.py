@@ -38,13 +38,15 @@ def _with_separator(separator: str | None, *parts: str | None) -> str | None:
 
 
 def _substring(text: str, start: int, length: int | None = None) -> str | None:
-    """From a place that counts from 1, or from the end where it is below zero."""
+    """From a place that counts from 1, or from the end where it is below zero.
+
+    Nothing is in front of the beginning, however long the part is.
+    """
     if length is not None and length < 0:
         return None
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     if begin < 0:
-        length = None if length is None else max(0, length + begin)
-        begin = 0
+        return ""
     return text[begin:] if length is None else text[begin : begin + length]
 
 
@@ -63,7 +65,7 @@ def _trim(way: str, characters: str, text: str) -> str:
 
 
 def _padded(text: str, length: int, fill: str, *, left: bool) -> str | None:
-    if length < 0 or (not fill and length > len(text)):
+    if length < 0 or not fill:
         return None
     missing = length - len(text)
     if missing <= 0:
@@ -79,8 +81,6 @@ def _repeated(text: str, times: int) -> str:
 
 
 def _replaced(text: str, part: str, by: str) -> str:
-    if not part:
-        return text
     if len(by) > len(part):
         check_length(len(text) + text.count(part) * (len(by) - len(part)))
     return text.replace(part, by)
@@ -91,8 +91,8 @@ def _initial(text: str) -> str:
 
 
 def _item(text: str, separator: str, index: int) -> str | None:
-    """SPLIT_INDEX, from 0."""
-    parts = text.split(separator) if separator else [text]
+    """SPLIT_INDEX, from 0: an empty text has no part, and without a separator blanks are one."""
+    parts = re.split(re.escape(separator) or r"\s", text) if text else []
     return parts[index] if 0 <= index < len(parts) else None
 
 
@@ -149,6 +149,7 @@ FUNCTIONS = (
             ("SUBSTRING('hello' FROM 2 FOR 3)", "ell"),
             ("SUBSTR('hello', -3)", "llo"),
             ("SUBSTRING('hello', 2)", "ello"),
+            ("SUBSTRING('hello', -7, 4)", ""),
         ),
         _GROUP,
     ),
@@ -201,7 +202,11 @@ FUNCTIONS = (
         "LPAD(a, length, fill)",
         "",
         takes("text integer text", STRING, lambda *given: _padded(*given, left=True)),
-        (("LPAD('hi', 4, '??')", "??hi"), ("LPAD('hi', 1, '??')", "h")),
+        (
+            ("LPAD('hi', 4, '??')", "??hi"),
+            ("LPAD('hi', 1, '??')", "h"),
+            ("LPAD('hi', 1, '')", None),
+        ),
         _GROUP,
     ),
     Function(
@@ -219,7 +224,7 @@ FUNCTIONS = (
         takes("text text text", STRING, _replaced),
         (
             ("REPLACE('hello world', 'world', 'flink')", "hello flink"),
-            ("REPLACE('ab', '', 'x')", "ab"),
+            ("REPLACE('ab', '', 'x')", "xaxbx"),
         ),
         _GROUP,
     ),
@@ -268,7 +273,11 @@ FUNCTIONS = (
         "SPLIT_INDEX(a, separator, index)",
         "From 0.",
         takes("text text integer", STRING, _item),
-        (("SPLIT_INDEX('a,b', ',', 1)", "b"), ("SPLIT_INDEX('a,b', ',', 2)", None)),
+        (
+            ("SPLIT_INDEX('a,b', ',', 1)", "b"),
+            ("SPLIT_INDEX('a,b', ',', 2)", None),
+            ("SPLIT_INDEX('', ',', 0)", None),
+        ),
         _GROUP,
     ),
 )

@@ -62,11 +62,11 @@ def _to_unit(move: Callable[[Any, str], Any]) -> Callable[[Sequence[Type], Envir
     return resolve
 
 
-def _added(types: Sequence[Type], environment: Environment) -> Resolved:
+def _added(types: Sequence[Type], _: Environment) -> Resolved:
     """TIMESTAMPADD(unit, number, time), where the unit of a date is one of days."""
     fit(types, ("text", "integer", "time"))
-    months = moments.shifted(types[2], MONTHS, environment.local)
-    millis = moments.shifted(types[2], MILLIS, environment.local)
+    months = moments.shifted(types[2], MONTHS)
+    millis = moments.shifted(types[2], MILLIS)
 
     def call(unit: str, number: int, value: Any) -> Any:
         if unit in moments.MONTHS:
@@ -77,8 +77,10 @@ def _added(types: Sequence[Type], environment: Environment) -> Resolved:
 
 
 def _difference(types: Sequence[Type], environment: Environment) -> Resolved:
-    """TIMESTAMPDIFF(unit, from, to)."""
+    """TIMESTAMPDIFF(unit, from, to): of two instants no clock is asked."""
     fit(types, ("text", "date|moment", "date|moment"))
+    if {one.kind for one in types[1:]} == {"TIMESTAMP_LTZ"}:
+        return Resolved(Type("INT"), moments.between)
     first, second = (at_midnight(one, environment) for one in types[1:])
     return Resolved(Type("INT"), lambda unit, a, b: moments.between(unit, first(a), second(b)))
 
@@ -166,7 +168,8 @@ FUNCTIONS = (
     Function(
         "TIMESTAMPDIFF",
         "TIMESTAMPDIFF(unit, a, b)",
-        "Whole units from a to b.",
+        "Whole units from a to b. Of two TIMESTAMP_LTZ the time that has passed: a day on which "
+        "clocks change has 23 or 25 hours.",
         _difference,
         (
             (f"TIMESTAMPDIFF(DAY, DATE '2020-12-01', {_NOON})", "29"),

@@ -48,8 +48,17 @@ def test_address_is_known_without_network_or_secrets() -> None:
     assert by_ref.address().parts == ("iceberg", "lake", "shop", "lake")
 
 
-def test_user_and_password_in_the_address_stay_out_of_the_key() -> None:
-    assert sink(catalogURI="http://u:planted@host/x").address().connection == "host"
+def test_user_and_password_in_an_address_would_be_sent_to_nobody() -> None:
+    message = "must have no user and password, which would not be sent: set basicAuth"
+    for option in ("catalogURI", "oauth2ServerURI"):
+        with pytest.raises(ValidationError, match=message) as caught:
+            sink(**{option: "http://u:planted@host/x"})
+        assert "planted" not in str(caught.value)
+    found = by_secret("http://u:planted@host/x")
+    assert found.address().connection == "host"
+    with pytest.raises(PermanentError, match=message) as refused:
+        connect(found)
+    assert "planted" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unt
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
+from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource, warm_clients
 from dataflow_assets.connectors.kafka.cluster import Cluster, security
+from dataflow_assets.connectors.kafka.consumers import Consumers
 from dataflow_assets.connectors.kafka.sink import checkpoint
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
-from dataflow_assets.connectors.kafka.source import confirm
+from dataflow_assets.connectors.kafka.source import confirm, small_spans
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
 from dataflow_assets.contracts import Asked, Limit, OffsetSlice, Rejects, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError
@@ -339,6 +340,11 @@ PASSWORD = "wrong-s3cret-pw"
 DENIED = r"the broker refuses this client: .*; check sasl\.username, sasl\.password"
 REFUSALS: dict[str, tuple[str, Callable[[devservers.SecureKafka], Config], str]] = {
     "wrong password, plain": ("sasl", lambda _: sasl("plain", "flow", PASSWORD), DENIED),
+    "password with a line break": (
+        "sasl",
+        lambda _: sasl("plain", "flow", USERS["flow"] + "\n"),
+        r"sasl\.mechanism; sasl\.password has a space or a line break around it",
+    ),
     "wrong password, scram-sha-256": (
         "sasl",
         lambda _: sasl("scram-sha-256", "flow", PASSWORD),
@@ -409,8 +415,11 @@ def test_a_refusal_is_one_sentence_at_once(refused: tuple[Config, str]) -> None:
     _is_clean(error, sentence)
 
 
-def test_a_client_that_was_refused_does_not_stay(broker: devservers.SecureKafka) -> None:
+def test_a_client_that_was_refused_does_not_stay(
+    broker: devservers.SecureKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would log in again and again, until the brokers lock the account."""
+    monkeypatch.setattr(warm_clients, "LOOK_SECONDS", 0.0)
     address, target = broker.at("sasl"), Target("default/f", "kafka:t", "h", "src")
     clusters = [
         Cluster(address, security("SASL_PLAINTEXT", None, sasl("PLAIN", "flow", password)["sasl"]))
@@ -423,6 +432,26 @@ def test_a_client_that_was_refused_does_not_stay(broker: devservers.SecureKafka)
     for warm in (confirm._brokers, checkpoint._kept.connections):
         kept = [one for _, one, _ in warm._kept if one in clusters]  # other tests leave others
         assert kept == clusters[1:]
+
+
+def test_a_consumer_that_waits_with_an_old_password_is_closed(
+    broker: devservers.SecureKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself it connects again, when the broker has hung up, and is refused again and again."""
+    monkeypatch.setattr(warm_clients, "LOOK_SECONDS", 0.0)
+    address = broker.at("sasl")
+    old, new = (
+        Cluster(address, security("SASL_PLAINTEXT", None, sasl("PLAIN", "flow", password)["sasl"]))
+        for password in (PASSWORD, None)
+    )
+    with small_spans._assigned(old, [], {}):
+        pass  # it waits for the next look from here on
+    deadline = time.monotonic() + SOON
+    while old in {cluster for _, cluster, _ in small_spans._pools._kept}:
+        assert time.monotonic() < deadline
+        with small_spans._assigned(new, [], {}):
+            time.sleep(0.1)
+    assert not [key for key in Consumers._open if old in key]
 
 
 ALWAYS = ("wrong password, plain", "foreign client certificate", "no rights")

@@ -308,3 +308,30 @@ def test_durations_are_written_as_in_go(text: str, expected: int) -> None:
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         milliseconds(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"brokers": "b\n"}, "the secret of brokersSecretRef must hold host:port,host:port,..."),
+        ({"brokers": ""}, "the secret of brokersSecretRef must hold host:port,host:port,..."),
+        ({"topic": "orders\n"}, "the secret of topicSecretRef must hold the name of a topic: lett"),
+        ({"topic": ""}, "the secret of topicSecretRef must hold the name of a topic: letters a-z"),
+        ({"group": ""}, "the secret of consumerGroupSecretRef is empty: it must hold a name"),
+    ],
+)
+def test_what_a_secret_must_hold(values: dict[str, str], said: str) -> None:
+    """With an empty group librdkafka ends the whole process, and so all flows of a lane."""
+    options = {"brokers": "brokersSecretRef", "topic": "topicSecretRef"}
+    options["group"] = "consumerGroupSecretRef"
+    refs = {option: {"name": "kafka", "key": key} for key, option in options.items()}
+    held = {"brokers": " b:1 ,c:2\n", "topic": "t", "group": "g"}
+
+    def resolved(found: dict[str, str]) -> KafkaSource:
+        secrets = {("default", "kafka"): {key: SecretStr(value) for key, value in found.items()}}
+        return resolve(KafkaSource.model_validate(refs), Secrets("default", secrets))
+
+    assert resolved(held).cluster().bootstrap == "b:1,c:2"
+    with pytest.raises(PermanentError) as caught:
+        resolved(held | values).open("default/f")
+    assert str(caught.value).startswith(said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -52,7 +53,10 @@ def test_a_client_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) ->
     assert closed == ["other"]
 
 
-def test_a_client_whose_login_was_refused_is_closed_once_another_is_used() -> None:
+def test_a_client_whose_login_was_refused_is_closed_once_another_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm_clients, "LOOK_SECONDS", 0.0)
     closed, denied = list[str](), set[str]()
     clients = WarmClients(closed.append, denied.__contains__)
     clients.of(login("a"), lambda: "a")
@@ -63,6 +67,46 @@ def test_a_client_whose_login_was_refused_is_closed_once_another_is_used() -> No
     assert closed == ["a"]
 
 
+def test_refusals_are_looked_for_once_a_second() -> None:
+    """There may be hundreds of clients, and each is asked."""
+    asked = list[str]()
+
+    def refused(client: str) -> bool:
+        asked.append(client)
+        return False
+
+    clients = WarmClients(refused=refused)
+    for password in "abc" * 5:
+        clients.of(login(password), lambda: "one")
+    assert len(asked) <= 2
+
+
+@pytest.mark.parametrize(
+    ("other", "kept"),
+    [
+        (login("new"), False),
+        (login("new", user="other"), True),
+        (login("new", bootstrap="127.0.0.3:1"), True),
+        (login("old"), True),
+    ],
+    ids=["password", "user", "brokers", "way"],
+)
+def test_a_password_that_was_replaced_is_given_up_sooner(
+    other: Cluster, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where both are used, both stay."""
+    closed: list[str] = []
+    clients, now = WarmClients(closed.append), time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    clients.of(login("old"), lambda: "old")
+    now += warm_clients.REPLACED_SECONDS
+    clients.of(other, lambda: "other", "another way")
+    assert not closed
+    now += 1
+    clients.of(other, lambda: "other", "another way")
+    assert closed == ([] if kept else ["old"])
+
+
 def test_a_fork_leaves_its_parents_clients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[str] = []
     clients = WarmClients(closed.append)
@@ -71,7 +115,7 @@ def test_a_fork_leaves_its_parents_clients_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)
     assert clients.of(login("a"), lambda: "the fork's") == "the fork's"
     monkeypatch.setattr(warm_clients, "UNUSED_SECONDS", -1.0)
-    clients.of(login("b"), lambda: "newer")
+    clients.of(login("b", "other"), lambda: "newer")
     assert closed == ["the fork's"]
 
 
@@ -80,12 +124,12 @@ def test_whatever_a_process_keeps_is_closed_once_unused(monkeypatch: pytest.Monk
     pools = WarmClients(Consumers.leave)
     monkeypatch.setattr(small_spans, "_pools", pools)
     monkeypatch.setattr(warm_clients, "UNUSED_SECONDS", -1.0)
-    for password in "abcde":
-        small_spans._assigned(login(password), [], {})
-        confirm._broker(login(password), "t")
-        CheckpointTopic.of(login(password), TARGET)
+    for user in "abcde":
+        small_spans._assigned(login("p", user), [], {})
+        confirm._broker(login("p", user), "t")
+        CheckpointTopic.of(login("p", user), TARGET)
     keys: list[tuple[object, ...]] = [*Consumers._open, *Readers._open, *confirm._brokers._kept]
     clusters = [part for key in keys for part in key if isinstance(part, Cluster)]
-    assert [one for one in clusters if one.bootstrap == NOWHERE] == [login("e")] * 3
+    assert [one for one in clusters if one.bootstrap == NOWHERE] == [login("p", "e")] * 3
     for pool, _ in pools._kept.values():
         pool.leave()

@@ -45,6 +45,18 @@ def test_a_connector_that_cannot_run_ends_the_run_with_one_sentence(
         drain_file(flow(tmp_path, connector, **config).manifest)
 
 
+@pytest.mark.full
+def test_a_configuration_that_was_right_once_is_tried_again(tmp_path: Path) -> None:
+    """Debezium refuses a database that does not answer in the same way as a wrong setting."""
+    reading = driver.stream(tmp_path)
+    (tmp_path / "in.txt").write_text("one\n")
+    drain_file(reading.manifest)
+    with pytest.raises(TransientError, match="config of FileStreamSourceConnector: topic: Missing"):
+        drain_file(flow(tmp_path, "FileStreamSourceConnector").manifest)
+    drain_file(driver.stream(tmp_path).manifest)
+    assert [row["record"] for row in reading.rows] == ["one"]
+
+
 def test_what_a_connector_logs_is_in_the_log_of_the_run_without_its_secrets(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -87,10 +87,15 @@ def check(process: HostProcess, seconds: float) -> None:
 
 
 def test_a_start_may_take_longer_than_a_call(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debezium reads the history of all tables of a database before its task has started."""
-    opened, started = encode(Event("opened", spool="s")), encode(Event("started", tasks=1))
+    """Debezium reads the history of all tables of a database before its task has started.
+
+    The same task may be started again, where the connector needs more of them.
+    """
+    opened, starting = encode(Event("opened", spool="s")), encode(Event("starting"))
+    started = encode(Event("started", tasks=1))
     script = (
         f"import os, sys, time; os.write(1, {opened!r}); time.sleep(2); os.write(1, {started!r})\n"
+        f"os.write(1, {starting!r}); time.sleep(2); os.write(1, {started!r})\n"
         "sys.stdin.read()"
     )
     popen, command = subprocess.Popen, [sys.executable, "-c", script]
@@ -99,7 +104,7 @@ def test_a_start_may_take_longer_than_a_call(spool: Spool, monkeypatch: pytest.M
     process = HostProcess(order(spool, "", 0), ())
     try:
         assert process.spool() == "s"
-        check(process, 1.5)
+        check(process, 3.5)
         with pytest.raises(HostFailure, match=r"nor answered for 0\.5 seconds"):
             check(process, 30)
     finally:
@@ -151,3 +156,16 @@ def test_it_ends_where_the_driver_is_gone_before_it_looks(ordered: bool, spool: 
             assert host.wait(30) == 0
         finally:
             host.kill()
+
+
+def test_a_process_that_is_killed_is_told_of(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel does where the machine has no memory left."""
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    popen, command = subprocess.Popen, [sys.executable, "-c", script]
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **given: popen(command, **given))
+    process = HostProcess(order(spool, "", 0), ())
+    try:
+        with pytest.raises(HostFailure, match=r"killed \(SIGKILL\): the machine may have"):
+            check(process, 30)
+    finally:
+        process.end()

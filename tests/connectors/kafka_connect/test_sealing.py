@@ -16,10 +16,11 @@ import pytest
 
 from dataflow_assets.connectors.kafka_connect import spool as spools
 from dataflow_assets.connectors.kafka_connect.host import task as tasks
+from dataflow_assets.connectors.kafka_connect.host.busy import Busy
 from dataflow_assets.connectors.kafka_connect.host.helper import COLUMNS
 from dataflow_assets.connectors.kafka_connect.host.protocol import Order
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
-from dataflow_assets.connectors.kafka_connect.host.task import Task
+from dataflow_assets.connectors.kafka_connect.host.task import ConnectorTask, Task
 from dataflow_assets.connectors.kafka_connect.spool import Offset, Offsets, Spool
 from dataflow_assets.errors import TransientError
 
@@ -144,7 +145,8 @@ def polled(monkeypatch: pytest.MonkeyPatch) -> Polled:
 
 
 def started(polled: Polled, spool: Spool, known: Offsets) -> Task:
-    task = Task(0, polled, polled, polled, sealer(spool, known))  # type: ignore[arg-type]
+    made = ConnectorTask(polled, polled, Busy({}))
+    task = Task(0, made, polled, sealer(spool, known))  # type: ignore[arg-type]
     task.start()
     until = time.monotonic() + 30
     while not polled.polls and time.monotonic() < until:
@@ -207,6 +209,12 @@ def taken(spool: Spool) -> list[tuple[int, int]]:
 
 class Lost(Exception):
     """Stands for Java's RetriableException: the server is gone."""
+
+    def toString(self) -> str:  # noqa: N802 - Java's name
+        return "the server is gone"
+
+    def getCause(self) -> None:  # noqa: N802 - Java's name
+        """No other error is the reason."""
 
 
 @pytest.fixture
@@ -271,3 +279,35 @@ def test_a_task_that_begins_again_inside_of_a_snapshot_ends_its_process(
     assert spool.published() == []
     spool.clear()
     assert rows(spool) == [0]
+
+
+@pytest.mark.usefixtures("lost")
+def test_a_task_that_has_failed_is_not_quiet_until_it_delivers(
+    polled: Polled, spool: Spool
+) -> None:
+    """Debezium's polls return nothing while its connector begins again, or waits for its slot."""
+    task = started(polled, spool, {PARTITION: Offset(0, {"lsn_proc": 1})})
+    polled.deliver()
+    assert task.active <= time.monotonic()
+    polled.deliver(LOST)
+    polled.deliver()
+    assert task.active > time.monotonic() + 20
+    polled.deliver((5, 1))
+    assert task.active <= time.monotonic()
+    assert task.stop(30)
+
+
+def test_a_task_that_is_not_asked_is_not_quiet(
+    polled: Polled, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spool is full: what the flow takes out of it makes room for more."""
+    task = started(polled, spool, {})
+    polled.deliver()
+    monkeypatch.setattr(Sealer, "has_room", lambda _: False)
+    polled.given.put(Records([(3, 1), (4, 1)]))
+    paused = time.monotonic() + 0.5
+    while time.monotonic() < paused + 30 and task.active < paused:
+        time.sleep(0.05)
+    assert polled.polls == 2
+    assert paused <= task.active <= time.monotonic()
+    assert task.stop(30)

@@ -29,8 +29,8 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
     return build(tmp_path_factory.mktemp("plugin"))
 
 
-def flow(folder: Path, plugin: str, trouble: str, tasks: int = 1) -> Flow:
-    config = {"trouble": trouble, "open.sesame": WORD}
+def flow(folder: Path, plugin: str, trouble: str, tasks: int = 1, **more: str) -> Flow:
+    config = {"trouble": trouble, "open.sesame": WORD, **more}
     reading = source(folder, "TroublesomeConnector", config, tasksMax=tasks)
     return Flow(folder, reading | {"plugins": [plugin]})
 
@@ -101,6 +101,7 @@ def test_what_it_has_delivered_before_is_stored_once(
     drain_file(flow(tmp_path, plugin, "").manifest)
     assert places(reading) == [1, 2, 3]
     assert not any(part in caplog.text for part in ("planted", "s3cret", "two lines"))
+    assert "open.sesame: is a password of the connector" in caplog.text
 
 
 @pytest.mark.full
@@ -140,6 +141,18 @@ def test_a_connector_that_needs_more_tasks_delivers_each_record_once(
 ) -> None:
     """Its first task asks for them before its last record, while records are not sealed yet."""
     reading = flow(tmp_path, plugin, "grows", tasks=2)
+    drain_file(reading.manifest)
+    found = [(row["id"]["shop"], row["id"]["at"]) for row in reading.rows]
+    assert sorted(found) == [(shop, at) for shop in ("1", "2") for at in (1, 2, 3)]
+
+
+@pytest.mark.full
+def test_tasks_that_are_started_again_have_as_much_time_as_the_first_ones(
+    plugin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them takes longer to start than a call of a running one may take."""
+    monkeypatch.setattr(client, "_SILENT", 6.0)
+    reading = flow(tmp_path, plugin, "grows", tasks=2, pause="5000")
     drain_file(reading.manifest)
     found = [(row["id"]["shop"], row["id"]["at"]) for row in reading.rows]
     assert sorted(found) == [(shop, at) for shop in ("1", "2") for at in (1, 2, 3)]

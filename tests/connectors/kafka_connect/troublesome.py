@@ -74,6 +74,10 @@ public class TroublesomeTask extends SourceTask {
   public String version() { return "1"; }
   public void start(Map settings) {
     trouble = (String) settings.get("trouble");
+    try {
+      String pause = (String) settings.get("pause");
+      if (pause != null) Thread.sleep(Long.parseLong(pause));
+    } catch (InterruptedException e) { }
     word = (String) settings.get("open.sesame");
     here = Collections.singletonMap("shop", settings.get("shop"));
     grow = (Runnable) settings.get("grow");

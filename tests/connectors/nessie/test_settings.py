@@ -119,7 +119,19 @@ def test_a_table_on_another_branch_is_another_table() -> None:
         {"baseURLSecretRef": REF, "namespace": "shop", "tableSecretRef": REF, "branch": "dev"}
     )
     assert by_ref.address().parts == ("nessie", "lake", "shop", "lake@dev")
-    assert sink(baseURL="http://u:planted@host/x").address().connection == "host"
+
+
+def test_a_name_that_a_secret_has_leads_to_no_other_branch() -> None:
+    """Nessie would take `orders@prod` for a table of another branch, and write there."""
+    declared = NessieSink.model_validate(
+        {"baseURL": "http://nessie:1", "namespace": "shop", "tableSecretRef": REF, "branch": "dev"}
+    )
+    values = {"value": SecretStr("orders@prod")}
+    found = resolve(declared, Secrets("default", {("default", "lake"): values}))
+    with pytest.raises(
+        PermanentError, match="the secret of tableSecretRef: the name must not have"
+    ):
+        assert found.identifier
 
 
 def test_frames_are_of_a_table_and_its_branch() -> None:

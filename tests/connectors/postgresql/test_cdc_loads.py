@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -342,6 +342,26 @@ def test_a_snapshot_gives_way_to_who_alters_a_table(impatient: Union, waits: str
     assert not HELD._held
     union.run("ALTER TABLE target ADD COLUMN n int")
     assert union.drain() == 100
+
+
+@pytest.mark.parametrize("look", [1, 2], ids=["before the slot is made", "of the snapshot"])
+def test_a_load_does_not_wait_behind_who_waits_for_its_locks(
+    impatient: Union, monkeypatch: pytest.MonkeyPatch, look: int
+) -> None:
+    """Another connection than the one that has the locks would, for as long as it can."""
+    union, looks, found = impatient, list[object](), tables.tables
+    altering = ExitStack()
+
+    def noted(*given: Any) -> list[tables.Table]:
+        looks.append(given)
+        if len(looks) == look:
+            altering.enter_context(_altering(union))
+        return found(*given)
+
+    with altering, union._letting_go(), closing(union.source.open("followed/loads")) as session:
+        monkeypatch.setattr(tables, "tables", noted)
+        assert session.plan(session.start(), union.limit).slices
+    assert len(looks) == 2
 
 
 def test_a_snapshot_stays_where_something_else_fails(

@@ -315,7 +315,8 @@ def test_a_table_is_checked_without_a_scan(
     followed.make(KEYED)
     followed.run(f'CREATE PUBLICATION "{followed.schema}" FOR TABLE source WHERE (id > 1)')
     with lent_to_source(followed.dsn) as link:
-        check_readable(link, followed.source, tables.tables(link, followed.source))
+        found = tables.tables(link, followed.source)
+    check_readable(followed.source, found)
     (query,) = queries
     plan = followed.run(f"EXPLAIN {query.removeprefix('COPY (').rsplit(') TO STDOUT', 1)[0]}")
     assert "(id > 1)" in query

@@ -274,6 +274,22 @@ def test_a_key_that_takes_over_the_name_of_another_column(followed: Followed) ->
     assert tuples(followed.read(begin), [OP, "uuid"]) == [(DELETE, "a"), (INSERT, "b")]
 
 
+def test_another_primary_key_before_a_change_of_the_old_one_is_read(followed: Followed) -> None:
+    """The log has whole rows, and nothing of either key: the position has the old one."""
+    followed.make("id int PRIMARY KEY, code text NOT NULL, name text")
+    followed.run("ALTER TABLE source REPLICA IDENTITY FULL")
+    followed.run("INSERT INTO source VALUES (1, 'a', 'x'), (2, 'b', 'y')")
+    followed.drain()
+    followed.run("UPDATE source SET id = 10 WHERE id = 1")
+    followed.run("ALTER TABLE source DROP CONSTRAINT source_pkey, ADD PRIMARY KEY (code)")
+    followed.run("UPDATE source SET code = 'c' WHERE id = 2")
+    followed.drain()
+    assert followed.same()
+    begin = followed.position()
+    followed.run("UPDATE source SET name = 'z' WHERE id = 10")
+    assert tuples(followed.read(begin), [OP, "id"]) == [(UPDATE, 10)]
+
+
 GONE = "........pg.dropped.2........"
 
 

@@ -11,7 +11,7 @@ from dataflow_assets.connectors.postgresql.sink import key_order
 from dataflow_assets.connectors.postgresql.sink.fold_keys import steps
 from dataflow_assets.connectors.postgresql.sink.refused_rows import ORDER
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
-from dataflow_assets.connectors.postgresql.table.table import COMPARED
+from dataflow_assets.connectors.postgresql.table.column import COMPARED
 from dataflow_assets.contracts import DELETE, OP, UPDATE
 from tests.connectors.postgresql.driver import batch
 

@@ -79,7 +79,7 @@ def cut_parts(state: State, span: Span, cut: Cut) -> tuple[PartSlice, ...]:
     """
     known = [piece for piece in span.slices if isinstance(piece, PartSlice)]
     stays = state.pending.keys() - {part.partition for part in cut.gone}
-    return divided(known, lambda part: (part.part,) if part.partition in stays else cut(part))
+    return divided(known, lambda part: (part,) if part.partition in stays else cut(part))
 
 
 def check_window(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.iceberg.connection import slug
+from dataflow_assets.connectors.iceberg.addresses import slug
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.merge.stage import Stage
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from dataflow_assets.connectors.iceberg.connection import slug
+from dataflow_assets.connectors.iceberg.addresses import slug
 from dataflow_assets.contracts import (
     Checkpoint,
     PartSlice,

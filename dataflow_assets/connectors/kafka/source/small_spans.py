@@ -54,7 +54,7 @@ _GONE = {
 }
 
 # Per process, for Spark's workers are forked and stay: connecting takes longer than reading.
-_pools = WarmClients(Consumers.leave)
+_pools = WarmClients(Consumers.leave, lambda pool: pool.denied)
 
 
 Results = Iterator[tuple[int, Iterator[pa.RecordBatch]]]

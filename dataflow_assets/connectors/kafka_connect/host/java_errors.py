@@ -28,7 +28,7 @@ def connector_error(what: str, error: BaseException) -> DataflowError:
     """
     if isinstance(error, DataflowError):
         return error
-    text = f"{what}: {_sentence(error)}"
+    text = f"{what}: {sentence(error)}"
     if _any_is(error, (_CONFIG,)):
         return PermanentError(text)
     if _any_is(error, _MISFITS):
@@ -39,7 +39,8 @@ def connector_error(what: str, error: BaseException) -> DataflowError:
     return TransientError(text)
 
 
-def _sentence(error: BaseException) -> str:
+def sentence(error: BaseException) -> str:
+    """An error with its causes, in one line, for people."""
     if not isinstance(error, jpype.JException):
         return f"{type(error).__name__}: {error}"
     texts = list(dict.fromkeys(str(one.toString()) for one in _chain(error)))

@@ -44,13 +44,14 @@ class Order(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """What has happened.
 
-    `opened`: the spool is, whose id is `spool`. `started`: all tasks are. `alive`, every half
-    second: `quiet` are the seconds in which no task has delivered anything. `secrets`: `values`
-    that must be shown nowhere, beside those that the driver knows. `failed`: the process ends,
-    `message` says why, `lasting` that trying again is useless.
+    `opened`: the spool is, whose id is `spool`. `started`: all tasks are. `starting`: they are
+    stopped, to be started again. `alive`, every half second: `quiet` are the seconds in which no
+    task has delivered anything. `secrets`: `values` that must be shown nowhere, beside those that
+    the driver knows. `failed`: the process ends, `message` says why, `lasting` that trying again is
+    useless.
     """
 
-    event: Literal["opened", "started", "alive", "secrets", "failed"]
+    event: Literal["opened", "starting", "started", "alive", "secrets", "failed"]
     quiet: float = 0.0
     tasks: int = 0
     spool: str = ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import jpype
 
+from dataflow_assets.connectors.kafka_connect.host.busy import SLOT_RETRIES, Busy
 from dataflow_assets.connectors.kafka_connect.host.contexts import (
     connector_context,
     offset_reader,
@@ -20,21 +22,24 @@ from dataflow_assets.connectors.kafka_connect.host.plugins import jars_of
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order
 from dataflow_assets.connectors.kafka_connect.host.resolving import resolved
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
-from dataflow_assets.connectors.kafka_connect.host.task import Task
+from dataflow_assets.connectors.kafka_connect.host.task import ConnectorTask, Task
 from dataflow_assets.connectors.kafka_connect.host.transforms import helper_of
 from dataflow_assets.connectors.kafka_connect.host.virtual_machine import (
     VirtualMachine,
     java_map,
 )
 from dataflow_assets.connectors.kafka_connect.mask import is_long_enough
+from dataflow_assets.connectors.kafka_connect.providers import is_reference
 from dataflow_assets.connectors.kafka_connect.spool import Offset, Spool
 from dataflow_assets.connectors.kafka_connect.states import WRITTEN, Name, noted, write
 from dataflow_assets.errors import PermanentError, TransientError
 
+log = logging.getLogger(__name__)
 _TICK = 0.1
 _ALIVE = 0.5
 _STOPPING = 30.0
 _SHARE = 8  # part of the heap for what waits inside of the connector
+_POSTGRESQL = "io.debezium.connector.postgresql.PostgresConnector"
 _MIRROR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 
 
@@ -57,6 +62,7 @@ class Running:
         config, self._named = resolved(order.config)
         self._config = {
             **_bounds(name, order),
+            **_attempts(name),
             **config,
             "connector.class": name,
             "tasks.max": str(order.tasks),
@@ -86,14 +92,15 @@ class Running:
         sealer = self._sealer = Sealer(self._spool, last, known, self._order)
         reader = offset_reader(self._machine.new_helper(), self._left)
         if not self._started:
-            self._start_connector(reader)
+            self._start_connector(reader, before=bool(known))
         kind = jpype.JClass(self._connector.taskClass())
         for number, config in enumerate(self._connector.taskConfigs(self._order.tasks)):
             task = kind()
             task.initialize(task_context(reader, config))
             task.start(config)
             helper = helper_of(self._machine, self._config)
-            self._tasks.append(Task(number, task, self._machine, helper, sealer))
+            made = ConnectorTask(task, helper, Busy(self._config))
+            self._tasks.append(Task(number, made, self._machine, sealer))
         for one in self._tasks:
             one.start()
 
@@ -101,28 +108,46 @@ class Running:
         """Behind all that is sealed: also for one that asks after a lost connection."""
         return self._sealer.known.get(partition) if self._sealer else None
 
-    def _start_connector(self, reader: Any) -> None:
+    def _start_connector(self, reader: Any, *, before: bool) -> None:
         self._connector.initialize(connector_context(reader, self._changed.set, self._raise))
         declared = self._connector.config().configKeys()
-        secret = (str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD")
+        secret = [str(key) for key in declared if str(declared.get(key).type()) == "PASSWORD"]
+        self._warn_of(secret)
         hidden = (self._config.get(key, "") for key in self._order.hidden)
         others = filter(is_long_enough, (*hidden, *self._named))
         values = {*(self._config.get(key, "") for key in secret), *others}
         self._say(Event("secrets", values=sorted(values)))
         config = java_map(self._config)
-        self._check(self._connector.validate(config))
+        self._check(self._connector.validate(config), before=before)
         self._connector.start(config)
         self._started = True
 
-    def _check(self, checked: Any) -> None:
-        """As a worker does before it starts a connector."""
+    def _warn_of(self, secret: Sequence[str]) -> None:
+        """Only the connector knows that these settings are passwords."""
+        written = self._order.config
+        for key in secret:
+            value = written.get(key)
+            if value and key not in self._order.hidden and not is_reference(value):
+                log.warning(
+                    "%s: is a password of the connector, and is shown wherever its settings are: "
+                    "move it to the credentials",
+                    key,
+                )
+
+    def _check(self, checked: Any, *, before: bool) -> None:
+        """As a worker does before it starts a connector.
+
+        Debezium's connectors also refuse a database that does not answer. `before`: the connector
+        has delivered records already, so that its configuration was right once.
+        """
         found = [
             f"{one.name()}: {message}"
             for one in checked.configValues()
             for message in one.errorMessages()
         ]
         if found:
-            raise PermanentError(f"config of {self._order.connector}: {'; '.join(map(str, found))}")
+            kind = TransientError if before else PermanentError
+            raise kind(f"config of {self._order.connector}: {'; '.join(map(str, found))}")
 
     def _raise(self, message: str) -> None:
         self._raised = message
@@ -145,7 +170,7 @@ class Running:
                 raise TransientError(f"{self._order.connector}: {self._raised}")
             if time.monotonic() - told >= _ALIVE:
                 told = time.monotonic()
-                quiet = told - max((one.delivered for one in self._tasks), default=told - 1e9)
+                quiet = told - max((one.active for one in self._tasks), default=told - 1e9)
                 self._say(Event("alive", quiet=quiet))
                 self._note_when_due()
 
@@ -175,7 +200,9 @@ class Running:
         write(self._spool.folder, "STOPPED", [])
 
     def stop(self) -> None:
-        """All tasks; they begin again behind what is sealed."""
+        """All tasks; they begin again behind what is sealed, unless all is to end."""
+        if not self._ending.is_set():
+            self._say(Event("starting"))
         self._changed.clear()
         with self._noted_on():
             self._stop_tasks()
@@ -201,3 +228,11 @@ def _bounds(name: str, order: Order) -> dict[str, str]:
     if name == _MIRROR:
         return {"consumer.fetch.max.bytes": str(size // order.tasks)}
     return {}
+
+
+def _attempts(name: str) -> dict[str, str]:
+    """Debezium says that its slot is taken only when it has tried often enough.
+
+    Until then its polls return nothing, as of a source without changes. It begins again by itself.
+    """
+    return {SLOT_RETRIES: "0"} if name == _POSTGRESQL else {}

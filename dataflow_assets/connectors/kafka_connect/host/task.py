@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jpype
 import pyarrow as pa
 
+from dataflow_assets.connectors.kafka_connect.host.busy import Busy
 from dataflow_assets.connectors.kafka_connect.host.helper import unpacked
+from dataflow_assets.connectors.kafka_connect.host.java_errors import sentence
 from dataflow_assets.connectors.kafka_connect.host.resuming import Repeats
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
 from dataflow_assets.connectors.kafka_connect.host.virtual_machine import VirtualMachine
@@ -25,15 +27,25 @@ _WITHOUT_ROWS = 10.0  # seconds until a part is sealed whose records were all dr
 _FIRST = 30.0  # seconds that the first poll may take before a task counts as one that has nothing
 
 
+class ConnectorTask(NamedTuple):
+    """What the connector has made: a task, and what is known of it."""
+
+    task: Any
+    helper: Any
+    """Packs what the task delivers."""
+    busy: Busy
+
+
 class Task:
     """Polls until it is stopped. Records that are not sealed yet are kept as the task gave them."""
 
     def __init__(
-        self, number: int, task: Any, machine: VirtualMachine, helper: Any, sealer: Sealer
+        self, number: int, made: ConnectorTask, machine: VirtualMachine, sealer: Sealer
     ) -> None:
-        self.number, self.delivered = number, time.monotonic() + _FIRST
+        self.number, self._delivered = number, time.monotonic() + _FIRST
         self.error: BaseException | None = None
-        self._task, self._machine, self._helper, self._sealer = task, machine, helper, sealer
+        self._task, self._helper, self._busy = made
+        self._machine, self._sealer = machine, sealer
         self._repeats = Repeats(sealer.known)
         self._lock = threading.Lock()
         self._batches: list[pa.RecordBatch] = []
@@ -50,6 +62,11 @@ class Task:
         if self.error is not None:
             return "FAILED"
         return "RUNNING" if self._sealer.has_room() else "PAUSED"
+
+    @property
+    def active(self) -> float:
+        """The moment from which on it is quiet, by `time.monotonic`; it may be to come."""
+        return max(self._delivered, self._busy.until)
 
     def start(self) -> None:
         """After the task itself was started."""
@@ -84,6 +101,7 @@ class Task:
             self._machine.enter()
             while not self._stopped.is_set():
                 if not self._sealer.has_room():
+                    self._delivered = time.monotonic()  # who is not asked is not quiet
                     self._stopped.wait(_CROWDED)
                 else:
                     self._take(self._poll())
@@ -98,7 +116,8 @@ class Task:
                 error, jpype.JClass("org.apache.kafka.connect.errors.RetriableException")
             ):
                 raise
-            log.warning("task %s: %s; trying again", self.number, error)
+            self._busy.failed()
+            log.warning("task %s: %s; trying again", self.number, sentence(error))
             self._begin_again()
             self._stopped.wait(_RETRY)
             return None
@@ -124,7 +143,7 @@ class Task:
             self._repeats = Repeats(self._sealer.known)
 
     def _take(self, records: Any) -> None:
-        self.delivered = min(self.delivered, time.monotonic())
+        self._delivered = min(self._delivered, time.monotonic())
         self._rested = records is None or records.isEmpty()
         if self._rested:
             return
@@ -136,7 +155,8 @@ class Task:
                 self._patience = self._sealer.seconds
             self._batches.append(batch)
             self._lists.append(records)
-            self.delivered = time.monotonic()
+            self._busy.delivered()
+            self._delivered = time.monotonic()
             if self._sealer.full(self._batches) and self._sealable():
                 self._seal()
 
@@ -150,4 +170,4 @@ class Task:
         for records in lists:
             self._helper.done(self._task, records)
         reach("connect.told")
-        self.delivered = time.monotonic()
+        self._delivered = time.monotonic()

@@ -22,7 +22,7 @@ SELECT attname, attndims, attisdropped OR attgenerated <> '' FROM pg_attribute
 WHERE attrelid = $1::oid AND attnum > 0 ORDER BY attnum
 """
 _KEY = """
-SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+SELECT a.attname, a.attnum::int FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
 WHERE i.indrelid = $1::oid AND i.indisprimary AND a.attnum = ANY (i.indkey)
 ORDER BY array_position(i.indkey::int2[], a.attnum)
 """
@@ -89,7 +89,7 @@ def selected(
     Called inside tasks for a part of a snapshot, and where a span has no row to tell the columns.
     """
     columns = typed(link, link.execute(_COLUMNS, oid, list(names)))
-    key = tuple(name for (name,) in link.execute(_KEY, oid))
+    key = tuple(name for name, _ in link.execute(_KEY, oid))
     found = tuple(LoggedColumn(one.name, one.type, one.name in key) for one in columns)
     return Layout(place, found, key, _wanted(source, [one.name for one in columns]))
 
@@ -119,8 +119,13 @@ class Announcement:
         place = schema.decode() or "pg_catalog", name.decode()
         return cls(int.from_bytes(data[:4], "big"), place, tuple(columns))
 
-    def layout(self, link: TextLink, source: PostgresqlCdcOptions) -> Layout:
-        """With the types that the server knows by their numbers."""
+    def layout(
+        self, link: TextLink, source: PostgresqlCdcOptions, known: Sequence[int] | None = None
+    ) -> Layout:
+        """With the types that the server knows by their numbers.
+
+        `known`: the columns of the primary key, as the position says them; None: it says nothing.
+        """
         ever: list[tuple[str, int, bool]] = link.execute(_DIMENSIONS, self.oid)
         depths = {name: depth for name, depth, _ in ever}
         rows = [(n, kind, mod, False, depths.get(n, 1)) for n, kind, mod, _ in self.columns]
@@ -129,13 +134,19 @@ class Announcement:
             LoggedColumn(one.name, one.type, identifies)
             for one, (*_, identifies) in zip(types, self.columns, strict=True)
         )
-        primary = [name for (name,) in link.execute(_KEY, self.oid)]
+        primary: list[tuple[str, int]] = link.execute(_KEY, self.oid)
         names = [one.name for one in columns]
         # Only under REPLICA IDENTITY FULL all columns but those are in the log.
         chosen = not all(one.identifies for one in columns)
-        key = former_names(primary, names, {name: chosen or gone for name, _, gone in ever})
+        key = () if _is_another(primary, known) else tuple(name for name, _ in primary)
+        key = former_names(key, names, {name: chosen or gone for name, _, gone in ever})
         key = key or tuple(one.name for one in columns if one.identifies)
         return Layout(self.place, columns, key, _wanted(source, names))
+
+
+def _is_another(primary: Sequence[tuple[str, int]], known: Sequence[int] | None) -> bool:
+    """Whether nobody knows from which change on the key of now has been the key."""
+    return known is not None and sorted(number for _, number in primary) != sorted(known)
 
 
 def former_names(

@@ -10,17 +10,18 @@ from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD, Key
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import (
+    Keys,
+    Lsn,
     Reached,
     SnapshotPart,
     StreamPart,
     dump,
     dump_part,
+    parse,
     parse_part,
 )
 from dataflow_assets.connectors.postgresql.cdc.snapshot import MOST_PARTS, Snapshot, pieces
-from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import Outdated
 
@@ -33,7 +34,12 @@ class Loading:
     """What one session knows of loads. The snapshot itself outlives the session."""
 
     def __init__(
-        self, source: PostgresqlCdcOptions, flow: str, block: int, found: list[tables.Table]
+        self,
+        source: PostgresqlCdcOptions,
+        flow: str,
+        block: int,
+        found: list[tables.Table],
+        keys: Keys,
     ) -> None:
         """Loads nothing yet.
 
@@ -42,14 +48,18 @@ class Loading:
             flow: whose snapshot it is.
             block: the bytes of a block of the server.
             found: the tables of the manifest.
+            keys: the primary keys of those whose log does not name them.
         """
         self._source, self._block = source, block
         self._key = _key(source, flow)
         self._used = False
+        self.is_owed = False
+        """A branch reads the log up to the snapshot, and has its rows to load from then on. Another
+        one, which has them, may be the lowest meanwhile."""
         self._renewed: set[str] = set()
         """Tables that a branch reads again from their beginning: another process held their
         snapshot. Each branch begins after a plan of its own."""
-        self.tables = found
+        self.tables, self.keys = found, keys
 
     @property
     def names(self) -> frozenset[str]:
@@ -59,6 +69,10 @@ class Loading:
     def tables_of(self, names: Collection[str]) -> list[tables.Table]:
         """The tables of these names."""
         return [table for table in self.tables if table.name in names]
+
+    def reached(self, lsn: Lsn) -> Reached:
+        """All tables are followed from a place on, where they were as they are known."""
+        return Reached(lsn, self.names, keys=self.keys)
 
     def waiting(self, at: Reached | None) -> list[str]:
         """Tables whose rows are still to be loaded, for a branch that has come so far."""
@@ -80,13 +94,13 @@ class Loading:
         self._used = self._used or found is not None
         return found
 
-    def begun(self, link: TextLink) -> Snapshot:
+    def begun(self) -> Snapshot:
         """A snapshot of now."""
         found = Snapshot(self._source, self.tables)
         HELD.put(self._key, found)
         self._used, self._renewed = True, set()
         # A partition may have come since they were looked at, before they were locked.
-        self.tables = tables.tables(link, self._source)
+        self.tables, self.keys = found.found(self._source)
         return found
 
     def unused(self) -> None:
@@ -100,14 +114,14 @@ class Loading:
         return self._used
 
     def over(self) -> None:
-        """Every branch has what was loaded."""
-        if self._used:
+        """Every branch has what was loaded, as far as nobody is on the way to it."""
+        if self._used and not self.is_owed:
             HELD.let_go(self._key)
             self._used = False
 
     def parts(self, snapshot: Snapshot, names: Collection[str], limit: Limit) -> list[str]:
         """The rows of these tables, in parts as a sink records them."""
-        each = len(dump(Reached(snapshot.lsn, self.names))) + PART_BYTES
+        each = len(dump(self.reached(snapshot.lsn))) + PART_BYTES
         most = max(1, min(MOST_PARTS, RECORDED_BYTES // each))
         parts = snapshot.parts(self.tables_of(names), limit, self._block, most)
         return [dump_part(part) for part in parts]
@@ -116,10 +130,22 @@ class Loading:
         """As `SourceSession.smaller`: of a snapshot that is gone nothing can be read."""
         part = parse_part(piece.part)
         if isinstance(part, StreamPart):
-            return (piece.part,)
+            kept = part.within(self.names)
+            return (piece.part if kept == part else dump_part(kept),)
         if not self._holds(part):
             raise self._outdated(part)
         return tuple(dump_part(one) for one in pieces(part, self.tables, limit, self._block))
+
+    def upto(self, piece: PartSlice) -> str:
+        """As `SourceSession.upto`: changes of tables that the manifest lacks are passed over.
+
+        So such a table is to be loaded when it comes back.
+        """
+        part, planned = parse_part(piece.part), parse(piece.upto)
+        if planned is None or not isinstance(part, StreamPart):
+            return piece.upto
+        kept = planned.within(self.names)
+        return piece.upto if kept == planned else dump(kept)
 
     def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         """As `SourceSession.renewed`: a table that has parts left is read again, as it is later.
@@ -131,8 +157,8 @@ class Loading:
         part = parse_part(piece.part)
         if isinstance(part, StreamPart) or self._holds(part):
             return self.smaller(piece, limit)
-        with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
-            snapshot = self.held() or self.begun(link)
+        with explained(self._source, "planning"):
+            snapshot = self.held() or self.begun()
         if part.table in self._renewed:
             return ()
         self._renewed.add(part.table)

@@ -20,6 +20,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     dump_part,
     stored,
 )
+from dataflow_assets.connectors.postgresql.cdc.primary_keys import SeenKeys
 from dataflow_assets.connectors.postgresql.cdc.slot import Slot
 from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
 from dataflow_assets.connectors.postgresql.client import TextLink
@@ -65,6 +66,7 @@ class Planning:
         self._source, self._flow = source, flow
         self._unknown = unknown
         self._loading, self._idle = loading, idle
+        self._keys = SeenKeys()
         self._before_load: Lsn | None = None
         """The end of the log that is read before a snapshot of tables that wait is taken."""
 
@@ -88,6 +90,10 @@ class Planning:
                     found = self._ahead(link, at, until)
             return found if isinstance(found, Span) else self._follow(found, limit)
 
+    def look_at_keys(self, link: TextLink) -> None:
+        """Asks for the primary keys that the log does not name, before the end of the log."""
+        self._keys.look(link, self._loading.tables)
+
     def check_columns(self) -> None:
         """Raises PermanentError where the manifest chooses columns that no table has."""
         if self._unknown:
@@ -98,6 +104,15 @@ class Planning:
         if self._unknown:
             log.warning("flow %s: %s", self._flow, self._unknown)
             self._unknown = ""
+
+    def _warn_of_keys(self, at: Reached) -> None:
+        for name in self._keys.changed(at.keys):
+            log.warning(
+                "flow %s: the primary key of table %s has become other columns: updates that were "
+                "not read by then are read as a deletion and an insert each",
+                self._flow,
+                name,
+            )
 
     def made(self, link: TextLink) -> Slot:
         """Publication and slot for a flow that begins at a place of the log; made where missing.
@@ -131,7 +146,7 @@ class Planning:
         makes = self._source.create_slot_if_not_exists
         if makes and slot.find(link, self._source) is None:
             slot.check_room(link, self._source)
-            check_readable(link, self._source, self._loading.tables)
+            check_readable(self._source, self._loading.tables)
         self._made(link)
 
     def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
@@ -140,6 +155,7 @@ class Planning:
         if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
             slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
             return Span(())
+        self.look_at_keys(link)
         known = self.made(link) if at is None else self._checked(link, at.lsn)
         begin = at or Reached(known.confirmed, self._loading.names)
         end = self._end(link, begin.lsn)
@@ -155,6 +171,7 @@ class Planning:
         there; far behind the end of the log, no snapshot is held for that yet.
         """
         snapshot = self._loading.held()
+        self.look_at_keys(link)
         if at is None:
             self._make_for_load(link)
         else:
@@ -168,10 +185,11 @@ class Planning:
                 first = self._before_load = self._before_load or end
                 if first.value - at.lsn.value > _bytes(limit):
                     return _Ahead(at, first)
-        snapshot, self._before_load = snapshot or self._loading.begun(link), None
-        if at is not None and at.lsn.value < snapshot.lsn.value:
+        snapshot, self._before_load = snapshot or self._loading.begun(), None
+        self._loading.is_owed = at is not None and at.lsn.value < snapshot.lsn.value
+        if at is not None and self._loading.is_owed:
             return _Ahead(at, snapshot.lsn)
-        reached = Reached(snapshot.lsn, self._loading.names)
+        reached = self._loading.reached(snapshot.lsn)
         parts = self._loading.parts(snapshot, waiting, limit)
         if not parts:  # partitioned tables without a partition
             return self._stretch(reached, snapshot.lsn, snapshot.lsn)
@@ -211,8 +229,11 @@ class Planning:
         names = self._loading.names
         followed = tuple(name for name in sorted(names) if self._loading.follows(at, name))
         places = [str(at.lsn), *map(str, bounds)]
-        parts = [dump_part(StreamPart(after, upto, followed)) for after, upto in pairwise(places)]
-        reached = Reached(bounds[-1], frozenset(followed), at.again & names)
+        at = replace(at, tables=frozenset(followed)).within(names)
+        self._warn_of_keys(at)
+        parts = [dump_part(StreamPart(*two, followed, at.keys)) for two in pairwise(places)]
+        keys = self._keys.behind(bounds[-1], at.keys)
+        reached = replace(at, lsn=bounds[-1], keys=keys)
         return Span.of_parts(dump(reached), parts, full=bounds[-1].value < end.value)
 
     def _checked(self, link: TextLink, at: Lsn, new: Sequence[str] = ()) -> Slot:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Self
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
+from typing import Any, Self
 
-from dataflow_assets.contracts import Position, Positions, folded
+from dataflow_assets.contracts import PART, Position, Positions
 
 PARTITION = "wal"
+
+Keys = Mapping[str, tuple[int, ...]]
+"""By table the columns of the primary key, as PostgreSQL numbers them: no name is used twice."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,22 @@ class Reached:
     positions say that were stored before tables could be loaded one by one."""
     again: frozenset[str] = frozenset()
     """Those whose rows are to be loaded again, changes before that too if they are in `tables`."""
+    keys: Keys = field(default_factory=dict)
+    """The primary keys there, of tables whose log does not name them."""
 
     def has(self, table: str) -> bool:
         """Whether changes of the table are read."""
         return self.tables is None or table in self.tables
+
+    def within(self, names: Collection[str]) -> Reached:
+        """The same for these tables alone."""
+        tables = None if self.tables is None else self.tables.intersection(names)
+        again, keys = self.again.intersection(names), _of(names, self.keys)
+        return replace(self, tables=tables, again=again, keys=keys)
+
+    def common(self, other: Reached) -> Reached:
+        """What both have come to, of parts of one span."""
+        return self if other.tables is None else self.within(other.tables)
 
 
 def dump(position: Reached | None) -> str:
@@ -54,6 +71,8 @@ def dump(position: Reached | None) -> str:
         text["tables"] = sorted(position.tables)
     if position.again:
         text["again"] = sorted(position.again)
+    if position.keys:
+        text["keys"] = dict(sorted(position.keys.items()))
     return json.dumps(text)
 
 
@@ -69,7 +88,8 @@ def parse(position: Position | None) -> Reached | None:
         return None
     tables = text.get("tables")
     again = frozenset(text.get("again", ()))
-    return Reached(Lsn.parse(text["lsn"]), None if tables is None else frozenset(tables), again)
+    known = None if tables is None else frozenset(tables)
+    return Reached(Lsn.parse(text["lsn"]), known, again, _keys(text))
 
 
 def is_end(position: Position) -> bool:
@@ -82,8 +102,10 @@ START = dump(None)
 
 
 def stored(positions: Positions) -> Reached | None:
-    """Where a branch is, finished parts of a span included."""
-    return parse(folded(positions, PARTITION))
+    """Where a branch is, finished parts of a span included: each has read what all say."""
+    parts = {at for name, at in positions.items() if name.startswith(PART)}
+    reached = [found for at in parts if (found := parse(at)) is not None]
+    return reduce(Reached.common, reached) if reached else parse(positions.get(PARTITION))
 
 
 @dataclass(frozen=True)
@@ -95,12 +117,19 @@ class StreamPart:
     tables: tuple[str, ...] | None = None
     """Whose changes are read; None: those of all tables of the manifest, as in previews, and in
     parts that older versions have recorded."""
+    keys: Keys = field(default_factory=dict)
+    """The primary keys at `after`, of those whose log does not name them."""
 
     def follows(self, other: Part) -> bool:
         """Whether it begins where another one of the same tables ends."""
         if not isinstance(other, StreamPart):
             return False
         return (other.upto, other.tables) == (self.after, self.tables)
+
+    def within(self, names: Collection[str]) -> StreamPart:
+        """The same, without the changes of other tables."""
+        found = None if self.tables is None else tuple(n for n in self.tables if n in names)
+        return replace(self, tables=found, keys=_of(names, self.keys))
 
 
 @dataclass(frozen=True)
@@ -123,7 +152,10 @@ Part = StreamPart | SnapshotPart
 
 def dump_part(part: Part) -> str:
     """The part as a sink records it."""
-    return json.dumps(asdict(part))
+    text = asdict(part)
+    if not text.get("keys", True):
+        del text["keys"]
+    return json.dumps(text)
 
 
 def parse_part(text: str) -> Part:
@@ -132,4 +164,13 @@ def parse_part(text: str) -> Part:
     if "snapshot" in found:
         return SnapshotPart(**found)
     tables = found.get("tables")
-    return StreamPart(found["after"], found["upto"], None if tables is None else tuple(tables))
+    known = None if tables is None else tuple(tables)
+    return StreamPart(found["after"], found["upto"], known, _keys(found))
+
+
+def _keys(found: Mapping[str, Any]) -> Keys:
+    return {name: tuple(columns) for name, columns in found.get("keys", {}).items()}
+
+
+def _of(names: Collection[str], keys: Keys) -> Keys:
+    return {name: columns for name, columns in keys.items() if name in names}

@@ -22,6 +22,7 @@ from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.layout import Announcement, Layout, selected
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import (
+    Keys,
     Lsn,
     Part,
     SnapshotPart,
@@ -135,6 +136,7 @@ class Stream:
     _transaction: Transaction = Transaction("0/0")
     _tables: tuple[str, ...] | None = None
     """Whose changes are read; None: those of all tables of the manifest."""
+    _keys: Keys = field(default_factory=dict)
     _log: Transactions | None = None
     _reading: str = ""
     """The part whose end has not come yet."""
@@ -153,7 +155,7 @@ class Stream:
         after, upto = Lsn.parse(part.after), Lsn.parse(part.upto)
         if after.value >= upto.value:
             return
-        self._tables = part.tables
+        self._tables, self._keys = part.tables, part.keys
         with explained(self.source, "reading changes"):
             log = self._opened(after)
             reach("postgresql-cdc.read")
@@ -219,7 +221,7 @@ class Stream:
             return
         yield from self._flushed()
         with lent_to_source(self.source.dsn()) as link:
-            layout = found.layout(link, self.source)
+            layout = found.layout(link, self.source, self._keys.get(".".join(found.place)))
         self._announced_last[key] = found
         debezium = self.source.envelope_format == "debezium"
         self._followed[key] = Changed(layout, self._followed.get(key), with_old=debezium)

@@ -27,7 +27,6 @@ from dataflow_assets.connectors.postgresql.cdc.planning import Planning
 from dataflow_assets.connectors.postgresql.cdc.position import (
     PARTITION,
     START,
-    Reached,
     SnapshotPart,
     dump,
     dump_end,
@@ -36,6 +35,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     parse_part,
     stored,
 )
+from dataflow_assets.connectors.postgresql.cdc.primary_keys import keys_of
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import (
     Lag,
@@ -45,7 +45,6 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
-    folded,
     lasting,
 )
 from dataflow_assets.errors import DataflowError, PermanentError
@@ -79,7 +78,8 @@ class PostgresqlCdcSession(SourceSession):
             self._identity = f"{system}.{database}"
             found = tables.tables(link, source)
             unknown = chosen_columns.unknown(link, source, found)
-            self._loading = Loading(source, flow, block, found)
+            keys = keys_of(link, found)
+            self._loading = Loading(source, flow, block, found, keys)
         self._idle = IdleLog(source)
         self._planning = Planning(source, flow, self._loading, self._idle, unknown)
 
@@ -103,12 +103,13 @@ class PostgresqlCdcSession(SourceSession):
             )
         with explained(self._source, "opening"), lent_to_source(self._source.dsn()) as link:
             self._planning.made(link)
-            return {PARTITION: dump(Reached(slot.end_of_log(link), self._loading.names))}
+            return {PARTITION: dump(self._loading.reached(slot.end_of_log(link)))}
 
     @override
     def ends(self) -> Positions:
         with explained(self._source, "looking for changes"):
             with lent_to_source(self._source.dsn()) as link:
+                self._planning.look_at_keys(link)
                 known, end = slot.find(link, self._source), slot.end_of_log(link)
                 self._idle.of(slot.server(link))
             if known is None or known.pid is not None or self._idle.has_news(known.confirmed, end):
@@ -128,6 +129,10 @@ class PostgresqlCdcSession(SourceSession):
         return self._loading.renewed(piece, limit)
 
     @override
+    def upto(self, piece: PartSlice) -> str:
+        return self._loading.upto(piece)
+
+    @override
     def again(self, positions: Positions, tables: Sequence[str], *, upserts: bool) -> Positions:
         at, names = stored(lasting(positions)), self._loading.names
         wanted = frozenset(".".join(place_of(table)) for table in tables) or names
@@ -140,8 +145,10 @@ class PostgresqlCdcSession(SourceSession):
             return self.start()
         known = names if at.tables is None else at.tables
         if upserts:  # changes before the load come too: deletions among them
-            return {PARTITION: dump(Reached(at.lsn, known, at.again | wanted & known))}
-        return {PARTITION: dump(Reached(at.lsn, known - wanted, at.again | wanted))}
+            found = replace(at, tables=known, again=at.again | wanted & known)
+        else:
+            found = replace(at, tables=known - wanted, again=at.again | wanted)
+        return {PARTITION: dump(found)}
 
     @override
     def is_load(self, piece: PartSlice) -> bool:
@@ -154,10 +161,7 @@ class PostgresqlCdcSession(SourceSession):
         Its changes were passed over where a stretch was read that was recorded before.
         """
         at = stored(positions)
-        if at is None or at.tables is None or at.tables <= self._loading.names:
-            return {PARTITION: folded(positions, PARTITION) or START}
-        names = self._loading.names
-        return {PARTITION: dump(Reached(at.lsn, at.tables & names, at.again & names))}
+        return {PARTITION: dump(at if at is None else at.within(self._loading.names))}
 
     @override
     def behind(self, partition: str, position: Position | None, end: Position) -> bool:

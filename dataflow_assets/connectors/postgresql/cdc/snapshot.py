@@ -21,7 +21,8 @@ from dataflow_assets.connectors.postgresql.cdc.envelope import Records, Transact
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.layout import Layout, LoggedColumn, selected
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.position import Lsn, SnapshotPart
+from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn, SnapshotPart
+from dataflow_assets.connectors.postgresql.cdc.primary_keys import keys_of
 from dataflow_assets.connectors.postgresql.cdc.reader import APPLICATION
 from dataflow_assets.connectors.postgresql.cdc.tables import Leaf, Published, Table
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
@@ -54,13 +55,14 @@ WHERE c.oid = $1::oid
 """
 
 
-def check_readable(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
     """Raises what a load of the tables would raise, by statements that read none of their rows.
 
-    Called by the driver before a slot is created, which would stay behind and keep log.
+    Called by the driver before a slot is created, which would stay behind and keep log. The
+    connection that holds the locks asks all there is to ask: another one would wait behind whoever
+    waits for these locks.
 
     Args:
-        link: looks into the catalogue, beside the connection that holds the locks.
         source: with its secrets in place.
         wanted: tables; a partition of them may be gone by now.
 
@@ -73,7 +75,7 @@ def check_readable(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequenc
         locking.execute(_BEGIN)
         locking.execute(_ALL_ROWS)
         locking.execute(f"LOCK TABLE {_listed(wanted)} IN ACCESS SHARE MODE")
-        for leaf, query in _empty_reads(link, source):
+        for leaf, query in _empty_reads(locking, source):
             locking.execute(_LOCK_LEAF.format(qualified(*leaf.place)))
             list(locking.copied(query))
 
@@ -114,6 +116,15 @@ class Snapshot:
         except Failure:
             return False
         return True
+
+    def found(self, source: PostgresqlCdcOptions) -> tuple[list[Table], Keys]:
+        """The tables of the manifest as the snapshot has them, with their partitions and keys.
+
+        Its own connection is asked, which has the locks: another one would wait behind whoever
+        waits for them. Raises PermanentError where one cannot be read.
+        """
+        found = tables.tables(self._link, source)
+        return found, keys_of(self._link, found)
 
     def close(self) -> None:
         """Lets go of it. Tasks that read go on."""

@@ -10,13 +10,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS
-from dataflow_assets.connectors.postgresql.table.table import (
-    DRIVER,
-    PARSED,
-    TYPE,
-    Column,
-    Table,
-)
+from dataflow_assets.connectors.postgresql.table.column import PARSED, TYPE, Column
+from dataflow_assets.connectors.postgresql.table.table import DRIVER, Table
 from dataflow_assets.errors import PermanentError
 
 _AS_TEXT = frozenset({"text", "varchar", "bpchar", "citext", "json", "jsonb"})

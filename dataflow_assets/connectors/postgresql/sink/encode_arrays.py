@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.connectors.postgresql.table.table import TYPE
+from dataflow_assets.connectors.postgresql.table.column import TYPE
 
 _parse = msgspec.json.Decoder(float_hook=str).decode
 _encode = msgspec.json.Encoder().encode

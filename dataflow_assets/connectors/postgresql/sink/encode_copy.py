@@ -17,7 +17,7 @@ from dataflow_assets.connectors.postgresql.sink.encode_numerics import numerics
 from dataflow_assets.connectors.postgresql.sink.encode_times import moments
 from dataflow_assets.connectors.postgresql.sink.encode_uuids import uuids
 from dataflow_assets.connectors.postgresql.sink.parse_texts import parsed
-from dataflow_assets.connectors.postgresql.table.table import TYPE
+from dataflow_assets.connectors.postgresql.table.column import TYPE
 from dataflow_assets.contracts import KIND
 
 _JSONB_VERSION = b"\x01"

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.postgresql.table.table import COMPARED, TYPE
+from dataflow_assets.connectors.postgresql.table.column import COMPARED, TYPE
 from dataflow_assets.formats.text_forms import all_have
 
 _MODIFIER = re.compile(rb"\((-?[0-9]+)(?:,(-?[0-9]+))?\)")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.sink.encode_numerics import usual
 from dataflow_assets.connectors.postgresql.sink.encode_uuids import canonical
-from dataflow_assets.connectors.postgresql.table.table import PARSED
+from dataflow_assets.connectors.postgresql.table.column import PARSED
 from dataflow_assets.formats.text_forms import all_have
 
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"

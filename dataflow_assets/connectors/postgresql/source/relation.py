@@ -48,6 +48,12 @@ LEFT JOIN pg_namespace s ON s.oid = t.typnamespace
 LEFT JOIN pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
 ORDER BY n
 """  # noqa: S608 - our own text
+# The search path is set for one statement: inside of a transaction the caller keeps its own.
+_ALONE = "BEGIN READ ONLY", "COMMIT"
+_INSIDE = (
+    "SAVEPOINT dataflow_types",
+    "ROLLBACK TO SAVEPOINT dataflow_types; RELEASE SAVEPOINT dataflow_types",
+)
 _INDEXED = """
 SELECT EXISTS (
     SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -173,10 +179,11 @@ def _types(link: TextLink, asked: Sequence[tuple[str, int]]) -> list[tuple[str, 
     """Of each: the base type's name, the declared type, the type of its elements."""
     if not asked:
         return []
-    link.execute("BEGIN READ ONLY")
+    begin, end = _ALONE if link.at_rest else _INSIDE
+    link.execute(begin)
     link.execute("SELECT set_config('search_path', 'pg_catalog', true)")
     found = link.execute(_TYPES, json.dumps(list(asked)))
-    link.execute("COMMIT")
+    link.execute(end)
     return [(base, declared, element) for base, declared, element in found]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.table.table import TYPE
+from dataflow_assets.connectors.postgresql.table.column import TYPE
 from dataflow_assets.contracts import DECIMAL, KIND, TypeRow
 
 

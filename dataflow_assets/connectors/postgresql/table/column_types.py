@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Link
-from dataflow_assets.connectors.postgresql.table.table import TYPE
+from dataflow_assets.connectors.postgresql.table.column import TYPE
 from dataflow_assets.contracts import KIND, TYPED
 
 _KINDS = {b"json": "JSONB", b"numeric": "NUMERIC", b"uuid": "UUID"}

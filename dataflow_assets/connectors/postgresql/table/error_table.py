@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from dataflow_assets.connectors.postgresql.client import qualified, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.table.table import Column, Table
+from dataflow_assets.connectors.postgresql.table.column import Column
+from dataflow_assets.connectors.postgresql.table.table import Table
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.rejected_records import HELD
 

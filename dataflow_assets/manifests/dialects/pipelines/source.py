@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dataflow_assets.connectors.kafka_connect.mask import Mask, is_long_enough
+from dataflow_assets.connectors.kafka_connect.providers import literals
 from dataflow_assets.connectors.kinesis.pipelines.source import PipelineKinesisSource
 from dataflow_assets.contracts import Source
 from dataflow_assets.manifests.dialects.client_security import referred
@@ -41,12 +43,14 @@ _FIELDS = {
     "aws.access.key.id": "access_key",
     "aws.secret.key.id": "secret_access_key",
 }
-_SHOWN = frozenset((*_FIELDS, "kafka.topic", "connector.class", "tasks.max", PLUGINS, SPOOL))
-"""Keys of which it is known whether they are secrets: by their names."""
+_OF_ALL = frozenset(("connector.class", "tasks.max", PLUGINS, SPOOL))
+_SHOWN = frozenset((*_FIELDS, "kafka.topic", *_OF_ALL))
+"""Keys of which it is known whether they are secrets, by their names: of Kinesis, and of all."""
 _POSITIONS = ("TRIM_HORIZON", "LATEST")
 _ID = ("shardId", "sequenceNumber")
 _LEAST_SECONDS = 1
 _LOGIN = re.compile(r"://[^/\s@]*@")
+_NAMED = re.compile(r"""([\w.-]+\s*=\s*)("[^"]*"|'[^']*'|[^&;,\s]+)""")
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,25 @@ def connected(file: str, begin: Place, options: Options, notes: Notes) -> Connec
 
 
 def masked(values: Mapping[str, str], credentials: Collection[str] = ()) -> str:
-    """As JSON, without secrets. `credentials`: keys of CREDENTIALS, whatever their names are."""
-    secret = {*credentials} - _SHOWN
-    shown = {
-        key: MASK if key in secret or is_secret(key) else _LOGIN.sub(f"://{MASK}@", value)
-        for key, value in values.items()
-    }
+    """As JSON, without secrets.
+
+    Called when a file is read; databases show it to everybody who may read the views.
+
+    Args:
+        values: all settings by their keys.
+        credentials: the keys of CREDENTIALS, whatever their names are.
+    """
+    harmless = _SHOWN if values.get("connector.class") in CLASSES else _OF_ALL
+    secret = {key for key in values if is_secret(key)} | {*credentials} - harmless
+    hide = Mask(part for key in secret for part in literals(values[key]) if is_long_enough(part))
+    shown = {key: MASK if key in secret else hide(_open(value)) for key, value in values.items()}
     return json.dumps(shown, ensure_ascii=False)
+
+
+def _open(value: str) -> str:
+    """A value without a login, and without passwords that it names, as URLs do."""
+    named = _NAMED.sub(lambda one: one[1] + MASK if is_secret(one[1]) else one[0], value)
+    return _LOGIN.sub(f"://{MASK}@", named)
 
 
 def _document(file: str, begin: Place, options: Options) -> Document:

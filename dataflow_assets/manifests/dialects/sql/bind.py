@@ -74,9 +74,20 @@ _ELSEWHERE: Mapping[str, str] = {
     "DECODE": "CASE a WHEN 1 THEN 'x' ELSE 'y' END",
     "JSON_EXTRACT": "JSON_VALUE(a, '$.key')",
     "GET_JSON_OBJECT": "JSON_VALUE(a, '$.key')",
+    "JSON_ARRAY": "ARRAY[a, b], which is a JSON array",
+    "DATE_SUB": "TIMESTAMPADD(DAY, -1, a)",
+    "SUBSTRING_INDEX": "SPLIT_INDEX(a, separator, 0)",
+    "SPLIT": "SPLIT_INDEX(a, separator, 0)",
+    "STARTSWITH": "a LIKE 'begin%'",
+    "ENDSWITH": "a LIKE '%end'",
+    "BTRIM": "TRIM(a)",
     "JSON_EXTRACT_STRING": "JSON_VALUE(a, '$.key')",
 }
 """Functions of other databases, and what is written here."""
+_BARE: Mapping[str, str] = dict.fromkeys(
+    ("CURRENT_TIME", "LOCALTIME"), "CAST(LOCALTIMESTAMP AS TIME)"
+)
+"""Functions of Flink's that have no parentheses, and what is written here."""
 _CHECKS: Mapping[str, tuple[int, Callable[[str], Any]]] = {
     "DATE_FORMAT": (1, patterns.check),
     "TO_TIMESTAMP": (1, patterns.check),
@@ -161,6 +172,8 @@ def _named(node: Name, scope: Scope) -> Expression:
     if found is None:
         _check_owner(node, scope.owners(parts[0]), parts[0])
         found = scope.find(parts[0])
+    if found is None and parts[0].upper() in _BARE:
+        _fail(node, f"{parts[0]} is not supported; write {_BARE[parts[0].upper()]}")
     if found is None:
         _fail(node, f"no column {parts[0]}; {meant(parts[-1], scope.names())}")
     for name in parts[1:]:
@@ -186,7 +199,8 @@ def _of_table(scope: Scope, parts: list[str]) -> Expression | None:
 
 def _member(node: Node, given: Expression, name: str) -> Expression:
     if given.type.kind != "ROW":
-        _fail(node, f"{given.type} has no fields, and so no {name}")
+        advice = f": an item of a map is written map['{name}']" if given.type.kind == "MAP" else ""
+        _fail(node, f"{given.type} has no fields, and so no {name}{advice}")
     if name not in given.type.names:
         _fail(node, f"no field {name}; {meant(name, given.type.names)}")
     at = given.type.names.index(name)
@@ -258,7 +272,8 @@ def _unknown(node: Invoked) -> NoReturn:
         _fail(node, f"{node.name} {message}")
     if is_refused(node.name):
         _fail(node, refused(node.name))
-    known = [one for one in (*FUNCTIONS, *ALIASES, *PARTS) if one.replace("_", "").isalnum()]
+    called = [name for name, one in FUNCTIONS.items() if one.usage.startswith(f"{name}(")]
+    known = [*called, *ALIASES, *PARTS]
     advice = did_you_mean_or(node.name, known, "docs/reference/sql.md lists all functions")
     if node.name in _ELSEWHERE and node.name not in known:
         advice = f"write {_ELSEWHERE[node.name]}"

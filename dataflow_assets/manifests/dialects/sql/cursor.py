@@ -26,6 +26,8 @@ ELSEWHERE: Mapping[str, str] = {
     "::": "a type is changed by CAST(value AS type)",
     "ILIKE": "write LOWER(value) LIKE 'pattern'",
     "RLIKE": "write REGEXP(value, 'pattern')",
+    "SIMILAR": "write REGEXP(value, '^(pattern)$'), whose signs are those of Java",
+    "PLACING": "write SUBSTRING(a, 1, 2) || b || SUBSTRING(a, 5)",
     "REGEXP": "write REGEXP(value, 'pattern')",
     "QUALIFY": "write a query around this one, with a WHERE",
 }

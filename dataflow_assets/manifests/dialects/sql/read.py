@@ -40,13 +40,10 @@ from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Step
 from dataflow_assets.sql.plan import Plan
 from dataflow_assets.sql.query import SqlQuery
-from dataflow_assets.sql.view import ViewPlan, ViewRows
+from dataflow_assets.sql.view import ViewPlan
+from dataflow_assets.sql.view_rows import ViewRows
 
-_ENDS: Sequence[tuple[Path, int]] = (
-    (("metadata", "name"), 1),
-    (("spec", "source", "config"), 0),
-    (("spec", "sink", "config"), 1),
-)
+_SOURCE: Path = ("spec", "source", "config")
 _DEEP = "an expression of this file is nested too deeply: split it"
 
 
@@ -164,7 +161,7 @@ def _flow_of(
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
-    document = _document(insert, (relation.table, target), state, name)
+    document = _document(insert, relation.tables, target, state, name)
     flow = Flow(
         namespace="default",
         name=name,
@@ -218,12 +215,16 @@ def _check_group(insert: Insert, table: Declared, state: FileState) -> None:
 
 
 def _document(
-    insert: Insert, tables: tuple[Declared, Declared], state: FileState, name: str
+    insert: Insert, read: Sequence[Declared], target: Declared, state: FileState, name: str
 ) -> StatementDocument:
-    places: dict[Path, Lines] = {(): lines(insert.place)}
-    for path, at in _ENDS:
-        place = insert.table_place if path == ("metadata", "name") else tables[at].table.place
-        places[path] = lines(place)
+    first, *others = (lines(table.table.place) for table in read)
+    places: dict[Path, Lines] = {
+        (): lines(insert.place),
+        ("metadata", "name"): lines(insert.table_place),
+        _SOURCE: first,
+        ("spec", "sink", "config"): lines(target.table.place),
+    }
+    places |= {(*_SOURCE, "others", at): place for at, place in enumerate(others)}
     return StatementDocument(state.file, f"flow {name}", places)
 
 

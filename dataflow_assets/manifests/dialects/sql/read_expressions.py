@@ -106,6 +106,9 @@ def _is(cursor: Cursor, place: Place, given: Node) -> Node:
 def _tested(cursor: Cursor, given: Node) -> Node:
     token = cursor.take()
     if token.says("BETWEEN"):
+        if cursor.sees("SYMMETRIC"):
+            cursor.fail("SYMMETRIC is not supported: write the smaller value first")
+        cursor.takes("ASYMMETRIC")  # as it is without the word
         low = _sum(cursor)
         cursor.expect("AND")
         return Invoked(token.place, "BETWEEN", (given, low, _sum(cursor)))

@@ -50,6 +50,12 @@ SETTINGS: Sequence[Key] = (
         "goes on with the state of that query.",
     ),
     Key(
+        "dataflow.acceptEqualKeys",
+        "used",
+        "An addition. For queries with state: columns of the PRIMARY KEY of a table of a database, "
+        "separated by `;`, in which values that differ in the query may be equal.",
+    ),
+    Key(
         "table.exec.sink.type-length-enforcer",
         "used",
         "`TRIM_PAD`: texts are cut, and CHARs filled, to the length of their column. `ERROR` is "

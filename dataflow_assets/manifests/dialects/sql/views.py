@@ -42,6 +42,7 @@ from dataflow_assets.views.source import ViewSource
 
 LOCATION = "dataflow.stateLocation"
 ACCEPTED = "dataflow.acceptState"
+EQUAL_KEYS = "dataflow.acceptEqualKeys"
 VARIABLE = "DATAFLOW_STATE"
 
 
@@ -165,8 +166,12 @@ def source(
     except ValidationError as error:
         said = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise Unreadable(insert.place, f"the place of the state, {path}: {said}") from None
-    accepted = settings.get(ACCEPTED, "")
     first, *others = messages
     return ViewSource(
-        source=first, others=tuple(others), view=made, location=location, accepted=accepted
+        source=first,
+        others=tuple(others),
+        view=made,
+        location=location,
+        accepted=settings.get(ACCEPTED, ""),
+        equal_keys=frozenset(one.strip() for one in settings.get(EQUAL_KEYS, "").split(";")),
     )

@@ -1,0 +1,108 @@
+"""A column of a table as PostgreSQL's catalogue describes it, and in Arrow.
+
+| PostgreSQL | Arrow | binary COPY |
+|---|---|---|
+| bool, int2/4/8, float4/8, date, time, timestamp, timestamptz | the same | yes |
+| text, varchar, char, name, xml, citext, enums | string | yes |
+| bytea | binary | yes |
+| json, jsonb | string of KIND json | yes |
+| uuid | string of KIND text | yes, as its 16 bytes |
+| numeric | string of KIND numeric | yes, as its groups of digits |
+| arrays | string of KIND json: a JSON array, or PostgreSQL's own text in a string | no |
+| all others (inet, intervals, ranges, composites, ...) | string of KIND text | no |
+
+A domain counts as its base type.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import DIGITS, HAS_DEFAULT, KIND, LOOSE, MAX_LENGTH, PADDED
+
+TYPE = b"dataflow.postgresql.type"
+PARSED = b"dataflow.postgresql.parsed"
+"""Of a column of text: the base type in which PostgreSQL reads it; missing: text or JSON."""
+COMPARED = b"dataflow.postgresql.compared"
+"""Of a column: the type whose values can be compared without the server; missing otherwise."""
+
+_ARROW: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "bytea": pa.binary(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
+_TEXT = frozenset({"text", "varchar", "bpchar", "name", "xml", "citext"})
+_KINDS = {"json": b"json", "jsonb": b"json", "numeric": b"numeric"}
+_EXACT = frozenset({"text", "varchar", "numeric"})
+"""Types, beside those of _ARROW, whose values are equal only where they are written alike, or where
+they are equal numbers."""
+_WITH_DIGITS = frozenset({"numeric", "time", "timestamp", "timestamptz"})
+_MODIFIER = re.compile(r"\((-?\d+)(?:,(-?\d+))?\)")
+_BINARY = frozenset({*_ARROW, *_TEXT, *_KINDS, "uuid"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column that may be written."""
+
+    name: str
+    base: str  # the base type's own name: int4, varchar; with its schema where users made the type
+    enum: bool
+    declared: str  # the base type as one would declare it: character varying(3)
+    modifier: int
+    required: bool
+    default: bool
+    array: bool = False
+    deterministic: bool = True
+    """False: its collation finds texts equal that differ."""
+
+    @property
+    def field(self) -> pa.Field:
+        """The column for the decoders."""
+        metadata = {TYPE: self.declared.encode()}
+        if self.default:
+            metadata[HAS_DEFAULT] = b"1"
+        if self.base in {"varchar", "bpchar"} and self.modifier >= 4:
+            metadata[MAX_LENGTH] = str(self.modifier - 4).encode()
+        if self.base not in _ARROW and self.base not in _TEXT:
+            metadata[KIND] = b"json" if self.array else _KINDS.get(self.base, b"text")
+        if self._is_loose:
+            metadata[LOOSE] = b"1"
+            if self.base == "bpchar" and self.deterministic:
+                metadata[PADDED] = b"1"
+        if (digits := self._digits) is not None:
+            metadata[DIGITS] = str(digits).encode()
+        if self.deterministic:
+            metadata[COMPARED] = b"enum" if self.enum else self.base.encode()
+        arrow = _ARROW.get(self.base, pa.string())
+        return pa.field(self.name, arrow, nullable=not self.required, metadata=metadata)
+
+    @property
+    def _is_loose(self) -> bool:
+        """Whether texts that differ may be stored as equal ones."""
+        exact = self.enum or self.base in _ARROW or self.base in _EXACT
+        return not exact or not self.deterministic
+
+    @property
+    def _digits(self) -> int | None:
+        """Behind the point, or of a second; None: all that the type has."""
+        found = _MODIFIER.search(self.declared)
+        if found is None or self.base not in _WITH_DIGITS:
+            return None
+        return int(found[2] or 0) if self.base == "numeric" else int(found[1])
+
+    @property
+    def binary(self) -> bool:
+        """True when binary COPY can write what the decoders deliver."""
+        return self.enum or self.base in _BINARY

@@ -1,0 +1,106 @@
+"""Messages of a table as what the first stage of a query with state sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.record import Record
+from dataflow_assets.sql.columns import Columns, spread_out
+from dataflow_assets.sql.expressions import columns
+from dataflow_assets.sql.function import Environment, Row
+from dataflow_assets.sql.input import Input, Messages, Source
+from dataflow_assets.sql.stages import Intake
+from dataflow_assets.sql.united import Rows, TableRows
+from dataflow_assets.sql.values import Codec, pack
+from dataflow_assets.sql.view import ViewPlan
+
+
+class Arrived(NamedTuple):
+    """What came of a message."""
+
+    key: bytes | None
+    """Of an upsert table."""
+    rows: Sequence[bytes]
+    """What the first stage sees of it; of an upsert table none where the row is deleted."""
+
+
+class PrimaryKey:
+    """The key of a row of an upsert table."""
+
+    def __init__(self, view: ViewPlan) -> None:
+        self._places = [at for at, _ in view.primary]
+        self._names = [view.cells[at].name for at in self._places]
+        self._codec = Codec([kind for _, kind in view.primary])
+
+    def __call__(self, row: Row) -> bytes:
+        """Raises RejectedRecord where a column of it is null."""
+        values = [row[at] for at in self._places]
+        if None in values:
+            name = self._names[values.index(None)]
+            raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
+        return self._codec.pack(values)
+
+    def together(self, rows: Columns) -> list[bytes]:
+        """Of many rows. Raises ValueError where a column of one is null."""
+        columns = [rows.values[at] for at in self._places]
+        if any(None in one for one in columns):
+            raise ValueError("a column of the PRIMARY KEY is null")
+        return self._codec.pack_all(columns, rows.count)
+
+
+class Arrivals:
+    """Messages as what the first stage sees of them; compiled once for each task."""
+
+    def __init__(self, view: ViewPlan, table: TableRows, environment: Environment) -> None:
+        """`table`: whose messages are read."""
+        source = Source(table.value, table.key, table.cells, view.changelog)
+        first, primary = view.stages[0], frozenset(at for at, _ in view.primary)
+        used = frozenset[int]().union(*(columns(one, first.shared) for one in first.expressions))
+        used = primary | table.cells_for(used)
+        self._input = Input(source, environment.local, used)
+        self._rows = Rows(table, environment)
+        self._intake = Intake(first, environment)
+        self._key = PrimaryKey(view) if view.changelog else None
+        self._kept = view.kept
+
+    def __call__(self, record: Record) -> Arrived | None:
+        """None for what changes nothing. Raises RejectedRecord."""
+        taken = self._input(record)
+        if taken is None:
+            return None
+        row, gone = taken
+        key = None if self._key is None else self._key(row)
+        rows = () if gone else self._rows(row)
+        seen = (self._intake(one) for one in rows)
+        return Arrived(key, [pack(one) for one in seen if one is not None])
+
+    def together(self, given: Messages) -> tuple[list[bytes] | None, list[bytes | None]]:
+        """The same of many messages: their keys (None: of no upsert table), and what is seen.
+
+        Raises an error of any kind where one of the messages is to be looked at by itself.
+        """
+        found = self._input.together(given)
+        rows, owners = self._rows.together(found.rows)
+        seen = self._intake.together(rows)
+        if self._key is None:
+            return None, seen
+        if rows is not found.rows:
+            seen = self._of_owners(seen, owners, found.rows.count)
+        keys = self._key.together(found.rows)
+        if not found.gone_places:
+            return keys, seen
+        places, count = [*found.places, *found.gone_places], len(given.bodies)
+        keys += self._key.together(found.gone)
+        return spread_out(keys, places, count), spread_out(seen, found.places, count)
+
+    def _of_owners(
+        self, seen: Sequence[bytes | None], owners: Sequence[int], count: int
+    ) -> list[bytes | None]:
+        """What is kept of so many rows; `owners`: of each that is seen the one that it came of."""
+        found: list[list[bytes]] = [[] for _ in range(count)]
+        for at, one in zip(owners, seen, strict=True):
+            if one is not None:
+                found[at].append(one)
+        return [self._kept(one) for one in found]

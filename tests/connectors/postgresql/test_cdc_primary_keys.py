@@ -1,0 +1,66 @@
+"""Which primary key a position says its changes have, where the log does not name the key."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import cast
+
+import pytest
+
+from dataflow_assets.connectors.postgresql.cdc import primary_keys, slot
+from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn, parse, parse_part
+from dataflow_assets.connectors.postgresql.cdc.position import StreamPart as Stretch
+from dataflow_assets.connectors.postgresql.cdc.primary_keys import SeenKeys
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.contracts import PartSlice
+from tests.connectors.postgresql.followed import Followed
+
+LINK = cast("TextLink", None)
+OLD: Keys = {"public.a": (1,)}
+NEW: Keys = {"public.a": (2,)}
+
+
+def test_a_run_that_ends_before_the_log_does_learns_of_another_key(followed: Followed) -> None:
+    """Others write all the while: no stretch of the run comes to the end of the log."""
+    followed.make("id int PRIMARY KEY, code text NOT NULL")
+    followed.run("ALTER TABLE source REPLICA IDENTITY FULL; INSERT INTO source VALUES (1, 'a')")
+    followed.drain()
+    followed.run("ALTER TABLE source DROP CONSTRAINT source_pkey, ADD PRIMARY KEY (code)")
+    followed.run("UPDATE source SET id = 2")
+    name = f"{followed.schema}.source"
+    with closing(followed.source.open("followed/keys")) as session:
+        end = session.ends()
+        followed.run("INSERT INTO source VALUES (3, 'c')")
+        (piece,) = session.plan(followed.position(), followed.limit, end).slices
+    assert isinstance(piece, PartSlice)
+    stretch, reached = parse_part(piece.part), parse(piece.upto)
+    assert isinstance(stretch, Stretch)
+    assert stretch.keys == {name: (1,)}
+    assert reached is not None
+    assert reached.keys == {name: (2,)}
+
+
+def test_a_position_before_the_last_look_keeps_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key may have become another one between the position and the look."""
+    monkeypatch.setattr(primary_keys, "keys_of", lambda *_: NEW)
+    monkeypatch.setattr(slot, "end_of_log", lambda _: Lsn(100))
+    seen = SeenKeys()
+    seen.look(LINK, [])
+    assert list(seen.changed(OLD)) == ["public.a"]
+    assert list(seen.changed(OLD)) == [], "it is told once"
+    assert seen.behind(Lsn(99), OLD) == OLD
+    assert seen.behind(Lsn(100), OLD) == NEW
+    assert seen.behind(Lsn(200), OLD) == OLD, "nobody has looked again"
+
+
+def test_a_look_that_no_position_has_come_to_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a position would never come to one, where others write all the while."""
+    found = iter([(NEW, Lsn(100)), (OLD, Lsn(200))])
+    keys, end = next(found)
+    monkeypatch.setattr(primary_keys, "keys_of", lambda *_: keys)
+    monkeypatch.setattr(slot, "end_of_log", lambda _: end)
+    seen = SeenKeys()
+    seen.look(LINK, [])
+    keys, end = next(found)
+    seen.look(LINK, [])
+    assert seen.behind(Lsn(150), {}) == NEW
