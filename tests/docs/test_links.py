@@ -57,5 +57,6 @@ def test_every_page_is_in_the_index(folder: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_every_page_begins_with_its_title(page: Path) -> None:
-    assert page.read_text(encoding="utf-8").startswith("# ")
+def test_every_page_begins_with_its_title_and_what_it_is_about(page: Path) -> None:
+    # An indented paragraph there belongs to a list further below.
+    assert re.match(r"# .+\n\n\S", page.read_text(encoding="utf-8"))
