@@ -232,11 +232,12 @@ def one_or_many(value: Any) -> Any:
         value: as the manifest has it.
 
     Returns:
-        The tuple; what is none of these as it is, for the finding of the field's own type.
+        The tuple; a number as text is, and what is none of these as it is, for the finding of the
+        field's own type.
     """
     if isinstance(value, list):
         return tuple(value)
-    return (value,) if isinstance(value, str) else value or ()
+    return (value,) if isinstance(value, str | int | float) else value or ()
 
 
 OneOrMany = BeforeValidator(one_or_many, json_schema_input_type=str | list[str])

@@ -94,15 +94,17 @@ class Tls(Spec):
     insecure_skip_verify: bool = False
     """Do not check the server's certificate; ignored when a CA is given."""
     ca_file: str | None = None
-    """Path of the CA certificates."""
+    """The CA certificates (PEM) by which the server's certificate is checked: an absolute path, or
+    `namespace/name/key` below `DATAFLOW_SECRETS`; a Secret holds the PEM text or such a path."""
     ca_secret_ref: Annotated[SecretRef | None, Fills("ca_file")] = None
     """Secret with the CA certificates, as PEM or as a path."""
     cert_file: str | None = None
-    """Path of the client's certificate."""
+    """The client's certificate for mTLS, with those that lead to its CA behind it; given as the CA
+    is. Needs the key."""
     cert_secret_ref: Annotated[SecretRef | None, Fills("cert_file")] = None
     """Secret with the client's certificate, as PEM or as a path."""
     key_file: SecretStr | None = None
-    """Path of the client's key."""
+    """The key of the client's certificate, without a password; given as the CA is."""
     key_secret_ref: Annotated[SecretRef | None, Fills("key_file")] = None
     """Secret with the client's key, as PEM or as a path."""
 

@@ -51,6 +51,8 @@ _CLASSES = (
     ),
     ("invalid_data", "json|parse|schema|validation|invalid|syntax error"),
 )
+_UNKNOWN_FIELD = "Object contains unknown field"
+"""How msgspec says that a record has a key without a column."""
 _ELSE = {
     True: "set ackPolicy: afterWrite, which sets it aside for a replay and goes on",
     False: (
@@ -112,11 +114,17 @@ def _held(target: Target, piece: Slice, one: Rejection) -> Stopped:
     kept = "it is in the error sink, and " if holds else ""
     return Stopped(
         f"flow {target.flow} stops at {target.source}, {one.at(piece)}, for {target.branch}: "
-        f"{one.stage}: {one.reason}; {kept}the flow goes on once it can be stored: fix the table, "
-        f"the steps or the record, or {_ELSE[holds]}",
+        f"{one.stage}: {one.reason}; {kept}the flow goes on once it can be stored: {_fix(one)}, or "
+        f"{_ELSE[holds]}",
         piece.partition,
         one.offset,
     )
+
+
+def _fix(one: Rejection) -> str:
+    if one.reason.startswith(_UNKNOWN_FIELD):
+        return "add the column to the table, set unknownFields: ignore in the sink"
+    return "fix the table, the steps or the record"
 
 
 def error_record(target: Target, piece: Slice, one: Rejection) -> ErrorRecord:

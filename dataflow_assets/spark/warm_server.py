@@ -52,7 +52,9 @@ def shared() -> SparkConnect:
         server = running(here)
         if server is None:
             log.warning(
-                "starting Spark: half a minute on an idle machine; later runs find it there"
+                "starting Spark: half a minute on an idle machine; runs of the next %d minutes "
+                "find it there",
+                IDLE_MINUTES,
             )
             server = _started(here)
         watch(here)  # the one from before the start may have just ended the server's predecessor

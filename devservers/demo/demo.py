@@ -112,6 +112,7 @@ class Demo(ABC):
             return False
         self.open_shop(stack)
         self.dagster.variables = self.variables()
+        self._say("starting Dagster, which loads the manifests: half a minute on an idle machine")
         stack.callback(_stop, [self.dagster], self._say)
         self.dagster.start()
         return not ended.is_set()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from devservers.demo.demo import Say, near
+from devservers.demo.demo import Say
 from devservers.demo.shop import Shop
 from devservers.demo.shopkeeper import Sender
 from devservers.demo.topics import TopicsDemo
@@ -49,7 +49,7 @@ class OrdersDemo(TopicsDemo):
 
     @override
     def status_command(self) -> str:
-        return f"{FILES}={near(self._folder)} {super().status_command()}"
+        return f"{FILES}={self._folder} {super().status_command()}"  # a relative one is no place
 
     def _write_tableflow(self) -> None:
         """A file of another language, whose table is a folder of the demo's own."""

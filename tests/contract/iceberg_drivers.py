@@ -77,7 +77,7 @@ class Iceberg(SinkDriver, Lake):
     down = r"cannot \w[^:]+ n_\w+\.target at \S+: no answer from 127\.0\.0\.1:\d+: "
     altered = (
         r"stops at t, partition \d, offset \d+, for iceberg:n_\w+:target: decode: Object contains "
-        r"unknown field `name`; the flow goes on once it can be stored: fix the table"
+        r"unknown field `name`; the flow goes on once it can be stored: add the column to the table"
     )
     dropped = (
         r"n_\w+\.target at \S+: NoSuchTableError: .+; create the table again, or set autoCreateT"

@@ -54,3 +54,9 @@ def test_every_page_is_in_the_index(folder: str) -> None:
     index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / folder).glob("*.md")}
     assert [page for page in pages - {"README.md"} if f"]({page}" not in index] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_page_begins_with_its_title_and_what_it_is_about(page: Path) -> None:
+    # An indented paragraph there belongs to a list further below.
+    assert re.match(r"# .+\n\n\S", page.read_text(encoding="utf-8"))

@@ -351,6 +351,10 @@ def test_state_needs_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert source.location.on_s3
     (told,) = loaded(tmp_path, placed.replace("s3://bucket/", "/"), SEED, COUNTED).findings
     assert told.message.startswith("the place of the state, /states: the folder is not below t")
+    monkeypatch.setenv("DATAFLOW_FILES", "data")
+    (told,) = loaded(tmp_path, SEED, COUNTED).findings
+    assert told.message.startswith("the place of the state, data/_state: must be s3://bucket/pref")
+    assert told.message.endswith("(DATAFLOW_FILES says where the state is)")
 
 
 def test_the_example_loads() -> None:

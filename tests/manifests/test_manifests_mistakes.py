@@ -77,6 +77,24 @@ MISTAKES = {
         steps(f"{{type: router, config: {{routes: [{{when: $.a, sink: {{{KAFKA}}}}}]}}}}"),
         ["is required", "unknown key; did you mean condition?"],
     ),
+    "a sink inside the source": (
+        manifest(
+            source=f"type: kafka, config: {{brokers: ['h:1'], topic: t}}, sink: {{{POSTGRES}}}"
+        ),
+        ["unknown key; sink is a key of spec: indent it as source is"],
+    ),
+    "a key of spec inside the settings of a sink": (
+        sink("postgresql", f"{DSN}, onRejected: table"),
+        ["unknown key; onRejected is a key of spec: indent it as sink is"],
+    ),
+    "a number as the only column": (
+        sink("postgresql", f"{DSN}, upsertMode: true, conflictKey: 5"),
+        ["must be text, got a number: put it in quotes"],
+    ),
+    "true for the block of certificates": (
+        source("brokers: ['h:1'], topic: t, tls: true"),
+        ["must be a mapping, got a boolean: write tls: {} for the system's own CAs, or name a CA"],
+    ),
     "settings of a sink beside its type": (
         manifest(sink=f"type: postgresql, {DSN}"),
         [

@@ -14,7 +14,7 @@ from dataflow_assets.connectors.iceberg import NessieSource
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.connection import Keycloak
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.sdk.oauth import Grant, tokens
 from dataflow_assets.sdk.server_failure import translated
 from devservers.certificates import Authority, Certificate
@@ -81,6 +81,18 @@ def test_a_catalog_whose_certificate_nobody_trusts(authority: Authority) -> None
             {"baseURL": address, "namespace": "n", "table": "t", "s3Region": "r"}
         )
         with pytest.raises(PermanentError, match=r"no CA that this machine trusts.*REQUESTS_CA"):
+            source.open("default/f")
+
+
+def test_a_catalog_is_trusted_by_the_bundle_of_the_environment(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.ca))
+    with served(authority.issue("server")) as address:
+        source = NessieSource.model_validate(
+            {"baseURL": address, "namespace": "n", "table": "t", "s3Region": "r"}
+        )
+        with pytest.raises(DataflowError, match="501"):  # an answer, for it can do nothing else
             source.open("default/f")
 
 

@@ -243,7 +243,8 @@ class Broker:
         self._hear()
         if code(error) in MISSING:
             return PermanentError(
-                f"topic {self.name} does not exist on kafka {self.bootstrap}{self.probably()}"
+                f"topic {self.name} does not exist on kafka {self.bootstrap}; create it, or "
+                f"correct topic{self.probably()}"
             )
         where = f"kafka {self.bootstrap}: {what} {self.name}"
         return self._complaints.explained(translate(error, where, self._complaints.last))

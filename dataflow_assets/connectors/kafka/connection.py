@@ -67,7 +67,7 @@ class KafkaConnection(Connector):
     """The keys that source and sink share: brokers, topic, security."""
 
     brokers: tuple[str, ...] = ()
-    """Bootstrap servers, each `host:port`."""
+    """Bootstrap servers, each `host:port`; in a Secret they are separated by commas."""
     brokers_secret_ref: Annotated[Ref, Fills("brokers", required=True)] = None
     """Secret with the brokers, separated by commas."""
     topic: str = ""

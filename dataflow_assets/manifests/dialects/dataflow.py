@@ -23,7 +23,7 @@ from dataflow_assets.manifests.dialects import dataflow_steps
 from dataflow_assets.manifests.dialects.dataflow_ends import end
 from dataflow_assets.manifests.dialects.dataflow_rules import ERRORS, of_flow
 from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.keys import meant, names
 from dataflow_assets.manifests.dialects.wording import validate
 from dataflow_assets.spec import Spec, hints
 
@@ -104,7 +104,8 @@ def read(document: Document) -> Reading:
         main = Branch(sink, value if isinstance(value, str) else None)
     steps = dataflow_steps.read(document, main)
     errors, error_findings = end(document, ERRORS, registry.sinks())
-    findings += [*source_findings, *sink_findings, *steps.findings, *error_findings]
+    findings += [_explained(finding) for finding in (*source_findings, *sink_findings)]
+    findings += [*steps.findings, *error_findings]
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
     findings += of_flow(document, envelope, source, steps.branches, errors)
@@ -129,7 +130,7 @@ def _header(document: Document) -> Iterable[Finding]:
 
 
 def _explained(finding: Finding) -> Finding:
-    """Says where a connector's key belongs when it stands beside `type` instead of in `config`."""
+    """Says where a key belongs: of a connector beside `type`, of the flow inside of an end."""
     if finding.path.startswith("x-"):  # as Compose files have them
         return replace(finding, message="unknown key: define an anchor where it is first used")
     _, _, place = finding.path.partition("spec.")
@@ -145,6 +146,8 @@ def _explained(finding: Finding) -> Finding:
         advice = "the connector's name goes into type, its settings into config"
     elif any(key in (info.alias, name) for cls in found.values() for name, info in _fields(cls)):
         advice = f"did you mean config.{key}?"
+    elif (last := key.removeprefix("config.")) in names(model.DataFlowSpec):
+        advice = f"{last} is a key of spec: indent it as {end} is"
     else:
         return finding
     return replace(finding, message=f"unknown key; {advice}")

@@ -81,6 +81,8 @@ def _as_mapping(value: Any, key: str) -> str:
         return ": write {name: ..., key: ...}"
     if isinstance(value, list):
         return ": write `key: value`, without `- `"
+    if value is True and key == "tls":
+        return ": write tls: {} for the system's own CAs, or name a CA below it"
     if isinstance(value, str) and key in ("source", "sink", "errors"):
         return ": write `type: ...` and `config: ...` below it"
     if isinstance(value, str) and key in _BLOCKS:

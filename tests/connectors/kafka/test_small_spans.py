@@ -340,7 +340,10 @@ def test_a_topic_that_is_gone_is_named(
     assert rows(found[1]) == numbered(3)
     for number, name in ((0, gone), (2, never)):
         assert isinstance(found[number], PermanentError)
-        assert str(found[number]) == f"topic {name} does not exist on kafka {kafka.bootstrap}"
+        where = f"kafka {kafka.bootstrap}"
+        assert str(found[number]) == (
+            f"topic {name} does not exist on {where}; create it, or correct topic"
+        )
     assert time.monotonic() - begun < small_spans.SILENCE
 
 

@@ -151,10 +151,8 @@ def source(
     insert: Insert, messages: Sequence[Source], made: ViewPlan, settings: Mapping[str, str]
 ) -> ViewSource:
     """The view as the source of a flow. Raises Unreadable where its state has no place."""
-    path = settings.get(LOCATION) or os.environ.get(VARIABLE)
-    if path is None and (root := os.environ.get(ROOT)):
-        path = f"{root.rstrip('/')}/_state"
-    if path is None:
+    origin, path = _place_of_state(settings)
+    if not path:
         message = (
             f"the query keeps state, and has no place for it: SET '{LOCATION}' = "
             f"'s3://bucket/prefix' (or a folder below {ROOT}), or set {VARIABLE}, or {ROOT}, in "
@@ -165,7 +163,8 @@ def source(
         location = StateLocation.model_validate({"path": path})
     except ValidationError as error:
         said = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise Unreadable(insert.place, f"the place of the state, {path}: {said}") from None
+        message = f"the place of the state, {path}: {said} ({origin} says where the state is)"
+        raise Unreadable(insert.place, message) from None
     first, *others = messages
     return ViewSource(
         source=first,
@@ -175,3 +174,14 @@ def source(
         accepted=settings.get(ACCEPTED, ""),
         equal_keys=frozenset(one.strip() for one in settings.get(EQUAL_KEYS, "").split(";")),
     )
+
+
+def _place_of_state(settings: Mapping[str, str]) -> tuple[str, str]:
+    """What says where the state is, and the place; both are empty where nothing does."""
+    root = os.environ.get(ROOT)
+    said = {
+        LOCATION: settings.get(LOCATION),
+        VARIABLE: os.environ.get(VARIABLE),
+        ROOT: f"{root.rstrip('/')}/_state" if root else None,
+    }
+    return next(((name, place) for name, place in said.items() if place), ("", ""))
