@@ -14,7 +14,7 @@ from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import stage
-from dataflow_assets.connectors.trino.table.checkpoint_table import Pending
+from dataflow_assets.connectors.trino.table.document import Pending
 from dataflow_assets.contracts import OffsetSlice, Positions, Receipt, Run, Span, Target, Totals
 from tests.connectors.iceberg.driver import SOURCE
 

@@ -29,7 +29,7 @@ from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.sink import recovery
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import statement
-from dataflow_assets.connectors.trino.table.checkpoint_table import Pending
+from dataflow_assets.connectors.trino.table.document import Pending
 from dataflow_assets.connectors.trino.table.snapshots import head
 from dataflow_assets.connectors.trino.table.table import Place, find
 from dataflow_assets.contracts import Run, Span, Target
@@ -327,26 +327,44 @@ def test_upserts_go_on_where_nobody_can_know(
 
 
 def test_a_hundred_doubts_are_decided_and_written_past(
-    sink: TrinoSink, trino: devservers.Trino
+    sink: TrinoSink, trino: devservers.Trino, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each try that fails adds one; a statement of so many stages as doubts never begins."""
+    """Each try that fails adds one; a statement of so many stages as doubts never begins.
+
+    The row is one of an earlier version, with all checkpoints in it.
+    """
     session = _opened(sink)
     with closing(Client(sink, "tests")) as client:
         base = _base(client, sink)
+        late = client.prepare("INSERT INTO target VALUES (1, 'one')")
     found = session._checkpoints.load()
     assert found is not None
     known = replace(found.document.checkpoint, positions={"0": 5}, source="s")
-    after = replace(known, positions={"0": 6})
-    doubts = tuple(Pending(f"20200101_000000_{n:05}_aaaaa", after, base) for n in range(100))
-    document = msgspec.structs.replace(found.document, checkpoint=known, doubts=doubts)
+    names = [*(f"20200101_000000_{n:05}_aaaaa" for n in range(99)), late.id]
+    doubts = [
+        Pending(name, replace(known, positions={"0": 6 + n}), base) for n, name in enumerate(names)
+    ]
+    document = msgspec.structs.replace(found.document, checkpoint=known, doubts=tuple(doubts))
     assert session._checkpoints.swap(found, document) is not None
     session.close()
+    monkeypatch.setattr(recovery, "_ended", lambda *_: {})  # a coordinator that knows nothing
     session = _opened(sink)
-    assert session._checkpoints.latest().document.doubts == doubts  # type: ignore[union-attr]
-    stored(session, 5, [1, "one"])
-    assert session._checkpoints.latest().document.doubts == ()  # type: ignore[union-attr]
+    document = session._checkpoints.latest().document  # type: ignore[union-attr]
+    assert (document.doubts, document.aside) == ((), tuple(one.doubt for one in doubts))
+    beside = f"FROM lake.{sink.usual_schema()}.dataflow_checkpoints WHERE id LIKE '% in doubt'"
+    assert execute(trino, f"SELECT count(*) {beside}") == [[100]]
+    late.run()
+    with pytest.raises(TransientError, match="0 of 1 rows were written"):
+        stored(session, 5, [1, "one"])
     session.close()
-    assert execute(trino, f"SELECT id FROM lake.{sink.usual_schema()}.target") == [[1]]
+    session = _opened(sink)
+    assert session.checkpoint.positions == {"0": 105}
+    assert session._checkpoints.latest().document.undecided == ()  # type: ignore[union-attr]
+    assert execute(trino, f"SELECT count(*) {beside}") == [[0]]
+    stored(session, 105, [2, "two"])
+    session.close()
+    rows = f"SELECT id FROM lake.{sink.usual_schema()}.target ORDER BY id"
+    assert execute(trino, rows) == [[1], [2]]
 
 
 def test_a_rewind_is_not_undone_by_a_statement_of_before(sink: TrinoSink) -> None:

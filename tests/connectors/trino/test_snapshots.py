@@ -7,8 +7,11 @@ from typing import Any, cast
 import pytest
 
 from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.errors import DENIED, Failure
+from dataflow_assets.connectors.trino.table.commits import Entry, ruled_out
 from dataflow_assets.connectors.trino.table.snapshots import have_stored, reaches, unless_committed
 from dataflow_assets.connectors.trino.table.table import Place, Table
+from dataflow_assets.errors import TransientError
 
 
 @pytest.mark.parametrize(
@@ -77,3 +80,99 @@ def test_rows_that_were_added_again_after_a_rollback_are_found_by_their_file() -
     table = Table(Place("lake", "s", "t"), (), "")
     assert have_stored(cast("Client", Listing()), table, {"q": "5"}) == {"q": True}
     assert have_stored(cast("Client", Listing()), table, {"r": "5"}) == {"r": False}
+
+
+BASE, OTHER, LAST = "10", "12", "13"
+
+
+@pytest.mark.parametrize(
+    ("found", "proves"),
+    [
+        ([(BASE, 5), (OTHER, 6), (LAST, 7)], True),
+        ([(BASE, 5), (LAST, 6)], True),
+        ([("8", 3), (BASE, 5), (LAST, 6)], True),
+        ([(BASE, 5), (None, 6), (LAST, 7)], True),
+        ([(BASE, 5), (LAST, 7)], False),
+        ([(BASE, 5), (OTHER, 7), (LAST, 8)], False),
+        ([(OTHER, 6), (LAST, 7)], False),
+        ([(OTHER, 1), (LAST, 2)], False),
+        ([(BASE, 5), (OTHER, 6)], False),
+        ([(None, 5), (OTHER, 6), (LAST, 7)], False),
+        ([(BASE, 0), (OTHER, 0), (LAST, 1)], False),
+        ([(BASE, 0), (LAST, 0)], False),
+        ([(BASE, 7), (OTHER, 6), (LAST, 5)], False),
+        ([], False),
+    ],
+    ids=[
+        "each commit since has a file of others",
+        "one commit since",
+        "older files",
+        "the last commit has removed a file of others",
+        "a commit without files: all of it was rewritten, or removed",
+        "the first commit since has no files any more",
+        "the base has no files any more: is it one that the last one comes from?",
+        "the base never had files",
+        "the last commit has only removed files",
+        "the last commit has removed the files of the base",
+        "format version 1 until now",
+        "format version 1",
+        "the table has gone back",
+        "the files cannot be listed",
+    ],
+)
+def test_numbers_of_commits_prove_that_none_is_left(
+    found: list[tuple[str | None, int]], *, proves: bool
+) -> None:
+    others = [Entry(snapshot, number, None) for snapshot, number in found]
+    assert ruled_out(others, "q", BASE, LAST) == proves
+
+
+@pytest.mark.parametrize("snapshot", ["11", "13", None])
+def test_files_of_the_statement_prove_nothing_for_it(snapshot: str | None) -> None:
+    """Also where the last commit has removed them."""
+    found = [Entry(BASE, 5, None), Entry("11", 6, None), Entry(LAST, 7, None)]
+    assert ruled_out(found, "q", BASE, LAST)
+    assert ruled_out([*found, Entry(snapshot, 6, "other")], "q", BASE, LAST)
+    assert not ruled_out([*found, Entry(snapshot, 6, "q")], "q", BASE, LAST)
+
+
+class OfNessie:
+    """A table that shows its last snapshot only; others have added a file after the base."""
+
+    def __init__(self, *heads: str, refused: str = "") -> None:
+        self.heads, self.refused = list(heads), refused
+
+    def value(self, _: str) -> str:
+        return self.heads.pop(0) if len(self.heads) > 1 else self.heads[0]
+
+    def rows(self, sql: str) -> list[list[Any]]:
+        if "$entries" not in sql:
+            return [[self.heads[0], None, "other"]] if "$snapshots" in sql else []
+        if self.refused:
+            raise Failure("no", self.refused, "INTERNAL_ERROR")
+        return [["10", 5, None], ["13", 6, None]]
+
+
+def decided(table: OfNessie) -> bool | None:
+    place = Table(Place("lake", "s", "t"), (), "")
+    return have_stored(cast("Client", table), place, {"q": "10"})["q"]
+
+
+def test_a_statement_that_files_rule_out_has_failed() -> None:
+    assert decided(OfNessie("13")) is False
+
+
+@pytest.mark.parametrize("error", [DENIED, "GENERIC_INTERNAL_ERROR"])
+def test_files_that_cannot_be_listed_tell_nothing(error: str) -> None:
+    assert decided(OfNessie("13", refused=error)) is None
+
+
+def test_an_outage_is_no_answer() -> None:
+    with pytest.raises(Failure):
+        decided(OfNessie("13", refused="ICEBERG_CATALOG_ERROR"))
+
+
+def test_a_table_that_changes_meanwhile_is_looked_at_again() -> None:
+    assert decided(OfNessie("12", "13")) is False
+    with pytest.raises(TransientError, match="faster than its files can be looked at"):
+        decided(OfNessie(*"abcdefgh"))

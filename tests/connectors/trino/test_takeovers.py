@@ -22,12 +22,8 @@ from dataflow_assets.connectors.trino.sink import session as sessions
 from dataflow_assets.connectors.trino.sink.recovery import have_committed
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import stage
-from dataflow_assets.connectors.trino.table.checkpoint_table import (
-    CheckpointTable,
-    Document,
-    Pending,
-    Stored,
-)
+from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
+from dataflow_assets.connectors.trino.table.document import Document, Pending, Stored
 from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
 from dataflow_assets.errors import DataflowError, PermanentError, TakenOver
 from dataflow_assets.flow import Flow
@@ -100,7 +96,8 @@ def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
     third = others[1]
     kept = stored(third).document
     assert (kept.checkpoint.epoch, kept.checkpoint.positions) == (third.checkpoint.epoch, {})
-    assert (kept.pending, kept.doubts) == (None, (pending,))
+    assert (kept.pending, kept.doubts, kept.aside) == (None, (), (pending.doubt,))
+    assert third._checkpoints.after(kept, pending.query) == checkpoint
     third.close()
 
 

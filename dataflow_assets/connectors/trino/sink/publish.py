@@ -16,10 +16,8 @@ from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import snapshots, stage, statement
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
-from dataflow_assets.connectors.trino.table.checkpoint_table import (
-    CheckpointTable,
-    Pending,
-)
+from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
+from dataflow_assets.connectors.trino.table.document import DECIDED, Pending
 from dataflow_assets.connectors.trino.table.table import Place, Table
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
@@ -86,11 +84,11 @@ class Publisher:
         state, stamp = step(found.state if found else None), uuid.uuid4().hex
         assert found is not None  # noqa: S101 - else the step has raised
         # A conflict may be the lost answer of the catalog: that query may have committed.
-        doubts = found.undecided
-        earlier = [each.query for each in doubts]
+        earlier = [each.query for each in found.undecided]
         prepared = self.client.prepare(self._sql(source, earlier, stamp))
         base = snapshots.head(self.client, self.table) if self.able.snapshots else None
         pending = Pending(prepared.id, state.checkpoint, base)
+        doubts = found.document.whole
         document = msgspec.structs.replace(found.document, pending=pending, doubts=doubts)
         stored = self.checkpoints.swap(found, document, stamp)
         if stored is None:
@@ -102,12 +100,11 @@ class Publisher:
             document,
             checkpoint=state.checkpoint,
             intent=state.intent,
-            pending=None,
-            doubts=(),
+            **DECIDED,
         )
         if self.checkpoints.swap(stored, done) is None:
             # Raises TakenOver, if that is why.
-            return self.checkpoints.move(step, pending=None, doubts=()).state
+            return self.checkpoints.move(step, **DECIDED).state
         return state
 
     def _run(self, prepared: Statement, step: StateChange, rows: int) -> None:

@@ -12,23 +12,30 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from dataflow_assets.connectors.trino.client import Client, literal
 from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.table import snapshots
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
-from dataflow_assets.connectors.trino.table.checkpoint_table import Pending
+from dataflow_assets.connectors.trino.table.document import Doubt
 from dataflow_assets.connectors.trino.table.table import Place, Table
+from dataflow_assets.contracts import Checkpoint
 from dataflow_assets.errors import PermanentError, TransientError
 
 log = logging.getLogger(__name__)
 
 PATIENCE = 60.0
 """Seconds that a query of an earlier driver is waited for."""
+MOST_OFFSETS = 50
+"""Partitions whose offsets are printed."""
 _PAUSE = 0.2
 _ENDED = frozenset({"FINISHED", "FAILED"})
 _STATES = "SELECT query_id, state FROM system.runtime.queries WHERE query_id IN ({queries})"
 _KILL = "CALL system.runtime.kill_query(query_id => {query}, message => 'another run took over')"
+_OTHERWISE = (
+    "Look at the rows, then start the flow with table: truncate, or from a position with --from"
+)
 
 
 class UnknownEnd(PermanentError):
@@ -36,7 +43,7 @@ class UnknownEnd(PermanentError):
 
 
 def have_committed(
-    client: Client, table: Table | None, found: Capabilities, asked: Sequence[Pending], flow: str
+    client: Client, table: Table | None, found: Capabilities, asked: Sequence[Doubt], flow: str
 ) -> list[bool | None]:
     """Whether the rows of each statement are in the table; None: nothing tells any more.
 
@@ -55,15 +62,82 @@ def have_committed(
     ]
 
 
-def unknown(place: Place, pending: Pending, flow: str) -> UnknownEnd:
-    """The error of a statement of which nothing tells any more."""
-    return UnknownEnd(
-        f"flow {flow}: whether query {pending.query} has stored its rows in {place} cannot be "
-        "known any more: not all snapshots since then are listed (they have expired, or the "
-        "catalog shows the last one only, as Nessie does, and others have committed), and no file "
-        "of the table has the name of the query. Look at the rows, then start the flow with "
-        "table: truncate, or from a position with --from"
+@dataclass(frozen=True)
+class Ends:
+    """How the statements in doubt have ended, the last one first in each."""
+
+    stored: Doubt | None
+    """Of the present reading, with its rows in the table."""
+    unknown: tuple[Doubt, ...]
+    """Of the present reading, of which nothing tells any more."""
+    failed: tuple[str, ...]
+    """The ids of those whose rows are not there; they may come yet."""
+
+
+def ends_of(asked: Sequence[Doubt], committed: Sequence[bool | None], known: Checkpoint) -> Ends:
+    """Sorts the answers. A restart begins another reading, `reset` none.
+
+    Of one reading at most one statement has stored rows: each asks for those before it.
+
+    Args:
+        asked: the statements in doubt.
+        committed: what `have_committed` has found of each.
+        known: the checkpoint of the branch.
+    """
+    pairs = list(zip(asked, committed, strict=True))
+    follows = [(one, end) for one, end in pairs if known.positions and one.reading == known.reading]
+    return Ends(
+        next((one for one, end in follows if end), None),
+        tuple(one for one, end in follows if end is None),
+        tuple(one.query for one, end in pairs if end is False),
     )
+
+
+def unknown(
+    place: Place, query: str, known: Checkpoint, after: Checkpoint | None, flow: str
+) -> UnknownEnd:
+    """The error of a statement of which nothing tells any more.
+
+    Args:
+        place: the target.
+        query: the statement's id.
+        known: the checkpoint of the branch.
+        after: what is true if the statement has stored its rows; None where nobody has kept it.
+        flow: namespace/name.
+    """
+    return UnknownEnd(
+        f"flow {flow}: whether query {query} has stored its rows in {place} cannot be known any "
+        "more: not all snapshots since then are listed (they have expired, or the catalog shows "
+        "the last one only, as Nessie does, and others have committed), no file of the table has "
+        "the name of the query, and not each commit since then has a file left that others have "
+        f"written (somebody has rewritten or deleted files). {_advice(known, after)}"
+    )
+
+
+def forgotten(place: Place, query: str, checkpoints: Place, flow: str) -> UnknownEnd:
+    """The error of a statement whose rows are there, while nobody has kept what they are."""
+    return UnknownEnd(
+        f"flow {flow}: query {query} has stored its rows in {place}, and the row of {checkpoints} "
+        f"with the stamp {query}, which says up to which position, is gone. {_OTHERWISE}"
+    )
+
+
+def _advice(known: Checkpoint, after: Checkpoint | None) -> str:
+    """What a person does: with offsets two commands, of which the rows tell the right one."""
+    before, behind = _offsets(known), _offsets(after) if after else ""
+    if not before or not behind:
+        return _OTHERWISE
+    return (
+        f"Look whether the records from {before} up to (without) {behind} are in the table. If "
+        f"they are, start the flow with --from {behind} --yes; if none is, with --from {before} "
+        "--yes (all sinks of the flow begin there). Or start the flow with table: truncate"
+    )
+
+
+def _offsets(checkpoint: Checkpoint) -> str:
+    """As `--from` takes them; empty where the positions are no offsets, or too many to print."""
+    found = [f"{name}={at}" for name, at in checkpoint.positions.items() if isinstance(at, int)]
+    return ",".join(found) if len(found) == len(checkpoint.positions) <= MOST_OFFSETS else ""
 
 
 def _by_state(state: str, table: Table, query: str, flow: str) -> bool:

@@ -18,16 +18,19 @@ from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.sink.empty_table import Emptying, holds_rows
 from dataflow_assets.connectors.trino.sink.publish import Publisher
-from dataflow_assets.connectors.trino.sink.recovery import UnknownEnd, have_committed, unknown
+from dataflow_assets.connectors.trino.sink.recovery import (
+    UnknownEnd,
+    ends_of,
+    forgotten,
+    have_committed,
+    unknown,
+)
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
-from dataflow_assets.connectors.trino.table.checkpoint_table import (
-    CheckpointTable,
-    Pending,
-    Stored,
-)
+from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
+from dataflow_assets.connectors.trino.table.document import DECIDED, Stored
 from dataflow_assets.connectors.trino.table.table import Place, Table, find
 from dataflow_assets.contracts import Checkpoint, Receipt, Run, Span, Target, Ticket, refuse_shared
 from dataflow_assets.failpoints import reach
@@ -38,14 +41,9 @@ from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 log = logging.getLogger(__name__)
 
 KEPT_EVERY = 8  # commits, after which the table of checkpoints is looked at
-_AT_LEAST_ONCE = (
-    "flow %s: catalog %s does not list its commits with the queries that made them: rows that are "
-    "appended are stored at least once, and twice where the coordinator ends in the middle of a "
-    "commit"
-)
-_NOT_ISOLATED = (
-    "flow %s: the property %s of %s is %s: rows that are appended are stored at least once, and "
-    "twice where the commit of a coordinator that has ended arrives late; %s"
+_REPEATED = (
+    "flow %s: whether query %s has stored its rows in %s cannot be known any more: they are stored "
+    "by their keys again, over what others wrote there since"
 )
 
 
@@ -198,35 +196,44 @@ class TrinoSinkSession(StoredSession):
 
         Raises TakenOver where another driver has come while the end of a query was waited for.
         """
-        asked, known, kept = stored.undecided, stored.document.checkpoint, list[Pending]()
-        ends = have_committed(self._client, self._table, self._able, asked, self._target.flow)
+        flow, asked = self._target.flow, stored.undecided
+        committed = have_committed(self._client, self._table, self._able, asked, flow)
+        ends = ends_of(asked, committed, stored.document.checkpoint)
         self._unknown = None
-        for pending, committed in zip(asked, ends, strict=True):
-            follows = _continues(pending.checkpoint, known)
-            if committed is None and follows:
-                if not self._sink.upsert_mode:
-                    self._unknown = unknown(self._place, pending, self._target.flow)
-                    return stored
-                log.warning(
-                    "flow %s: whether query %s has stored its rows in %s cannot be known any more: "
-                    "they are stored by their keys again, over what others wrote there since",
-                    self._target.flow,
-                    pending.query,
-                    self._place,
-                )
-            if committed and follows:
-                now = replace(pending.checkpoint, epoch=known.epoch, run=known.run)
-                return self._moved(stored, partial(_become, now), pending=None, doubts=())
-            if committed is False:
-                kept.append(pending)
-        return self._doubting(stored, kept)
-
-    def _doubting(self, stored: Stored, kept: Sequence[Pending]) -> Stored:
-        """What has not committed may come yet: the statements that append look for it, if able."""
-        doubts = tuple(kept) if self._able.exactly_once and not self._sink.upsert_mode else ()
-        if stored.document.pending is None and doubts == stored.document.doubts:
+        if ends.stored is not None:
+            return self._continued(stored, ends.stored.query)
+        if ends.unknown and not self._sink.upsert_mode:
+            query = ends.unknown[0].query
+            after = self._checkpoints.after(stored.document, query)
+            self._unknown = unknown(self._place, query, stored.document.checkpoint, after, flow)
             return stored
-        return self._moved(stored, _as_it_is, pending=None, doubts=doubts)
+        for doubt in ends.unknown:
+            log.warning(_REPEATED, flow, doubt.query, self._place)
+        return self._doubting(stored, ends.failed)
+
+    def _continued(self, stored: Stored, query: str) -> Stored:
+        """From where a statement has come whose rows are there."""
+        known, after = stored.document.checkpoint, self._checkpoints.after(stored.document, query)
+        if after is not None:
+            now = replace(after, epoch=known.epoch, run=known.run)
+            return self._moved(stored, partial(_become, now), **DECIDED)
+        # Raises TakenOver, if the driver that has taken over has removed the row.
+        stored = self._moved(stored, _as_it_is)
+        self._unknown = forgotten(self._place, query, self._checkpoints.place, self._target.flow)
+        return stored
+
+    def _doubting(self, stored: Stored, failed: Sequence[str]) -> Stored:
+        """What has not committed may come yet: the statements that append look for it, if able."""
+        document, epoch = stored.document, stored.document.checkpoint.epoch
+        able = self._able.exactly_once and not self._sink.upsert_mode
+        kept = frozenset(failed if able else ())
+        whole = [one for one in document.whole if one.query in kept]
+        before = [one for one in document.aside if one.query in kept]
+        aside = (*(one.doubt for one in whole), *before)
+        if not document.whole and aside == document.aside:
+            return stored
+        self._checkpoints.doubts.keep(whole, epoch)
+        return self._moved(stored, _as_it_is, **{**DECIDED, "aside": aside})
 
     def _emptied(self, stored: Stored) -> Stored:
         """Takes the rows out while the checkpoint's row is this session's."""
@@ -273,20 +280,8 @@ class TrinoSinkSession(StoredSession):
                 stage.drop(self._client, each)
 
     def _tell(self) -> None:
-        able, flow = self._able, self._target.flow
-        if self._table is None or self._sink.upsert_mode or able.exactly_once:
-            return
-        if able.isolated:
-            log.warning(_AT_LEAST_ONCE, flow, self._place.catalog)
-            return
-        advice = capabilities.isolating(self._table)
-        name = capabilities.ISOLATION
-        log.warning(_NOT_ISOLATED, flow, name, self._place, able.isolation, advice)
-
-
-def _continues(pending: Checkpoint, known: Checkpoint) -> bool:
-    """Whether a statement was of this reading: a restart begins another one, `reset` none."""
-    return bool(known.positions) and pending.reading == known.reading
+        if self._table is not None and not self._sink.upsert_mode:
+            capabilities.warn(self._table, self._able, self._target.flow)
 
 
 def _become(checkpoint: Checkpoint, _: BranchState) -> BranchState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from dataflow_assets.connectors.trino.errors import DENIED, Failure
 from dataflow_assets.connectors.trino.table.snapshots import head
 from dataflow_assets.connectors.trino.table.table import Table
 from dataflow_assets.errors import PermanentError
+
+log = logging.getLogger(__name__)
 
 _LISTED = "SELECT element_at(summary, 'trino_query_id') FROM {snapshots} LIMIT 1"
 _HIDDEN = ("refs", "files")
@@ -24,6 +27,15 @@ _OF_NESSIE = "nessie.catalog.content-id"
 """A property by which Nessie's Iceberg REST catalog shows a table."""
 _PROPERTIES = "SELECT key, value FROM {properties} WHERE key IN ({isolation}, {nessie})"
 _MERGE = "MERGE INTO {target} t USING (SELECT * FROM {target} WHERE false) s ON {same} {clauses}"
+_AT_LEAST_ONCE = (
+    "flow %s: catalog %s does not list its commits with the queries that made them: rows that are "
+    "appended are stored at least once, and twice where the coordinator ends in the middle of a "
+    "commit"
+)
+_NOT_ISOLATED = (
+    "flow %s: the property %s of %s is %s: rows that are appended are stored at least once, and "
+    "twice where the commit of a coordinator that has ended arrives late; %s"
+)
 
 
 @dataclass(frozen=True)
@@ -160,6 +172,16 @@ def isolating(table: Table) -> str:
         f"remove the property with Spark or PyIceberg (ALTER TABLE {table.place} UNSET "
         f"TBLPROPERTIES ('{ISOLATION}'))"
     )
+
+
+def warn(table: Table, found: Capabilities, flow: str) -> None:
+    """Says in the log where rows that are appended are stored at least once."""
+    if found.exactly_once:
+        return
+    if found.isolated:
+        log.warning(_AT_LEAST_ONCE, flow, table.place.catalog)
+        return
+    log.warning(_NOT_ISOLATED, flow, ISOLATION, table.place, found.isolation, isolating(table))
 
 
 def check_mark(table: Table, mark: str | None) -> None:

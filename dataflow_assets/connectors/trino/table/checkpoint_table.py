@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from dataflow_assets.connectors.trino.client import Client, literal
 from dataflow_assets.connectors.trino.errors import CONFLICT, MISSING, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.table.document import Document, Stored, parsed
+from dataflow_assets.connectors.trino.table.doubts import SUFFIX, Doubts
 from dataflow_assets.connectors.trino.table.table import Place
-from dataflow_assets.contracts import Checkpoint, PartSlice, Target
+from dataflow_assets.contracts import Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange
 
 NAME = "dataflow_checkpoints"
@@ -29,58 +29,6 @@ _COLUMNS = "id varchar, flow varchar, epoch bigint, stamp varchar, state varchar
 _BY_BRANCH = " WITH (partitioning = ARRAY['id'])"
 _GONE = "another run has taken over, rows of the checkpoint with the stamp of this one: "
 _NOT_ABLE = frozenset({"NOT_SUPPORTED", "PERMISSION_DENIED", "INVALID_TABLE_PROPERTY"})
-
-
-class Pending(msgspec.Struct, frozen=True):
-    """A statement that may have written rows although nobody has seen its end."""
-
-    query: str
-    """The id that Trino has given it."""
-    checkpoint: Checkpoint
-    """What is true if it has."""
-    base: str | None = None
-    """The table's snapshot before it; None where there are none."""
-
-
-class Document(msgspec.Struct, frozen=True):
-    """What is stored of a branch, as JSON."""
-
-    checkpoint: Checkpoint
-    intent: tuple[PartSlice, ...] = ()
-    pending: Pending | None = None
-    doubts: tuple[Pending, ...] = ()
-    """Statements whose rows were not there; until others are written, they might yet come."""
-    emptying: bool = False
-    """Rows of the table are being deleted."""
-
-    @property
-    def tells(self) -> bool:
-        """Whether a driver has come further than to its epoch."""
-        known = self.checkpoint.positions or self.intent or self.undecided
-        return bool(known or self.emptying)
-
-    @property
-    def undecided(self) -> tuple[Pending, ...]:
-        """Statements that may have written rows, the last one first."""
-        return (*([self.pending] if self.pending else []), *self.doubts)
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A row: its stamp and what it says."""
-
-    stamp: str
-    document: Document
-
-    @property
-    def state(self) -> BranchState:
-        """As the engine decides by it."""
-        return BranchState(self.document.checkpoint, self.document.intent)
-
-    @property
-    def undecided(self) -> tuple[Pending, ...]:
-        """Statements that may have written rows, the last one first."""
-        return self.document.undecided
 
 
 class CheckpointTable:
@@ -93,6 +41,7 @@ class CheckpointTable:
     def __init__(self, client: Client, sink: TrinoSinkOptions, target: Target) -> None:
         self._client, self._target = client, target
         self.place = place_of(sink)
+        self.doubts = Doubts(client, self.place, target, sink.max_statement_length)
         self._where = f"id = {literal(target.id)}"
         self._seen: Stored | None = None
 
@@ -119,7 +68,7 @@ class CheckpointTable:
         found = self._client.rows(
             f"SELECT stamp, state FROM {self.place.quoted} WHERE {self._where}"  # noqa: S608 - quoted
         )
-        rows = [Stored(stamp, _parsed(state)) for stamp, state in found]
+        rows = [Stored(stamp, parsed(state)) for stamp, state in found]
         self._seen = self._begun(rows) if len(rows) > 1 else next(iter(rows), None)
         return self._seen
 
@@ -181,6 +130,8 @@ class CheckpointTable:
         """
         self._seen = None  # until the answer is there
         self._seen = self._swapped(found, Stored(stamp or uuid.uuid4().hex, document))
+        if self._seen and found and found.document.aside and not document.aside:
+            self.doubts.drop(document.checkpoint.epoch)
         return self._seen
 
     def _swapped(self, found: Stored | None, stored: Stored) -> Stored | None:
@@ -195,6 +146,11 @@ class CheckpointTable:
                 raise
             return stored
         return self._alone(stored) if found is None else (stored if changed == 1 else None)
+
+    def after(self, document: Document, query: str) -> Checkpoint | None:
+        """What is true if a statement in doubt has stored its rows; None where its row is gone."""
+        whole = {one.query: one.checkpoint for one in document.whole}
+        return whole.get(query) or self.doubts.checkpoint(query)
 
     def may_write(self, stamp: str) -> str:
         """The condition that the row still has this stamp, as SQL inside another statement."""
@@ -219,7 +175,9 @@ class CheckpointTable:
         return {
             flow: f"DELETE FROM {self.place} WHERE id = {literal(name)}"  # noqa: S608 - is shown only
             for name, flow, state in found
-            if flow != self._target.flow and _parsed(state).checkpoint.target == identity
+            if flow != self._target.flow
+            and not name.endswith(SUFFIX)
+            and parsed(state).checkpoint.target == identity
         }
 
     def _statement(self, found: Stored | None, stored: Stored) -> str:
@@ -281,9 +239,5 @@ def peek(
         if failure.name not in MISSING:
             raise
         found = []
-    known = {name: _parsed(state) for name, state in found}
+    known = {name: parsed(state) for name, state in found}
     return [known.get(target.id) for target in targets]
-
-
-def _parsed(text: str) -> Document:
-    return msgspec.json.decode(text, type=Document)

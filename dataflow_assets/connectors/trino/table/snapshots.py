@@ -2,7 +2,8 @@
 
 Each snapshot has the id of the query that made it, and names the snapshot before it. But a catalog
 of Nessie shows the last one only, without the one before it, and snapshots expire: then the names
-of the data files, which begin with the id of the query, are the only trace.
+of the data files, which begin with the id of the query, are the only trace of a commit, and
+`table.commits` the only proof that there was none.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dataflow_assets.connectors.trino.client import Client, literal
+from dataflow_assets.connectors.trino.table.commits import entries, ruled_out
 from dataflow_assets.connectors.trino.table.table import Table
+from dataflow_assets.errors import TransientError
 
 _QUERY = "element_at(summary, 'trino_query_id')"
 _HEAD = "SELECT CAST(snapshot_id AS varchar) FROM {refs} WHERE name = 'main'"
 _LINE = "SELECT CAST(snapshot_id AS varchar), CAST(parent_id AS varchar), {query} FROM {snapshots}"
 _FILES = "FROM {files} WHERE regexp_like(file_path, '/({queries})-')"
+_LOOKS = 3  # at a table that others change meanwhile
 _WRITTEN = "SELECT DISTINCT regexp_extract(file_path, '/({queries})-', 1) "
 
 
@@ -31,15 +35,37 @@ def have_stored(
     """By its id whether each statement has stored rows; None: nothing tells. Raises Failure.
 
     Called when a session opens, of statements that have ended or will never begin. The table is
-    asked at most three times, whatever their number.
+    asked a few times, whatever their number.
 
     Args:
         client: of the sink.
         table: the target.
         bases: by the id of each statement the current snapshot just before it; None for a table
             without any.
+
+    Raises:
+        TransientError: others change the table faster than it can be looked at.
     """
-    current = head(client, table)
+    for _ in range(_LOOKS):
+        current = head(client, table)
+        stored = _by_snapshots(client, table, bases, current)
+        unsure = {query: bases[query] for query, found in stored.items() if found is None}
+        if not unsure:
+            return stored
+        left = entries(client, table, unsure)
+        if head(client, table) == current:
+            failed = [q for q, base in unsure.items() if ruled_out(left, q, base, current)]
+            return stored | dict.fromkeys(failed, False)
+    raise TransientError(
+        f"{table.place}: others change the table faster than its files can be looked at "
+        f"({_LOOKS} times)"
+    )
+
+
+def _by_snapshots(
+    client: Client, table: Table, bases: Mapping[str, str | None], current: str | None
+) -> dict[str, bool | None]:
+    """What snapshots and names of files tell of each statement."""
     sql = _LINE.format(query=_QUERY, snapshots=table.place.hidden("snapshots"))
     line = client.rows(sql)
     before = {own: parent for own, parent, _ in line}

@@ -1,0 +1,99 @@
+"""What is stored of a branch in its row of the table of checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from dataflow_assets.contracts import Checkpoint, PartSlice
+from dataflow_assets.sdk.branch_state import BranchState
+
+DECIDED: Mapping[str, object] = {"pending": None, "doubts": (), "aside": ()}
+"""Fields of a `Document` once no statement is in doubt."""
+
+
+class Doubt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is needed to find out whether a statement has stored its rows.
+
+    A flow remembers each statement that has failed until another one has succeeded: this is small,
+    and does not grow with the partitions of the source.
+    """
+
+    query: str
+    """The id that Trino has given the statement."""
+    base: str | None = None
+    """The table's snapshot before the statement; None where there are none."""
+    reading: int = 0
+    """`Checkpoint.reading` of the statement: a restart makes nothing of what was read before."""
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A statement that may have written rows although nobody has seen its end."""
+
+    query: str
+    """The id that Trino has given the statement."""
+    checkpoint: Checkpoint
+    """What is true if the statement has stored its rows."""
+    base: str | None = None
+    """The table's snapshot before the statement; None where there are none."""
+
+    @property
+    def doubt(self) -> Doubt:
+        """Without the checkpoint, which has a position for each partition of the source."""
+        return Doubt(self.query, self.base, self.checkpoint.reading)
+
+
+class Document(msgspec.Struct, frozen=True):
+    """What is stored of a branch, as JSON."""
+
+    checkpoint: Checkpoint
+    intent: tuple[PartSlice, ...] = ()
+    pending: Pending | None = None
+    doubts: tuple[Pending, ...] = ()
+    """Statements of this session whose rows were not there; until others are written, they might
+    yet come. Earlier versions kept those of earlier sessions here, too."""
+    aside: tuple[Doubt, ...] = ()
+    """Such statements of earlier sessions; each checkpoint is in a row of its own."""
+    emptying: bool = False
+    """Rows of the table are being deleted."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether a driver has come further than to its epoch."""
+        known = self.checkpoint.positions or self.intent or self.undecided
+        return bool(known or self.emptying)
+
+    @property
+    def whole(self) -> tuple[Pending, ...]:
+        """Statements in doubt whose checkpoints are part of this document, the last one first."""
+        return (*([self.pending] if self.pending else []), *self.doubts)
+
+    @property
+    def undecided(self) -> tuple[Doubt, ...]:
+        """All statements that may have written rows, the last one first."""
+        return (*(one.doubt for one in self.whole), *self.aside)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A row: its stamp and what it says."""
+
+    stamp: str
+    document: Document
+
+    @property
+    def state(self) -> BranchState:
+        """As the engine decides by it."""
+        return BranchState(self.document.checkpoint, self.document.intent)
+
+    @property
+    def undecided(self) -> tuple[Doubt, ...]:
+        """All statements that may have written rows, the last one first."""
+        return self.document.undecided
+
+
+def parsed(text: str) -> Document:
+    """The document of a row, as this version or an earlier one has written it."""
+    return msgspec.json.decode(text, type=Document)
