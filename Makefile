@@ -60,9 +60,11 @@ lint: setup-dev ## Style, format, and who may import whom
 types: setup-dev ## Strict types
 	$(BIN)/mypy .
 
-test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
+test: setup-dev ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
+	@# Types take the longest of what runs before the tests.
+	$(MAKE) --no-print-directory --jobs 2 lint types
 	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal -m "not heavy and not alone"
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m heavy
+	$(BIN)/pytest --numprocesses $(TESTERS) --dist loadgroup --no-loadscope-reorder -m heavy
 	$(BIN)/pytest -m alone
 
 fuzz: setup-dev ## A million hostile messages through every step, on all cores; the result goes to docs/evidence/fuzz.md

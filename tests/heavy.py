@@ -1,4 +1,4 @@
-"""Tests whose servers are slow to start: which they are, and which of two processes runs them."""
+"""Tests whose servers are slow to start: which they are, and which process runs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing_extensions import override
 from xdist.scheduler import LoadScopeScheduling
 
 HEAVY = frozenset({"kafkaConnect", "nessie", "trino"})
-"""Connectors whose servers are slow to start: `make test` has two processes for them, later."""
+"""Connectors whose servers are slow to start: `make test` runs their tests later, by server."""
 ESSENTIAL: Mapping[str, frozenset[str]] = {
     "test_drains_everything_once_and_resumes": frozenset(
         {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +83,15 @@ def _pairs(full: bool) -> list[tuple[str, str]]:
     return [pair for pair in PAIRS if any(name.startswith(MEMORY) for name in pair)]
 
 
+def _shared(pairs: Sequence[tuple[str, str]], full: bool) -> Iterator[tuple[str, str]]:
+    """Those that two drivers may read at once; which sink of memory takes it is the same then."""
+    for source, sink in pairs:
+        if (SOURCES | CONNECTORS)[source].shared and (
+            full or source.startswith(MEMORY) or sink == "memory-slice"
+        ):
+            yield source, sink
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every source and every sink, where a test does not name its own."""
     named = " ".join(str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
@@ -90,7 +99,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if len(ends) == 2:
         pairs = _pairs(metafunc.config.getoption("--full"))
         if metafunc.definition.get_closest_marker("shared"):
-            pairs = [pair for pair in pairs if (SOURCES | CONNECTORS)[pair[0]].shared]
+            pairs = list(_shared(pairs, metafunc.config.getoption("--full")))
         metafunc.parametrize(("source", "sink"), pairs, indirect=True)
     for end in ends if len(ends) == 1 else ():
         metafunc.parametrize(end, sorted(SOURCES if end == "source" else SINKS), indirect=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +30,23 @@ MANY_QUERIES = pytest.mark.timeout(900)
 """Trino is asked 330 times in each of these tests, for a second each where others are at work."""
 
 
-def _marks(name: str, down: str) -> list[pytest.MarkDecorator]:
-    twice = down == "even" and name not in BOTH_WAYS
-    return [*([pytest.mark.full] if twice else []), *([MANY_QUERIES] if name == "trino" else [])]
+def _marks(name: str, *, full: bool) -> list[pytest.MarkDecorator]:
+    return [*([pytest.mark.full] if full else []), *([MANY_QUERIES] if name == "trino" else [])]
 
 
-EITHER = [
-    pytest.param(
-        name,
-        down,
-        marks=_marks(name, down),
-        id=f"{name}-{down}",
-    )
-    for name in PARTS
-    for down in DOWN
-]
+def _either(both: Collection[str], one: Collection[str]) -> list[Any]:
+    """Either branch is down of the sources `both`, the second one of the sources `one`."""
+    always = {*((name, down) for name in both for down in DOWN), *((name, "odd") for name in one)}
+    return [
+        pytest.param(*each, marks=_marks(each[0], full=each not in always), id="-".join(each))
+        for each in product(PARTS, DOWN)
+    ]
+
+
+EITHER = _either(BOTH_WAYS, PARTS)
 """Which branch is down is a matter of the loop; where in a part it lags is one of the source."""
+IN_THE_SAME_RUN = _either(BOTH_WAYS, ["postgresql-cdc"])
+"""Sources read on there as another run does, but for a log, which knows what its branches have."""
 
 
 class Apart(Branched):
@@ -105,7 +107,7 @@ def test_a_branch_that_was_down_gets_what_it_lacks(apart: Apart, down: str) -> N
     apart.expect(50)
 
 
-@pytest.mark.parametrize(("apart", "down"), EITHER, indirect=["apart"])
+@pytest.mark.parametrize(("apart", "down"), IN_THE_SAME_RUN, indirect=["apart"])
 def test_a_branch_that_comes_back_in_the_same_run(apart: Apart, down: str) -> None:
     apart.flaky(down)
     apart.flag.write_text("task")
@@ -141,7 +143,12 @@ def test_the_source_learns_where_all_branches_are_before_it_plans(
     apart.expect(41)
 
 
-ADDED = [pytest.param(p, marks=_marks(p, "odd")) for p in PARTS if p != "postgresql-cdc"]
+ADDED = [
+    pytest.param(name, marks=_marks(name, full=name not in BOTH_WAYS))
+    for name in PARTS
+    if name != "postgresql-cdc"
+]
+"""Where branches are at different places of it is a matter of each source, in the first test."""
 
 
 @pytest.mark.parametrize("apart", ADDED, indirect=True)

@@ -7,8 +7,9 @@ to do, and no secret.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -23,22 +24,31 @@ from tests.contract.conftest import Case, numbered
 from tests.contract.drivers import MemoryOffsets, MemorySlice
 from tests.contract.remote import SECRET, Remote
 
-ENDS = [
+End = tuple[str, str]
+"""Its role, and the name of its driver."""
+ENDS: list[End] = [
     (role, name)
     for role, drivers in (("source", SOURCES), ("sink", SINKS))
     for name, driver in sorted(drivers.items())
     if issubclass(driver, Remote)
 ]
 CASES = [pytest.param(end, id="-".join(end)) for end in ENDS]
-AT_CONNECT = (("source", "kafka"), ("sink", "postgresql"), ("sink", "iceberg"))
+
+
+def _some(ends: Collection[End]) -> list[Any]:
+    """Every case, of which those with other ends are for `make test-all`."""
+    return [
+        pytest.param(end, marks=() if end in ends else pytest.mark.full, id="-".join(end))
+        for end in ENDS
+    ]
+
+
+WAITING = _some([("source", "kafka"), ("sink", "postgresql"), ("sink", "iceberg")])
 """What the others would add is held by the server that stays down, and by the one that dies."""
 ON_SPARK = (("source", "kafka"), ("sink", "kafka"), ("sink", "postgresql"), ("sink", "iceberg"))
 """In workers of Spark the others break as they do here; `make test-all` has them there."""
-LATER = [
-    pytest.param(end, marks=pytest.mark.full if end[0] == "source" else (), id="-".join(end))
-    for end in ENDS
-]
-"""Of a source it is what an answer to an earlier question is, in the test before."""
+IN_SINKS = _some([end for end in ENDS if end[0] == "sink"])
+"""Of a source an answer that is lost is a connection that breaks."""
 ROWS = 50
 LIMIT = 10  # records of a slice: several micro-batches
 
@@ -102,14 +112,7 @@ def test_every_connector_with_a_server_has_the_verbs() -> None:
     assert tried == {end for end in known - local if not end[1].startswith("memory-")}
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        pytest.param(end, marks=() if end in AT_CONNECT else pytest.mark.full, id="-".join(end))
-        for end in ENDS
-    ],
-    indirect=True,
-)
+@pytest.mark.parametrize("asked", WAITING, indirect=True)
 def test_a_server_down_at_connect_is_waited_for(asked: Faulty) -> None:
     asked.refuse()
     waiting = threading.Timer(1.5, asked.restore)
@@ -155,6 +158,7 @@ def test_a_server_that_dies_in_the_middle_and_comes_back(asked: Faulty) -> None:
     asked.expect_everything_once()
 
 
+@pytest.mark.parametrize("asked", WAITING, indirect=True)
 def test_a_slow_server_is_waited_for(asked: Faulty) -> None:
     for proxy in asked.proxies:
         proxy.slow(0.005)
@@ -162,11 +166,12 @@ def test_a_slow_server_is_waited_for(asked: Faulty) -> None:
     asked.expect_everything_once()
 
 
+@pytest.mark.parametrize("asked", IN_SINKS, indirect=True)
 def test_an_answer_that_is_lost_after_the_commit(asked: Faulty) -> None:
     _lose_the_answer(asked, 1)
 
 
-@pytest.mark.parametrize("asked", LATER, indirect=True)
+@pytest.mark.parametrize("asked", IN_SINKS, indirect=True)
 def test_an_answer_that_is_lost_after_a_later_commit(asked: Faulty) -> None:
     _lose_the_answer(asked, 3)
 

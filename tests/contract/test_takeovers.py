@@ -24,11 +24,11 @@ def test_a_second_driver_fences_the_first(
 ) -> None:
     """A task of the first has read its records when the second one begins, and commits last."""
     case.limit = 5
-    case.source.seed(numbered(1, 41))
+    case.source.seed(numbered(1, 31))
     _expect_taken_over(
         case, case.reports(), held(monkeypatch, tmp_path, case.sink.in_task), monkeypatch
     )
-    assert case.totals().rows == 40
+    assert case.totals().rows == 30
 
 
 FINISHING = [
@@ -46,11 +46,11 @@ def test_a_second_driver_fences_the_first_in_its_commit(
     """The first one is past its tasks, and goes on when all is stored by the second."""
     case = sink_case
     case.limit = 5
-    case.source.seed(numbered(1, 41))
+    case.source.seed(numbered(1, 31))
     reports = case.reports()
     next(reports)
     _expect_taken_over(case, reports, held(monkeypatch, tmp_path, failpoint), monkeypatch)
-    assert case.totals().rows == 40
+    assert case.totals().rows == 30
 
 
 @pytest.mark.parametrize(("sink", "failpoint"), EMPTYING, indirect=["sink"])
@@ -60,12 +60,12 @@ def test_a_second_driver_fences_the_first_while_that_empties_the_table(
     """What the second one has stored since stays."""
     case = sink_case
     case.limit = 5
-    case.source.seed(numbered(1, 41))
+    case.source.seed(numbered(1, 31))
     case.drain()
     reports = case.reports(Start("earliest", table="truncate"))
     _expect_taken_over(case, reports, held(monkeypatch, tmp_path, failpoint), monkeypatch)
     case.drain()
-    case.expect(numbered(1, 41))
+    case.expect(numbered(1, 31))
 
 
 def _expect_taken_over(
@@ -77,19 +77,19 @@ def _expect_taken_over(
         wait(first)
         monkeypatch.delenv("DATAFLOW_FAILPOINT")
         case.drain()
-        case.expect(numbered(1, 41))
+        case.expect(numbered(1, 31))
         assert first.is_alive()
     error = first.ended()
     assert isinstance(error, TakenOver), error
     assert "taken over by run" in str(error)
-    case.expect(numbered(1, 41))
+    case.expect(numbered(1, 31))
 
 
 def test_an_attempt_after_a_failure_takes_the_flow_from_nobody(sink_case: Case) -> None:
     """A second driver has begun while the first one failed: the first one yields."""
     case = sink_case
     case.limit = 5
-    case.source.seed(numbered(1, 41))
+    case.source.seed(numbered(1, 31))
     passes = iter(range(9))
 
     def failing() -> SparkSession:
@@ -101,15 +101,15 @@ def test_an_attempt_after_a_failure_takes_the_flow_from_nobody(sink_case: Case) 
     reports = drain(case.flow(), failing, Request(run=Run(), patience=Patience(60, 0.01, 0.05)))
     with pytest.raises(TakenOver, match="taken over by run"):
         list(reports)
-    case.expect(numbered(1, 41))
-    assert case.totals().rows == 40
+    case.expect(numbered(1, 31))
+    assert case.totals().rows == 30
 
 
 def test_an_older_epoch_is_no_takeover(sink_case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that is behind may show the checkpoint of an earlier run."""
     case = sink_case
     case.limit = 5
-    case.source.seed(numbered(1, 41))
+    case.source.seed(numbered(1, 31))
     passes = iter(range(99))
     sink = type(case.flow().branches[0].sink)
 
@@ -121,7 +121,7 @@ def test_an_older_epoch_is_no_takeover(sink_case: Case, monkeypatch: pytest.Monk
 
     list(drain(case.flow(), failing, Request(run=Run(), patience=Patience(60, 0.01, 0.05))))
     monkeypatch.undo()
-    case.expect(numbered(1, 41))
+    case.expect(numbered(1, 31))
 
 
 def test_a_restart_that_comes_late_is_refused(sink_case: Case) -> None:

@@ -84,7 +84,14 @@ REFUSED = ("sink", "constraint_violation", {"id": -7, "name": "refused"})
 UNCAST = ("step", "invalid_data", {"id": "seven"})
 
 
-@pytest.mark.parametrize("failpoint", ["", "postgresql.before-commit", "postgresql.after-commit"])
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "",
+        pytest.param("postgresql.before-commit", marks=pytest.mark.full),
+        "postgresql.after-commit",
+    ],
+)
 def test_rejected_records_land_in_the_error_sink_once(
     orders: Orders, command: Command, failpoint: str
 ) -> None:

@@ -84,7 +84,12 @@ def load(postgresql: devservers.PostgreSQL, schema: str, tmp_path: Path) -> Load
 
 
 @pytest.mark.parametrize(
-    "step", ["postgresql.read", "postgresql.before-commit", "postgresql.after-commit"]
+    "step",
+    [
+        "postgresql.read",
+        pytest.param("postgresql.before-commit", marks=pytest.mark.full),
+        "postgresql.after-commit",
+    ],
 )
 def test_killed_at_a_step(load: Load, command: Command, step: str) -> None:
     token = {"DATAFLOW_FAILPOINT": f"{step}:kill:7", "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}

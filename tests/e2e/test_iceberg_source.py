@@ -59,7 +59,7 @@ TO_ICEBERG = """\
       autoCreateTable: true
 """
 STEPS = [
-    ("to_postgresql", "postgresql.begin"),
+    pytest.param("to_postgresql", "postgresql.begin", marks=pytest.mark.full),
     ("to_postgresql", "postgresql.after-commit"),
     ("to_postgresql", "drain.passed"),
     ("to_iceberg", "iceberg.after-commit"),

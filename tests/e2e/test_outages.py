@@ -42,10 +42,14 @@ def fragile(
     tmp_path: Path, own_kafka: devservers.Kafka, own_postgresql: devservers.PostgreSQL
 ) -> RealFlow:
     """A flow on servers of its own, which the test may kill."""
+    return _between(tmp_path, own_kafka, own_postgresql)
+
+
+def _between(folder: Path, kafka: devservers.Kafka, postgresql: devservers.PostgreSQL) -> RealFlow:
     name = f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
-    dsn = own_postgresql.dsn()
+    dsn = postgresql.dsn()
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("create table target (id bigint not null, name text, nested jsonb)")
 
@@ -53,9 +57,9 @@ def fragile(
         with psycopg.connect(dsn) as connection:
             return [int(row[0]) for row in connection.execute("select id from target order by 1")]
 
-    values = {"name": name, "bootstrap": own_kafka.bootstrap, "topic": name, "dsn": dsn}
-    manifest = write(tmp_path, KAFKA_TO_POSTGRESQL, limit=500, table="public.target", **values)
-    return RealFlow(manifest, name, own_kafka, ids)
+    values = {"name": name, "bootstrap": kafka.bootstrap, "topic": name, "dsn": dsn}
+    manifest = write(folder, KAFKA_TO_POSTGRESQL, limit=500, table="public.target", **values)
+    return RealFlow(manifest, name, kafka, ids)
 
 
 def test_both_servers_die_in_the_middle_and_come_back(
@@ -110,17 +114,21 @@ def test_clickhouse_dies_in_the_middle_and_comes_back(
 
 
 def test_a_database_that_stays_down_ends_the_run_with_one_sentence(
-    fragile: RealFlow, own_postgresql: devservers.PostgreSQL, command: Command
+    tmp_path: Path,
+    kafka: devservers.Kafka,
+    own_postgresql: devservers.PostgreSQL,
+    command: Command,
 ) -> None:
-    fragile.produce(1_000)
+    flow = _between(tmp_path, kafka, own_postgresql)
+    flow.produce(1_000)
     own_postgresql.stop()
-    ended = command.run("run", str(fragile.manifest), DATAFLOW_PATIENCE="4")
+    ended = command.run("run", str(flow.manifest), DATAFLOW_PATIENCE="4")
     assert ended.returncode == 1
     assert "gave up after" in ended.stderr + ended.stdout
     assert "Traceback" not in ended.stderr + ended.stdout
     own_postgresql.start()
-    assert command.run("run", str(fragile.manifest)).returncode == 0
-    fragile.expect_everything_once()
+    assert command.run("run", str(flow.manifest)).returncode == 0
+    flow.expect_everything_once()
 
 
 OTHERS = ("to_iceberg", "to_kafka", "to_postgresql")

@@ -24,7 +24,7 @@ from dataflow_assets.runs.request import Patience, Request
 from tests.connectors.iceberg.driver import connection
 from tests.connectors.kafka_connect.driver import plugins
 from tests.connectors.kinesis.driver import Stream
-from tests.drained import drain_apart, drained
+from tests.drained import drain_apart, drained, follow_apart
 from tests.pipelines.files import (
     COMPUTED,
     DISTRIBUTION,
@@ -563,7 +563,7 @@ def test_any_class_of_kafka_connect_is_a_pipeline(
         with path.open("a") as file:
             file.writelines(f"line {turn} {n}\n" for n in range(50))
         flow_of(tmp_path, lines_of(path), postgresql_target)
-        assert drain_apart(str(tmp_path)) == 0
+        assert follow_apart(str(tmp_path), 50 * (turn + 1)) == 0
     wanted = sorted(f"line {turn} {n}" for turn in range(2) for n in range(50))
     assert sorted(line for (line,) in query("SELECT line FROM lines")) == wanted
     assert query("SELECT DISTINCT topic FROM lines") == [("lines",)]

@@ -88,14 +88,14 @@ def test_an_overlap_does_not_spare_the_wait_for_the_tick_of_another_zone(polled:
     polled.options = {"overlapSeconds": 2}
     polled.sink_options = {"upsertMode": True, "conflictKey": ["id"]}
     clock = "date_trunc('second', clock_timestamp() AT TIME ZONE 'UTC') - interval '3 hours'"
-    before = f"{clock} - n * interval '61 seconds'"  # never all of them whole minutes
-    polled.run(f"INSERT INTO source SELECT n, {before} FROM generate_series(1, 9) n")
+    before = f"{clock} - n * interval '61 seconds'"
+    polled.run(f"INSERT INTO source SELECT n, {before} FROM generate_series(1, 10) n")
     polled.drain()
     changed = []
-    for number in range(9, 0, -1):
+    for number in range(9, 0, -1):  # never are all rows at whole minutes: the tenth is not
         query = f"UPDATE source SET updated_at = {clock} WHERE id = {number} RETURNING updated_at"
         changed += [(number, value) for (value,) in polled.run(query)]
         polled.drain()
     time.sleep(3.1)
     polled.drain()
-    assert polled.rows("id, updated_at") == sorted(changed)
+    assert polled.rows("id, updated_at")[:9] == sorted(changed)

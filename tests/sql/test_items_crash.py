@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ STEPS = (
     "kafka.finish",
 )
 VIEW_STEPS = ("view.read", "view.output", "view.manifest", *STEPS)
+SOME = ("kafka.before-commit", "kafka.after-commit", "kafka.finish")
+VIEW_SOME = ("view.output", "view.manifest", "kafka.before-commit", "kafka.finish")
+"""Around what is kept; groups of one topic are killed at the others, too."""
+
+
+def some(steps: Sequence[str], all_of_them: Sequence[str]) -> pytest.MarkDecorator:
+    """`make test-all` kills at all of them."""
+    every = pytest.param(all_of_them, marks=pytest.mark.full)
+    return pytest.mark.parametrize("steps", [steps, every], ids=["some", "all"])
 
 
 def sent(turn: int) -> list[Sent]:
@@ -37,10 +47,11 @@ def killed(sql: Sql, step: str) -> None:
 
 @pytest.mark.crash
 @pytest.mark.timeout(600)
-def test_each_item_is_stored_once_and_in_order(sql: Sql) -> None:
+@some(SOME, STEPS)
+def test_each_item_is_stored_once_and_in_order(sql: Sql, steps: Sequence[str]) -> None:
     sql.write("g INT, xs ARRAY<INT>", "g INT, x INT", "SELECT g, x FROM s, UNNEST(xs) AS t (x)")
     wanted: list[tuple[int, int]] = []
-    for turn, step in enumerate(STEPS):
+    for turn, step in enumerate(steps):
         sql.send(sent(turn))
         rows = [json.loads(value or b"") for _, value in sent(turn)]
         wanted += [(row["g"], x) for row in rows for x in row["xs"]]
@@ -50,8 +61,13 @@ def test_each_item_is_stored_once_and_in_order(sql: Sql) -> None:
 
 @pytest.mark.crash
 @pytest.mark.timeout(600)
+@some(VIEW_SOME, VIEW_STEPS)
 def test_groups_of_items_of_two_topics(
-    sql: Sql, topic: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sql: Sql,
+    steps: Sequence[str],
+    topic: Topics,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
     other = Sql(sql.path, sql.kafka, topic(), sql.target)
@@ -62,7 +78,7 @@ def test_groups_of_items_of_two_topics(
     text = sql.path.read_text().replace("FROM s,", f"FROM {union},")
     sql.path.write_text(text.replace("INSERT", f"CREATE TABLE w {with_options}\nINSERT"))
     counted: Counter[int] = Counter()
-    for turn, step in enumerate(VIEW_STEPS):
+    for turn, step in enumerate(steps):
         for one in (sql, other):
             one.send(sent(turn))
             rows = [json.loads(value or b"") for _, value in sent(turn)]

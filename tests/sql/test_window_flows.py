@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -14,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 import devservers
+from dataflow_assets.contracts import utc_now
 from dataflow_assets.flow import Flow
 from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.request import Report, Start
@@ -37,6 +39,18 @@ IDLE = "SET 'table.exec.source.idle-timeout' = '1 s';"
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
     return tmp_path / "_state"
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """The clock of windows stays, and goes on by so many seconds when this is called."""
+    now = [utc_now()]
+    monkeypatch.setattr("dataflow_assets.views.session.utc_now", lambda: now[0])
+
+    def later(seconds: float) -> None:
+        now[0] += timedelta(seconds=seconds)
+
+    return later
 
 
 def event(second: int, group: str = "x", key: bytes | None = None) -> Sent:
@@ -166,7 +180,11 @@ def test_a_row_without_a_time_is_rejected_unless_where_leaves_it_out(sql: Sql, r
 
 
 def test_an_empty_partition_is_named_and_waited_for_until_it_is_idle(
-    sql: Sql, run: Run, topic: Topics, caplog: pytest.LogCaptureFixture
+    sql: Sql,
+    run: Run,
+    topic: Topics,
+    later: Callable[[float], None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     wide = Sql(sql.path, sql.kafka, topic(2), sql.target)
     flow = wide.write(EVENTS, COUNTS, COUNTED.format(TUMBLE))
@@ -175,7 +193,7 @@ def test_an_empty_partition_is_named_and_waited_for_until_it_is_idle(
         run(flow)
     assert "no window ends before each partition" in caplog.text
     assert "these have none: 1." in caplog.text
-    time.sleep(1.1)
+    later(1.1)
     run(flow)
     assert rows(wide) == []
     flow = wide.write(EVENTS, COUNTS, COUNTED.format(TUMBLE), IDLE)
@@ -206,14 +224,14 @@ def _no_spark() -> NoReturn:
 
 
 def test_a_run_after_a_pause_ends_windows_without_a_record(
-    sql: Sql, run: Run, topic: Topics
+    sql: Sql, run: Run, topic: Topics, later: Callable[[float], None]
 ) -> None:
     wide = Sql(sql.path, sql.kafka, topic(2), sql.target)
     flow = wide.write(EVENTS, COUNTS, COUNTED.format(TUMBLE), IDLE)
     wide.send([event(1), event(9), event(12)])
     run(flow)
     assert rows(wide) == []
-    time.sleep(1.1)
+    later(1.1)
     run(flow)
     assert rows(wide) == [(0, "x", 2)]
     (*_, last) = run(flow)

@@ -275,7 +275,7 @@ def test_a_record_of_a_far_time_is_rejected_among_many(
 
 @pytest.mark.parametrize("bucket", ["disk"], indirect=True)
 def test_a_record_of_a_far_time_is_stored_among_many(
-    file: Tableflow, kafka: devservers.Kafka, topic: Topics, engine: SparkSession
+    file: Tableflow, kafka: devservers.Kafka, topic: Topics, spark: SparkSession
 ) -> None:
     """In a table that does not need its time. Spark's own reader fails at it all the same."""
     file.topic = topic(1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
@@ -285,7 +285,7 @@ def test_a_record_of_a_far_time_is_stored_among_many(
         at = FAR[0] if number == 77 else 1_700_000_000_000
         producer.produce(file.topic, json.dumps({"id": number}).encode(), timestamp=at)
     assert producer.flush(30) == 0
-    list(drain(flow, lambda: engine, Request()))
+    list(drain(flow, lambda: spark, Request()))
     assert sorted(row["id"] for row in file.rows()) == [*range(12_000)]
 
 

@@ -363,21 +363,21 @@ def test_a_broker_that_is_down_is_transient_and_tells_why() -> None:
     assert time.monotonic() - begun < 15
 
 
-def test_a_broker_that_goes_away_is_transient(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with devservers.Kafka(tmp_path / "kafka") as server:
-        quiet: dict[str, Any] = {"bootstrap.servers": server.bootstrap, "log_level": 0}
-        admin = AdminClient(quiet)
-        admin.create_topics([NewTopic("t", 1)])["t"].result(20)
-        session = KafkaSource(brokers=(server.bootstrap,), topic="t").open(FLOW)
-        server.kill()
+def test_a_broker_that_goes_away_is_transient(proxied_kafka: devservers.ProxiedKafka) -> None:
+    admin = AdminClient({"bootstrap.servers": proxied_kafka.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic("goes-away", 1)])["goes-away"].result(20)
+    proxied_kafka.proxy.restore()
+    session = KafkaSource(brokers=(proxied_kafka.proxied,), topic="goes-away").open(FLOW)
+    proxied_kafka.proxy.refuse()
+    try:
         begun = time.monotonic()
-        with pytest.raises(TransientError, match=server.bootstrap):
+        with pytest.raises(TransientError, match=proxied_kafka.proxied):
             session.plan({}, Limit())
         session.release({"0": 0})
         session.close()
         assert time.monotonic() - begun < 15
+    finally:
+        proxied_kafka.proxy.restore()
 
 
 def test_a_refused_commit_is_logged_not_raised(

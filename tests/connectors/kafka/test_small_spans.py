@@ -27,6 +27,7 @@ from dataflow_assets.contracts import Asked, Limit, OffsetSlice, Span
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from tests.conftest import Topics
 from tests.connectors.kafka import raw_headers
+from tests.connectors.kafka.test_session import recreate
 
 ALL = frozenset({"key", "timestamp", "headers"})
 STAMP = 1_700_000_000_123
@@ -354,8 +355,7 @@ def test_records_of_a_recreated_topic_are_refused(
     send(kafka, whole, bodies(3))
     asked = [ask(name, 0, 3), ask(whole, 0, 3)]
     admin.delete_topics([name])[name].result(20)
-    time.sleep(0.3)
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    recreate(admin, name)
     send(kafka, name, bodies(3))
     found = read(asked)
     assert rows(found[1]) == numbered(3)

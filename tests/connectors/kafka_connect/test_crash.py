@@ -10,7 +10,7 @@ import pytest
 
 from tests.connectors.kafka_connect.driver import Flow, stream
 from tests.contract.files_drivers import FilesOnDisk
-from tests.drained import drain_apart
+from tests.drained import drain_apart, follow_apart
 
 pytestmark = [pytest.mark.heavy, pytest.mark.crash]
 
@@ -44,7 +44,7 @@ def test_the_process_of_the_connector_is_killed(flow: Flow) -> None:
         ended = drain_apart(flow.manifest, failpoint=f"{failpoint}:kill")
         assert ended == 1 if failpoint == "connect.sealing" else ended in {0, 1}
     rows = write(flow, rows)
-    assert drain_apart(flow.manifest) == 0
+    assert follow_apart(flow.manifest, rows) == 0
     expect(flow, rows)
 
 
@@ -59,5 +59,5 @@ def test_the_driver_is_killed(failpoints: Sequence[str], flow: Flow) -> None:
         ended = drain_apart(flow.manifest, failpoint=f"{failpoint}:kill")
         assert ended == -signal.SIGKILL, failpoint
     rows = write(flow, rows)
-    assert drain_apart(flow.manifest) == 0
+    assert follow_apart(flow.manifest, rows) == 0
     expect(flow, rows)

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import Failure
 from tests.connectors.kafka_connect.debezium import Followed, followed
 from tests.connectors.kafka_connect.driver import Flow
-from tests.drained import drain_apart, drain_file, follow_file
+from tests.drained import drain_apart, drain_file, follow_apart, follow_file
 
 pytestmark = [pytest.mark.heavy, pytest.mark.crash]
 
@@ -35,26 +35,27 @@ def expect(flow: Flow, table: Followed) -> None:
 
 
 def drain_all(flow: Flow, table: Followed) -> None:
-    """Also where the process that was killed has left the slot to a server that has not noticed."""
-    assert drain_apart(flow.manifest) == 0
-    assert len(flow.rows) == table.count
+    """A run that has an end may come to it before the connector is warm."""
+    if len(flow.rows) < table.count:
+        assert follow_apart(flow.manifest, table.count) == 0
+    assert drain_apart(flow.manifest) == 0  # nothing comes behind that
 
 
 def test_each_row_once(table: Followed, tmp_path: Path) -> None:
     """The process is killed inside of the snapshot, then behind each part of the stream.
 
-    Half of the parts end with the first of two rows that share an entry of the log, later ones
-    inside of an entry of many rows.
+    The first of these parts ends with the first of two rows that share an entry of the log, the
+    next ones inside of an entry of many rows.
     """
     flow = Flow(tmp_path, table.source(tmp_path), maxRecordsPerBatch=1_000)
     table.insert(2_500)
     assert drain_apart(flow.manifest, failpoint="connect.sealed:kill") == 1
     assert flow.rows == []
-    drain_all(flow, table)
+    assert follow_apart(flow.manifest, table.count) == 0
     expect_snapshot = [row["record"]["op"] for row in flow.rows]
     assert expect_snapshot == ["r"] * 2_500
-    table.copy(2_002)
-    table.copy(3_003, width=0)
+    table.copy(1_102)
+    table.copy(2_003, width=0)
     table.insert(100)
     drain_apart(flow.manifest, failpoint="connect.told:kill:1+")
     drain_all(flow, table)

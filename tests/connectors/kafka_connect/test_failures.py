@@ -13,7 +13,7 @@ import pytest
 from dataflow_assets.errors import PermanentError, TransientError
 from tests.connectors.kafka_connect import driver
 from tests.connectors.kafka_connect.driver import Flow, source
-from tests.drained import drain_file
+from tests.drained import drain_file, follow_file
 
 pytestmark = pytest.mark.heavy
 
@@ -74,7 +74,7 @@ def test_what_a_connector_logs_is_in_the_log_of_the_run_without_its_secrets(
 def test_a_spool_that_is_another_one_is_not_taken_for_the_flow_s(tmp_path: Path) -> None:
     reading = driver.stream(tmp_path)
     (tmp_path / "in.txt").write_text("one\n")
-    drain_file(reading.manifest)
+    follow_file(reading.manifest, 1)
     assert [row["record"] for row in reading.rows] == ["one"]
     kept = tmp_path / "kept"
     shutil.move(reading.spool, kept)
@@ -83,14 +83,14 @@ def test_a_spool_that_is_another_one_is_not_taken_for_the_flow_s(tmp_path: Path)
         drain_file(reading.manifest)
     shutil.rmtree(reading.spool)
     shutil.move(kept, reading.spool)
-    drain_file(reading.manifest)
+    follow_file(reading.manifest, 2)
     assert [row["record"] for row in reading.rows] == ["one", "two"]
 
 
 def test_a_flow_that_begins_asks_for_an_empty_spool(tmp_path: Path) -> None:
     reading = driver.stream(tmp_path)
     (tmp_path / "in.txt").write_text("one\n")
-    drain_file(reading.manifest)
+    follow_file(reading.manifest, 1)
     with pytest.raises(PermanentError, match="remove the folder, so that the connector begins, to"):
         drain_file(reading.manifest, "truncate")
     shutil.rmtree(reading.spool)

@@ -16,7 +16,7 @@ from tests.drained import drain_apart, follow_apart
 
 pytestmark = [pytest.mark.heavy, pytest.mark.crash]
 
-PARTITIONS, EACH = 4, 5_000
+PARTITIONS, EACH = 4, 2_500
 
 
 def produce(server: devservers.Kafka, topic: str, low: int, high: int) -> None:
@@ -40,7 +40,10 @@ def mirror(folder: Path, server: devservers.Kafka, topic: str) -> Flow:
 
 @pytest.mark.parametrize(
     ("failpoint", "ends"),
-    [("connect.sealed:kill:3", {0, 1}), ("files.staged:kill:4", {-signal.SIGKILL})],
+    [
+        ("connect.sealed:kill:3", {0, 1}),
+        pytest.param("files.staged:kill:4", {-signal.SIGKILL}, marks=pytest.mark.full),
+    ],
 )
 def test_each_record_once(
     failpoint: str,

@@ -11,7 +11,7 @@ import pytest
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.spark import jars
 from tests.connectors.kafka_connect.driver import Flow, source
-from tests.drained import drain_file
+from tests.drained import drain_file, follow_file
 
 pytestmark = pytest.mark.heavy
 
@@ -44,7 +44,7 @@ def test_the_connector_gets_what_they_stand_for_and_no_log_shows_it(
     assert "planted" not in caplog.text
     (tmp_path / "planted-place").mkdir()
     (tmp_path / "planted-place" / "planted-name").write_text("one\n")
-    drain_file(flow.manifest)
+    follow_file(flow.manifest, 1)
     assert [(row["topic"], row["record"]) for row in flow.rows] == [("from-a-folder", "one")]
 
 

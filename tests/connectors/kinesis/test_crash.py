@@ -17,7 +17,7 @@ from tests.contract.files_drivers import FilesOnDisk
 from tests.drained import drain_apart, drain_file
 
 KEYS, ROWS = 4, 80
-SOME = [("kinesis.read", "1"), ("kinesis.read", "3"), ("files.staged", "3"), ("drain.begun", "2")]
+SOME = [("kinesis.read", "3"), ("files.staged", "3"), ("drain.begun", "2")]
 ALL = [(name, nth) for name in ("kinesis.read", *FilesOnDisk.failpoints) for nth in ("1", "2")]
 FAILPOINTS = [
     *SOME,
