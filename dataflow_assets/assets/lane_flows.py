@@ -26,7 +26,7 @@ _SUSPENDED = "its manifest says suspended"
 _BROKEN = "its manifest has mistakes (see `dataflow check`)"
 _AWAY = "the folder of its manifest does not exist"
 _FOLDERS = (
-    "The process of a run reads the manifests itself: give it the files and the environment of the "
+    "the process of a run reads the manifests itself: give it the files and the environment of the "
     "code server, DATAFLOW_FLOWS among them"
 )
 _UNTOUCHED = (
@@ -100,7 +100,9 @@ class LaneFlows:
         try:
             self._wanted = self._look()
         except Exception as error:  # noqa: BLE001 - storages raise many kinds; the next look may do
-            self._unread = mask(sentence(error).partition("\n")[0][:300], self._loaded.flows)
+            known, said = self._loaded.flows, sentence(error).partition("\n")[0][:300]
+            # Before the flows are known nobody knows what of the text is a secret.
+            self._unread = mask(said, known) if known else type(error).__name__
             log.warning("which flows to drive could not be found out: %s", self._unread)
         return self._wanted or ()
 
@@ -131,20 +133,22 @@ class LaneFlows:
     def lacking(self, *, asked: bool) -> str:
         """Why a run that has driven nothing never will, in this process; empty where it may.
 
+        A file with a mistake may have the flows of this lane.
+
         Called once, when such a run ends. `asked`: the sensor `ingest` has started it, to which a
         flow of the lane was switched on.
         """
         if self._wanted is None and self._unread:
             return f"lane {self._lane}: its flows could not be found out: {self._unread}"
-        if self.over or not self.none:
+        if self.over or not self.none or self._loaded.findings:
             return ""
         own = [flow for flow in self._loaded.flows if flow.lane == self._lane]
         if not own:
             read = ", ".join(map(_shown, self._loaded.paths)) or "no folder"
             there = ", ".join(sorted({flow.lane for flow in self._loaded.flows})) or "none"
             return (
-                f"lane {self._lane}: no flow of this lane is in {read} (lanes there: {there}). "
-                f"{_FOLDERS}"
+                f"lane {self._lane}: no flow of this lane is in {read} (lanes there: {there}). If "
+                f"its flows were not removed meanwhile: {_FOLDERS}"
             )
         if asked and not switches.started() and switches.untouched(self._instance, own):
             return f"lane {self._lane}: {_UNTOUCHED}"

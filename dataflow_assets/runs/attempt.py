@@ -144,7 +144,7 @@ class Attempt:
         if self._returning(wait=drained):
             return ""
         if until is not None:
-            return self._drained(until) if drained else ""
+            return self._drained(until) if drained and not self._makes_room() else ""
         if span.empty:
             self._progress.rested(self._taking_part)
             if self._complete:
@@ -184,6 +184,13 @@ class Attempt:
         if any(time.monotonic() >= branch.back for branch in returning):
             raise Reopen
         return wait and bool(returning)
+
+    def _makes_room(self) -> bool:
+        """Whether the source, told what every branch has, can go on now and could not before."""
+        if not (self._complete and self._source.holds):
+            return False
+        self._release()
+        return not self._source.holds
 
     def _drained(self, until: Positions) -> str:
         places = [opened.positions for opened in self._open_branches]

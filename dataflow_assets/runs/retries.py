@@ -180,10 +180,8 @@ class Progress:
             return
         first = found[0][1]
         kind = PermanentError if first.for_good else TransientError
-        others = "The other branches went on; " if len(found) < len(flow.branches) else ""
-        error = kind(
-            f"flow {flow.id}: {_told(found)}. {others}each continues from its own checkpoint"
-        )
+        others = "The other branches went on; each" if len(found) < len(flow.branches) else "Each"
+        error = kind(f"flow {flow.id}: {_told(found)}. {others} continues from its own checkpoint")
         error.suspended = tuple(self._suspended)
         raise error from first.error
 
@@ -193,6 +191,7 @@ class Progress:
         if not before or isinstance(error, TakenOver):
             return error
         found = PermanentError(f"{error}. Before that, {_told(before)}")
+        found.branch, found.suspended = error.branch, tuple(name for name, _ in before)
         found.__cause__ = error
         return found
 

@@ -25,7 +25,7 @@ class Bearer(AuthBase):
     was restored) is fetched anew, and the request sent once more.
     """
 
-    def __init__(self, source: Tokens | str, option: str = "token") -> None:
+    def __init__(self, source: Tokens | str, option: str) -> None:
         """`option`: the key that holds a token that is given as it is, for messages.
 
         Raises PermanentError where that is no token.

@@ -64,7 +64,7 @@ class ViewSession(SourceSession):
     def __init__(self, source: ViewSourceOptions, flow: str, messages: SourceSession) -> None:
         self._source, self._flow, self._messages = source, flow, messages
         self._cache = Cache()
-        self._planned: dict[str, Span] = {}
+        self._planned: dict[str, tuple[Span, dict[str, int]]] = {}
         try:
             self._files = StateFiles(source.location, flow)
         except BaseException:
@@ -137,15 +137,16 @@ class ViewSession(SourceSession):
         if found.empty and not is_due(start, end) and not self._is_closing(start):
             return Span(())
         name = uuid.uuid4().hex
-        self._planned = {name: found}
+        self._planned = {name: (found, self._rebuilt_at(start, end))}
         return replace(Span.of_parts(name, [""]), full=found.full)
 
     @override
     def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:
         """Computes the span: what `begin` records is frozen by then."""
-        messages = self._planned.pop(str(span.slices[0].upto), None)
-        if messages is None:
+        planned = self._planned.pop(str(span.slices[0].upto), None)
+        if planned is None:
             return span
+        messages, rebuilt_at = planned
         assert span.planned is not None  # noqa: S101 - the loop says from where
         self._files.check()
         start = position_of(span.planned[VIEW])
@@ -169,7 +170,6 @@ class ViewSession(SourceSession):
         self._notices.late(work.late, manifest.late)
         if not self._source.view.idle:
             self._notices.empty(manifest.watermarks.waiting_for())
-        rebuilt_at = self._rebuilt_at(start)
         manifest, left = self._states.without_stale(place, manifest, start.earlier, rebuilt_at)
         position = stored(self._files, place, start.generation, manifest)
         due = watermarks.due(manifest.watermarks, manifest.first, self._source.view.idle)
@@ -185,14 +185,14 @@ class ViewSession(SourceSession):
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
         return replace(found, planned=span.planned, at=now)
 
-    def _rebuilt_at(self, start: ViewPosition) -> dict[str, int]:
-        """While a state is built again: the ends of its topics when that began.
+    def _rebuilt_at(self, start: ViewPosition, end: ViewPosition | None) -> dict[str, int]:
+        """While a state is built again: the ends of its topics when that began, or of the run.
 
         What the state before had read says nothing: its topics may have been others.
         """
         if not start.earlier or start.rebuilt_at:
             return start.rebuilt_at
-        return whole(self._messages.ends())
+        return whole(self._messages.ends() if end is None else end.offsets)
 
     def _read_upto(self, position: ViewPosition) -> Positions:
         """Where its messages were read to; the start where a query before read other tables."""

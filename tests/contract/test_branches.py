@@ -270,6 +270,7 @@ def test_a_branch_that_fails_for_good_is_told_where_the_last_one_gives_up(
         list(drain(waiting.flow(), lambda: waiting.engine, _patient(0.5, 0.01)))
     assert "without progress: the sink is down" in str(caught.value)
     assert "Before that, memory:even was suspended: the sink is down" in str(caught.value)
+    assert caught.value.suspended == ("memory:even",), "only this one waits for long"
     assert waiting.rows("six") == []
 
 

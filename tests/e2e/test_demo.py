@@ -165,7 +165,7 @@ def _started(folder: Path, which: str) -> Iterator[Demo]:
 
 
 @pytest.mark.heavy
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_the_demo(demo: Demo) -> None:
     """With other tests beside it: each wait is several times what an idle machine takes."""
     _until(lambda: demo.says("Ctrl-C stops all of it"), 240)
@@ -193,7 +193,7 @@ def test_the_demo(demo: Demo) -> None:
 
 @pytest.mark.full
 @pytest.mark.alone
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_the_demo_with_a_lake(lake: Demo) -> None:
     _until(lambda: lake.says("Ctrl-C stops all of it"), 300)
     _until(lambda: lake.flowing(LAKE_FLOWS, {"default/orders"}), 400, every=10)

@@ -84,6 +84,9 @@ def test_the_hash_is_of_what_a_flow_does_not_of_its_spelling(tmp_path: Path) -> 
     first = hashed("SELECT a, b FROM s WHERE a > 1")
     assert hashed("select a, -- a comment\n  s.b from s\nwhere a > 1;") == first
     assert hashed("SELECT a, b FROM s WHERE a > 2") != first
+    accepted = f"SET 'dataflow.acceptEqualKeys' = 'a'; {TARGET}"
+    found = one(loaded(tmp_path, SOURCE, accepted, "INSERT INTO o SELECT a, b FROM s WHERE a > 1"))
+    assert found.hash != first, "what an error has told to write is tried at once"
 
 
 def test_views_subqueries_and_like(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from dataflow_assets.secrets import SecretRef
 def check_address(value: str, example: str) -> None:
     """Raises ValueError where it is no address of http or https; the address is not shown.
 
-    User and password in it would be sent to nobody: credentials have options of their own.
+    User and password in it would be shown in errors: credentials have options of their own.
     """
     if "@" in parts_of(value, example).netloc:
         raise ValueError(
-            "must have no user and password, which would not be sent: set basicAuth, bearerToken "
+            "must have no user and password, which errors would show: set basicAuth, bearerToken "
             "or oauth2ClientID"
         )
 

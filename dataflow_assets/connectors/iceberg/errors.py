@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 from pyiceberg import exceptions as ice
 from pyiceberg.catalog.rest.response import TokenResponse
-from requests import RequestException, Response
+from requests import Request, RequestException, Response
 
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.nessie import NessieConnection
@@ -105,8 +105,8 @@ def _foreign_answer(
 def _of_the_token_server(error: Exception, settings: CatalogConnection) -> Response | None:
     """The answer without a token that is behind an error; None where it is another server's."""
     answer: Response | None = getattr(error.__cause__, "response", None)
-    asked = answer is not None and answer.request.url == settings.token_endpoint
-    return answer if asked else None
+    endpoint = Request("POST", settings.token_endpoint).prepare().url
+    return answer if answer is not None and answer.request.url == endpoint else None
 
 
 def _unserved(answer: Response, what: str) -> DataflowError:

@@ -87,6 +87,7 @@ class Consumers:
             one.consumer.assign(partitions)
             yield one.consumer
             one.consumer.unassign()
+            one.answered()
         except BaseException as error:
             refused = one.refusal(error)
             one.consumer.close()
@@ -122,6 +123,10 @@ class Introduced:
         """Whether its login was refused since it was used last; only for one that waits."""
         self.consumer.poll(0)  # lets it call back
         return self._complaints.denied
+
+    def answered(self) -> None:
+        """The cluster has answered: what it complained of before is over."""
+        self._complaints.forget()
 
     def refusal(self, error: BaseException) -> DataflowError | None:
         """What is behind an error: the cluster refuses the consumer; None where it does not."""

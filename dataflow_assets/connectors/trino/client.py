@@ -208,7 +208,7 @@ def _session(options: TrinoConnection) -> Session:
         grant = keycloak.grant(authorities)
         token = keycloak.token
         known = tokens(grant) if grant else (token.get_secret_value() if token else "")
-        session.auth = Bearer(known)
+        session.auth = Bearer(known, "keycloak.token")
         session.trust_env = False  # a .netrc would win over the token
     return session
 

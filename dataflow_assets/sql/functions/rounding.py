@@ -42,7 +42,8 @@ def _whole(direction: str, round_float: Callable[[float], int]) -> Resolve:
 def _cut_to(direction: str) -> Resolve:
     """ROUND and TRUNCATE, to digits that may be below zero.
 
-    A decimal may get one digit more in front of the point: who binds the call knows the type.
+    A decimal may get one digit more in front of the point: who binds the call knows the type. It
+    never gets more digits behind the point, and has all of its type where the digits are a column.
     """
 
     def resolve(types: Sequence[Type], _: Environment) -> Resolved:
@@ -53,8 +54,9 @@ def _cut_to(direction: str) -> Resolve:
             if isinstance(value, float):
                 exact = Decimal(repr(value)) if math.isfinite(value) else None
                 return value if exact is None else float(_cut(exact, digits, direction))
-            found = _cut(Decimal(value), digits, direction)
-            return wrapped(kind.kind, int(found)) if kind.integer else found
+            if kind.integer:
+                return wrapped(kind.kind, int(_cut(Decimal(value), digits, direction)))
+            return _cut(_cut(value, min(digits, kind.scale), direction), kind.scale, direction)
 
         return Resolved(kind, call)
 
@@ -114,6 +116,7 @@ FUNCTIONS = (
             ("ROUND(-2.5, 0)", "-3"),
             ("ROUND(1250, -2)", "1300"),
             ("ROUND(9.995, 2)", "10.00"),
+            ("ROUND(1.50, 4)", "1.50"),
         ),
         _GROUP,
     ),

@@ -149,7 +149,7 @@ FUNCTIONS = (
             ("SUBSTRING('hello' FROM 2 FOR 3)", "ell"),
             ("SUBSTR('hello', -3)", "llo"),
             ("SUBSTRING('hello', 2)", "ello"),
-            ("SUBSTRING('hello', -7, 4)", ""),
+            ("CONCAT('<', SUBSTRING('hello', -7, 4), '>')", "<>"),
         ),
         _GROUP,
     ),

@@ -49,7 +49,7 @@ def test_address_is_known_without_network_or_secrets() -> None:
 
 
 def test_user_and_password_in_an_address_would_be_sent_to_nobody() -> None:
-    message = "must have no user and password, which would not be sent: set basicAuth"
+    message = "must have no user and password, which errors would show: set basicAuth"
     for option in ("catalogURI", "oauth2ServerURI"):
         with pytest.raises(ValidationError, match=message) as caught:
             sink(**{option: "http://u:planted@host/x"})

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.kafka_connect.client import HostProcess
-from dataflow_assets.connectors.kafka_connect.host.protocol import Order
+from dataflow_assets.connectors.kafka_connect.host.protocol import SPOOL_BYTES, Order
 from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.source import session
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
@@ -54,16 +54,16 @@ class Driver:
     def ends(self) -> Position:
         return self._session.ends()[CONNECT]
 
-    def behind(self, end: Position) -> bool:
-        return self._session.behind(CONNECT, self.at(0)[CONNECT], end)
+    def behind(self, end: Position, part: int = 0) -> bool:
+        return self._session.behind(CONNECT, self.at(part)[CONNECT], end)
 
     def release(self, part: int) -> None:
         self._session.release(self.at(part))
 
-    def seal(self, *numbers: int) -> None:
+    def seal(self, *numbers: int, size: int = 10) -> None:
         for number in numbers:
             rows = pa.Table.from_pylist([{"record": b"{}"}], SCHEMA)
-            part = Part(number, 0, 1, 10, open=False, token="0123abcd")
+            part = Part(number, 0, 1, size, open=False, token="0123abcd")
             self.spool.seal(part, rows, {"{}": Offset(0, number)})
 
     def at(self, part: int, token: str = "") -> Positions:
@@ -117,6 +117,27 @@ def test_parts_are_read_up_to_a_gap(driver: Driver, monkeypatch: pytest.MonkeyPa
     assert numbers(driver.plan()) == [1]
     monkeypatch.undo()
     assert numbers(driver.plan(1)) == [2, 3]
+
+
+class Busy(Running):
+    """Its tasks are not quiet: nobody asks them while the spool is full."""
+
+    def quiet_since(self, _: float) -> float:
+        return 0.0
+
+
+def test_a_run_waits_for_nobody_while_the_spool_is_full(driver: Driver) -> None:
+    """A branch is away, so that nothing is released: with its error the run must come to an end."""
+    driver.runs(Busy(driver.id))
+    driver.seal(1, 2, size=SPOOL_BYTES)
+    end = driver.ends()
+    assert driver.behind(end, 1), "a part waits"
+    assert not driver.behind(end, 2)
+    span = driver._session.plan(driver.at(2), Limit(), {CONNECT: end})
+    assert span.empty
+    assert driver._session.holds
+    driver.release(2)
+    assert driver.behind(end, 2), "the tasks go on"
 
 
 def test_a_part_that_one_listing_lacks_is_not_lost(

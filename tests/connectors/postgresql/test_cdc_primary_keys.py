@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from dataflow_assets.connectors.postgresql.cdc import primary_keys, slot
-from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn, parse, parse_part
+from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn, Reached, parse, parse_part
 from dataflow_assets.connectors.postgresql.cdc.position import StreamPart as Stretch
 from dataflow_assets.connectors.postgresql.cdc.primary_keys import SeenKeys
 from dataflow_assets.connectors.postgresql.client import TextLink
@@ -50,7 +50,20 @@ def test_a_position_before_the_last_look_keeps_its_keys(monkeypatch: pytest.Monk
     assert list(seen.changed(OLD)) == [], "it is told once"
     assert seen.behind(Lsn(99), OLD) == OLD
     assert seen.behind(Lsn(100), OLD) == NEW
-    assert seen.behind(Lsn(200), OLD) == OLD, "nobody has looked again"
+    assert seen.behind(Lsn(99), OLD) == OLD
+    assert seen.behind(Lsn(200), OLD) == NEW, "a branch that was away learns of it, too"
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["before", "behind"])
+def test_parts_of_a_span_have_read_what_all_say_whatever_their_order(order: int) -> None:
+    """A table that is to be loaded again is not among those whose rows were loaded."""
+    narrow = Reached(Lsn(9), frozenset({"a"}), frozenset({"b"}), {"a": (1,), "c": (1,)})
+    wide = Reached(Lsn(9), frozenset({"a", "c"}), frozenset({"b"}), {"a": (1,), "c": (1,)})
+    first, second = (narrow, wide)[::order]
+    found = first.common(second)
+    assert (found.tables, found.again, found.keys) == ({"a"}, {"b"}, {"a": (1,)})
+    old = Reached(Lsn(9))
+    assert old.common(first) == first.common(old) == first
 
 
 def test_a_look_that_no_position_has_come_to_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def test_the_rows_that_are_there_count_before_what_nobody_knows() -> None:
 def test_a_person_is_told_which_records_to_look_for_and_both_ways_on() -> None:
     known = Checkpoint(epoch=1, positions={"0": 5, "1": 7})
     after = Checkpoint(epoch=1, positions={"0": 9, "1": 7})
-    text = str(unknown(PLACE, "q", known, after, "ns/flow"))
+    text = str(unknown(PLACE, "q", known, [after, after], "ns/flow"))
     assert "from 0=5,1=7 up to (without) 0=9,1=7 are in the table" in text
     assert "If they are, start the flow with --from 0=9,1=7 --yes" in text
     assert "if none is, with --from 0=5,1=7 --yes" in text
@@ -147,7 +147,13 @@ def test_positions_that_cannot_be_given_are_not_printed(
     known: dict[str, int | str], after: dict[str, int | str] | None
 ) -> None:
     before, behind = Checkpoint(epoch=1, positions=known), after and Checkpoint(1, after)
-    text = str(unknown(PLACE, "q", before, behind or None, "ns/flow"))
+    text = str(unknown(PLACE, "q", before, [behind or None], "ns/flow"))
+    assert text.endswith("table: truncate, or from a position with --from")
+
+
+def test_of_several_ends_none_is_called_the_right_one() -> None:
+    ends = [Checkpoint(epoch=1, positions={"0": at}) for at in (9, 7)]
+    text = str(unknown(PLACE, "q", Checkpoint(epoch=1, positions={"0": 5}), ends, "ns/flow"))
     assert text.endswith("table: truncate, or from a position with --from")
 
 

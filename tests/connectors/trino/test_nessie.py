@@ -172,7 +172,7 @@ class Asked:
         return self.run(f"INSERT INTO target VALUES ({number}, {part})")
 
     def stored(self, query: str, base: str | None) -> bool | None:
-        return have_stored(self.client, self.table, {query: base})[query]
+        return have_stored(self.client, self.table, {query: base}, prove=True)[query]
 
 
 def test_a_statement_that_has_committed_is_never_taken_for_a_failed_one(sink: TrinoSink) -> None:

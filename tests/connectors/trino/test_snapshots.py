@@ -78,8 +78,8 @@ class Listing:
 
 def test_rows_that_were_added_again_after_a_rollback_are_found_by_their_file() -> None:
     table = Table(Place("lake", "s", "t"), (), "")
-    assert have_stored(cast("Client", Listing()), table, {"q": "5"}) == {"q": True}
-    assert have_stored(cast("Client", Listing()), table, {"r": "5"}) == {"r": False}
+    assert have_stored(cast("Client", Listing()), table, {"q": "5"}, prove=True) == {"q": True}
+    assert have_stored(cast("Client", Listing()), table, {"r": "5"}, prove=True) == {"r": False}
 
 
 BASE, OTHER, LAST = "10", "12", "13"
@@ -155,7 +155,7 @@ class OfNessie:
 
 def decided(table: OfNessie) -> bool | None:
     place = Table(Place("lake", "s", "t"), (), "")
-    return have_stored(cast("Client", table), place, {"q": "10"})["q"]
+    return have_stored(cast("Client", table), place, {"q": "10"}, prove=True)["q"]
 
 
 def test_a_statement_that_files_rule_out_has_failed() -> None:

@@ -83,9 +83,9 @@ def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
     others: list[TrinoSinkSession] = []
     decided = have_committed
 
-    def late(*asked: Any) -> list[bool | None]:
+    def late(*asked: Any, prove: bool) -> list[bool | None]:
         if others:
-            return decided(*asked)
+            return decided(*asked, prove=prove)
         others.append(first)
         others.append(opened(declared, "third"))
         return [True]
@@ -330,10 +330,10 @@ def test_a_statement_that_begins_after_a_takeover_fails_and_is_no_commit(
 
     thread = threading.Thread(target=write)
 
-    def asked(*given: Any) -> list[bool | None]:
+    def asked(*given: Any, prove: bool) -> list[bool | None]:
         wakes.set()
         thread.join()
-        return have_committed(*given)
+        return have_committed(*given, prove=prove)
 
     monkeypatch.setattr(publish, "reach", paused)
     monkeypatch.setattr(sessions, "have_committed", asked)

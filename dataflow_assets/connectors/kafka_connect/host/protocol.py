@@ -8,6 +8,9 @@ import msgspec
 
 from dataflow_assets.decoding import decode_json
 
+SPOOL_BYTES = 1024 * 1024 * 1024
+"""Of records that wait: with more of them no task is asked."""
+
 
 class Order(msgspec.Struct, frozen=True):
     """What to run. Comes by the input of the process: arguments can be read by everybody."""
@@ -37,7 +40,7 @@ class Order(msgspec.Struct, frozen=True):
     hidden: list[str] = []
     """Keys of `config` whose values must be shown nowhere, with what their references stand for."""
     part_seconds: float = 0.5
-    spool_bytes: int = 1024 * 1024 * 1024
+    spool_bytes: int = SPOOL_BYTES
     """Of records that wait, before compression: while there are more, no task is polled."""
 
 

@@ -15,6 +15,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.kafka_connect import states
 from dataflow_assets.connectors.kafka_connect.client import HostProcess, order_of
 from dataflow_assets.connectors.kafka_connect.errors import another_part, disk, other_spool
+from dataflow_assets.connectors.kafka_connect.host.protocol import SPOOL_BYTES
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.connectors.kafka_connect.parts import Part, published, without_gap
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
@@ -92,10 +93,15 @@ class KafkaConnectSession(SourceSession):
             return start.part < stop.part or start.spool != stop.spool
         if start.visible:
             return start.visible < stop.visible
-        return bool(self._waiting(start)) or not self._is_quiet(stop.visible)
+        at_its_end = self._is_quiet(stop.visible) or self._is_full(start)
+        return bool(self._waiting(start)) or not at_its_end
 
     def _waiting(self, start: ConnectPosition) -> list[Part]:
         return published(without_gap(self._spool.parts(start.part), start.part + 1))
+
+    def _is_full(self, start: ConnectPosition) -> bool:
+        """Whether the tasks rest until every branch has the parts that this position is behind."""
+        return not self._spool.parts(start.part) and self._spool.size > SPOOL_BYTES
 
     def _is_quiet(self, visible: int) -> bool:
         if self._host is None:
@@ -150,7 +156,7 @@ class KafkaConnectSession(SourceSession):
             assert self._host is not None  # noqa: S101 - plan has started it
             self._host.check()
             self._check_there(start)
-            if stop is None or self._is_quiet(stop.visible):
+            if stop is None or self._is_quiet(stop.visible) or self._is_full(start):
                 return []
             time.sleep(_TICK)
         return parts

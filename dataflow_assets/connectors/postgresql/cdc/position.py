@@ -59,7 +59,10 @@ class Reached:
 
     def common(self, other: Reached) -> Reached:
         """What both have come to, of parts of one span."""
-        return self if other.tables is None else self.within(other.tables)
+        if self.tables is None or other.tables is None:
+            return self if other.tables is None else other
+        tables, again = self.tables & other.tables, self.again & other.again
+        return replace(self, tables=tables, again=again, keys=_of(tables, self.keys))
 
 
 def dump(position: Reached | None) -> str:

@@ -43,6 +43,8 @@ class SeenKeys:
 
     def __init__(self) -> None:
         self._seen: tuple[Lsn, Keys] | None = None
+        self._used: tuple[Lsn, Keys] | None = None
+        """The last look that a position has come to: of branches, others come to it later."""
         self._told = set[str]()
 
     def look(self, link: TextLink, found: Sequence[Table]) -> None:
@@ -57,10 +59,11 @@ class SeenKeys:
             upto: the position.
             before: those that were stored with the position before.
         """
-        if self._seen is None or upto.value < self._seen[0].value:
+        if self._seen is not None and upto.value >= self._seen[0].value:
+            self._used, self._seen = self._seen, None
+        if self._used is None or upto.value < self._used[0].value:
             return before
-        (_, keys), self._seen = self._seen, None
-        return keys
+        return self._used[1]
 
     def changed(self, before: Keys) -> Iterator[str]:
         """Tables whose key is another one than was stored, each once."""

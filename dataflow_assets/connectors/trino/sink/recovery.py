@@ -42,11 +42,18 @@ class UnknownEnd(PermanentError):
     """Nobody can tell whether a statement has stored its rows; a person can look at them."""
 
 
-def have_committed(
-    client: Client, table: Table | None, found: Capabilities, asked: Sequence[Doubt], flow: str
+def have_committed(  # noqa: PLR0913 - what is asked, where, and for whom
+    client: Client,
+    table: Table | None,
+    found: Capabilities,
+    asked: Sequence[Doubt],
+    flow: str,
+    *,
+    prove: bool,
 ) -> list[bool | None]:
     """Whether the rows of each statement are in the table; None: nothing tells any more.
 
+    `prove`: also by the files of others that a statement has failed, as flows that append need.
     Raises Failure, and TransientError where one of the queries still runs.
     """
     if not asked:
@@ -55,7 +62,7 @@ def have_committed(
     if table is None:
         return [False] * len(asked)
     listed = {one.query: one.base for one in asked if found.snapshots or one.base is not None}
-    stored = snapshots.have_stored(client, table, listed) if listed else {}
+    stored = snapshots.have_stored(client, table, listed, prove=prove) if listed else {}
     return [
         stored[query] if query in stored else _by_state(states.get(query, ""), table, query, flow)
         for query in (one.query for one in asked)
@@ -94,7 +101,7 @@ def ends_of(asked: Sequence[Doubt], committed: Sequence[bool | None], known: Che
 
 
 def unknown(
-    place: Place, query: str, known: Checkpoint, after: Checkpoint | None, flow: str
+    place: Place, query: str, known: Checkpoint, after: Sequence[Checkpoint | None], flow: str
 ) -> UnknownEnd:
     """The error of a statement of which nothing tells any more.
 
@@ -102,7 +109,8 @@ def unknown(
         place: the target.
         query: the statement's id.
         known: the checkpoint of the branch.
-        after: what is true if the statement has stored its rows; None where nobody has kept it.
+        after: of each such statement what is true if it has stored its rows; None where nobody has
+            kept it.
         flow: namespace/name.
     """
     return UnknownEnd(
@@ -122,15 +130,20 @@ def forgotten(place: Place, query: str, checkpoints: Place, flow: str) -> Unknow
     )
 
 
-def _advice(known: Checkpoint, after: Checkpoint | None) -> str:
-    """What a person does: with offsets two commands, of which the rows tell the right one."""
-    before, behind = _offsets(known), _offsets(after) if after else ""
-    if not before or not behind:
+def _advice(known: Checkpoint, after: Sequence[Checkpoint | None]) -> str:
+    """What a person does: with offsets two commands, of which the rows tell the right one.
+
+    Where statements would have come to different positions, any of them may be the right one.
+    """
+    before, ends = _offsets(known), {_offsets(one) if one else "" for one in after}
+    behind = ends.pop()
+    if ends or not before or not behind:
         return _OTHERWISE
     return (
         f"Look whether the records from {before} up to (without) {behind} are in the table. If "
         f"they are, start the flow with --from {behind} --yes; if none is, with --from {before} "
-        "--yes (all sinks of the flow begin there). Or start the flow with table: truncate"
+        "--yes. All sinks of the flow begin there: one that is behind lacks the records between, "
+        "one that is beyond stores them twice. Or start the flow with table: truncate"
     )
 
 

@@ -197,15 +197,18 @@ class TrinoSinkSession(StoredSession):
         Raises TakenOver where another driver has come while the end of a query was waited for.
         """
         flow, asked = self._target.flow, stored.undecided
-        committed = have_committed(self._client, self._table, self._able, asked, flow)
+        appends = not self._sink.upsert_mode
+        committed = have_committed(
+            self._client, self._table, self._able, asked, flow, prove=appends
+        )
         ends = ends_of(asked, committed, stored.document.checkpoint)
         self._unknown = None
         if ends.stored is not None:
             return self._continued(stored, ends.stored.query)
-        if ends.unknown and not self._sink.upsert_mode:
-            query = ends.unknown[0].query
-            after = self._checkpoints.after(stored.document, query)
-            self._unknown = unknown(self._place, query, stored.document.checkpoint, after, flow)
+        if ends.unknown and appends:
+            after = [self._checkpoints.after(stored.document, one.query) for one in ends.unknown]
+            known, query = stored.document.checkpoint, ends.unknown[0].query
+            self._unknown = unknown(self._place, query, known, after, flow)
             return stored
         for doubt in ends.unknown:
             log.warning(_REPEATED, flow, doubt.query, self._place)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dataflow_assets.connectors.trino.client import Client, literal
-from dataflow_assets.connectors.trino.errors import DENIED, Failure
+from dataflow_assets.connectors.trino.errors import DENIED, MISSING, Failure
 from dataflow_assets.connectors.trino.table.table import Table
 
 _ENTRIES = (
@@ -20,7 +20,7 @@ _ENTRIES = (
     "WHERE file_sequence_number >= (SELECT min(file_sequence_number) FROM {entries} "
     "WHERE status <> 2 AND CAST(snapshot_id AS varchar) IN ({bases}))"
 )
-_NOT_LISTED = frozenset({DENIED, "GENERIC_INTERNAL_ERROR"})
+_NOT_LISTED = MISSING | {DENIED, "NOT_SUPPORTED", "GENERIC_INTERNAL_ERROR"}
 
 
 class Entry(NamedTuple):
@@ -38,7 +38,8 @@ def entries(client: Client, table: Table, bases: Mapping[str, str | None]) -> li
     """The files of the current snapshot, from the first one that a base has added.
 
     Called when a session opens, where the snapshots tell nothing. Raises Failure. Trino 476 cannot
-    list files whose sort order is not stated, as PyIceberg writes them: that is no outage.
+    list files whose sort order is not stated, as PyIceberg writes them: that is no outage. A Trino
+    that does not know the table of entries says that this table is not found.
 
     Args:
         client: of the sink.

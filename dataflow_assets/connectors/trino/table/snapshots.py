@@ -30,7 +30,7 @@ def head(client: Client, table: Table) -> str | None:
 
 
 def have_stored(
-    client: Client, table: Table, bases: Mapping[str, str | None]
+    client: Client, table: Table, bases: Mapping[str, str | None], *, prove: bool
 ) -> dict[str, bool | None]:
     """By its id whether each statement has stored rows; None: nothing tells. Raises Failure.
 
@@ -42,6 +42,7 @@ def have_stored(
         table: the target.
         bases: by the id of each statement the current snapshot just before it; None for a table
             without any.
+        prove: also by the files of others that a statement has failed.
 
     Raises:
         TransientError: others change the table faster than it can be looked at.
@@ -50,7 +51,7 @@ def have_stored(
         current = head(client, table)
         stored = _by_snapshots(client, table, bases, current)
         unsure = {query: bases[query] for query, found in stored.items() if found is None}
-        if not unsure:
+        if not unsure or not prove:
             return stored
         left = entries(client, table, unsure)
         if head(client, table) == current:

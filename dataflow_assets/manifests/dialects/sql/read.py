@@ -171,7 +171,7 @@ def _flow_of(
         transformations=(Transformation(step),),
         file=File(state.file),
         line=insert.place.line,
-        hash=_hash(insert, (*relation.tables, target), made),
+        hash=_hash(insert, (*relation.tables, target), made, state.settings),
         suspended=state.settings.get("dataflow.suspended") == "true",
         language="sql",
     )
@@ -240,7 +240,9 @@ def _policies(state: FileState, target: Declared, made: Plan | ViewPlan) -> Poli
     )
 
 
-def _hash(insert: Insert, tables: Sequence[Declared], made: object) -> str:
+def _hash(insert: Insert, tables: Sequence[Declared], made: object, said: Mapping[str, str]) -> str:
     """Of what the flow does: spelling and comments do not count."""
     options = [sorted((key, one.value) for key, one in table.options.items()) for table in tables]
-    return hashlib.sha256(repr((insert.table, options, made)).encode()).hexdigest()
+    accepted = [(key, said[key]) for key in (views.ACCEPTED, views.EQUAL_KEYS) if key in said]
+    what = (insert.table, options, made, *accepted)  # without them as it was before there were any
+    return hashlib.sha256(repr(what).encode()).hexdigest()
