@@ -8,14 +8,15 @@ decode the first texts of one type at the same moment, the process dies of a seg
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
 _LOOKING = threading.Lock()
-_JSON: dict[Any, msgspec.json.Decoder[Any]] = {}
-_MSGPACK: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
+_DECODERS: dict[tuple[Any, Any], Any] = {}
+"""By format and type."""
 
 
 def decode_json(text: bytes | str, kind: type[T]) -> T:
@@ -28,7 +29,8 @@ def decode_json(text: bytes | str, kind: type[T]) -> T:
     Returns:
         The value. Raises msgspec.DecodeError, of which msgspec.ValidationError is one.
     """
-    return _json(kind).decode(text)
+    value: T = _decoder(msgspec.json.Decoder, kind).decode(text)
+    return value
 
 
 def decode_msgpack(data: bytes, kind: type[T]) -> T:
@@ -41,20 +43,13 @@ def decode_msgpack(data: bytes, kind: type[T]) -> T:
     Returns:
         The value. Raises msgspec.DecodeError, of which msgspec.ValidationError is one.
     """
-    return _msgpack(kind).decode(data)
+    value: T = _decoder(msgspec.msgpack.Decoder, kind).decode(data)
+    return value
 
 
-def _json(kind: type[T]) -> msgspec.json.Decoder[T]:
-    found = _JSON.get(kind)
+def _decoder(format_: Callable[[Any], Any], kind: Any) -> Any:
+    found = _DECODERS.get((format_, kind))
     if found is None:
         with _LOOKING:
-            found = _JSON[kind] = msgspec.json.Decoder(kind)
-    return found
-
-
-def _msgpack(kind: type[T]) -> msgspec.msgpack.Decoder[T]:
-    found = _MSGPACK.get(kind)
-    if found is None:
-        with _LOOKING:
-            found = _MSGPACK[kind] = msgspec.msgpack.Decoder(kind)
+            found = _DECODERS[format_, kind] = format_(kind)
     return found
