@@ -45,7 +45,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """The clock of windows stays, and goes on by so many seconds when this is called."""
     now = [utc_now()]
-    monkeypatch.setattr("dataflow_assets.views.session.utc_now", lambda: now[0])
+    for module in ("session", "positions"):
+        monkeypatch.setattr(f"dataflow_assets.views.{module}.utc_now", lambda: now[0])
 
     def later(seconds: float) -> None:
         now[0] += timedelta(seconds=seconds)
