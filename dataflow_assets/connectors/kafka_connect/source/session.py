@@ -101,7 +101,7 @@ class KafkaConnectSession(SourceSession):
 
     def _is_full(self, start: ConnectPosition) -> bool:
         """Whether the tasks rest until every branch has the parts that this position is behind."""
-        return not self._spool.parts(start.part) and self._spool.size > SPOOL_BYTES
+        return self._spool.size > SPOOL_BYTES and not self._spool.parts(start.part)
 
     def _is_quiet(self, visible: int) -> bool:
         if self._host is None:
