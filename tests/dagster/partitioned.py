@@ -73,9 +73,15 @@ def frame_asset(
 ) -> dg.AssetsDefinition:
     """An asset that returns these rows."""
 
-    @dg.asset(key=list(key), io_manager_key=key[0], partitions_def=partitions, metadata=metadata)
+    @dg.asset(
+        key=list(key),
+        io_manager_key=key[0],
+        partitions_def=partitions,
+        metadata=metadata,
+        required_resource_keys={"spark"},
+    )
     def made(context: dg.AssetExecutionContext) -> Any:
-        return local_frame(rows(context), schema)
+        return local_frame(rows(context), schema, context.resources.spark.session())
 
     return made
 

@@ -1,4 +1,4 @@
-"""Whether each partition of an asset is one partition of its table: only these are replaced at once.
+"""Whether each partition of an asset is one partition of its table: only such are replaced at once.
 
 ClickHouse has no transactions, but it replaces one partition of a table by that of another in one
 step. Rows of several partitions of an asset in one of the table would have to be copied, and a run
@@ -54,8 +54,8 @@ class PartitionKey:
         ):
             return
         raise PermanentError(
-            f"{table} is PARTITION BY {key or 'tuple()'}: only where each partition of the asset is "
-            "one partition of the table, its rows are replaced at once; make the table with "
+            f"{table} is PARTITION BY {key or 'tuple()'}: rows are replaced at once only where "
+            "each partition of the asset is one partition of the table; make the table with "
             f"PARTITION BY {self.made(partitions)}, or let the first run make it"
         )
 
