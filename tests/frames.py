@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -30,10 +30,10 @@ class LocalFrame(Frame):
 
 def local_frame(
     rows: Sequence[Mapping[str, Any]], schema: pa.Schema, session: SparkSession
-) -> LocalFrame:
+) -> DataFrame:
     """A frame as Spark would hand it over."""
     spark: pa.Schema = to_arrow_schema(from_arrow_schema(schema))
-    return LocalFrame(pa.Table.from_pylist(list(rows), spark), session)
+    return cast("DataFrame", LocalFrame(pa.Table.from_pylist(list(rows), spark), session))
 
 
 def _partitions(table: pa.Table) -> list[Any]:

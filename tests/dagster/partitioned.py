@@ -41,11 +41,14 @@ class Runs:
 
     def write(self, asset: Any, *keys: str, **more: Any) -> str:
         """A run of these partitions, the last one of a range; what it says where it fails."""
+        first, last = (keys[0], keys[-1]) if keys else ("", "")
         tags = {
-            "dagster/asset_partition_range_start": keys[0],
-            "dagster/asset_partition_range_end": keys[-1],
+            "dagster/asset_partition_range_start": first,
+            "dagster/asset_partition_range_end": last,
         }
-        given = {"tags": tags} if len(keys) > 1 else {"partition_key": keys[0]} if keys else {}
+        given: dict[str, Any] = {"tags": tags} if first != last else {}
+        if keys and first == last:
+            given = {"partition_key": first}
         return failure(self.run(asset, **given, **more))
 
     def read(self, upstream: Any, given: Mapping[str, Any] | None = None, **more: Any) -> pa.Table:
