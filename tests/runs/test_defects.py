@@ -31,7 +31,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import Defect, PermanentError, TransientError
-from dataflow_assets.micro_batch import fused
+from dataflow_assets.micro_batch import fused, transform, typed_rows
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Planned, run
@@ -146,7 +146,7 @@ def test_what_a_network_or_memory_may_cause_stays_transient(
 def test_a_mistake_at_one_message_names_its_offset(
     engine: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = fused.reader
+    true = transform.reader
 
     def reader(*given: Any) -> Any:
         made = true(*given)
@@ -166,7 +166,7 @@ def test_a_mistake_at_one_message_names_its_offset(
 def test_a_mistake_at_one_row_names_part_and_row(
     engine: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = fused.typed
+    true = typed_rows.typed
 
     def typed(batch: pa.RecordBatch, *given: Any) -> Any:
         if 4 in batch.column("id").to_pylist():
