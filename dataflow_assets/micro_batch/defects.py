@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 
 _ADVICE = (
-    "This is a defect of dataflow-assets or of a library, which trying again does not mend: report "
+    "This is a defect of dataflow-assets or of a library, which trying again does not fix: report "
     "it with this sentence. Nothing of the slice is stored"
 )
 

@@ -66,7 +66,7 @@ def collect(read: DataFrame, work: Work) -> list[bytes]:
     except (PySparkException, RpcError, OSError) as error:
         why = f"the Spark job failed: {sentence(error)}"
         if is_defect_of(python_error(error)):
-            raise Defect(f"{why}; a defect, which trying again does not mend: report it") from error
+            raise Defect(f"{why}; a defect, which trying again does not fix: report it") from error
         raise JobDied(why) from error
     outputs: list[bytes] = table.column("result").to_pylist()
     return outputs

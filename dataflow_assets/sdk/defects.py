@@ -1,4 +1,4 @@
-"""Errors that trying again does not mend: those of code, not of servers."""
+"""Errors that trying again does not fix: those of code, not of servers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Finds the rows that a target refuses, by halving: the same for every sink.
 
 No list of codes decides alone. Of some codes it is known that a row is at fault (`Fault.ROW`): a
-short way. After any other failure that trying again does not mend, the rows are halved until each
+short way. After any other failure that trying again does not fix, the rows are halved until each
 stands alone. Where others are stored without it, the row was at fault, and is rejected; where none
 is, it is the table or a right, and the flow stops with the first of them.
 """
