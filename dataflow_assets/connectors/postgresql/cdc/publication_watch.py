@@ -144,7 +144,7 @@ class PublicationWatch:
         if mark is None or not mark.members:
             yield (
                 f"table {name} is not in {published} any more: what has changed since {lsn} is not "
-                "published. Put it back"
+                "published. Add it again"
             )
         elif then.oid != mark.oid:
             yield (
