@@ -227,11 +227,6 @@ def test_a_tombstone_that_tells_no_row_is_rejected_only_where_deletes_are_inferr
         compiled(DebeziumUnwrap, inferDeleteFromTombstone=True)(tombstone)
 
 
-def test_the_key_is_read_only_where_deletes_are_inferred() -> None:
-    assert DebeziumUnwrap().reads() == frozenset()
-    assert DebeziumUnwrap(infer_delete_from_tombstone=True).reads() == {"key"}
-
-
 # Options that cannot work
 
 
