@@ -19,6 +19,9 @@ from dataflow_assets.records.connect_types import (
 from dataflow_assets.records.extended_json import plain
 from dataflow_assets.records.record import NotJson, parse
 
+UNAVAILABLE = "unavailable"
+"""The key of a record's metadata that names fields whose values the event does not have."""
+
 
 @dataclass(frozen=True)
 class ChangeEvent:

@@ -42,7 +42,12 @@ def reader(schema: Any) -> Convert | None:
         What raises RejectedRecord with the path of a value that is none of its type. None where all
         values are what they look like already, or the object is no schema.
     """
-    return _reader(encode(schema)) if isinstance(schema, dict) else None
+    if not isinstance(schema, dict):
+        return None
+    try:
+        return _reader(encode(schema))
+    except (ValueError, TypeError, RecursionError):
+        raise RejectedRecord("step", "the schema of the message cannot be read") from None
 
 
 @lru_cache(256)
@@ -114,6 +119,8 @@ def convert_at(name: str, convert: Convert, value: Any) -> Any:
         raise RejectedRecord("step", f"{name}.{error.reason}") from None
     except (ValueError, OverflowError) as error:
         raise RejectedRecord("step", f"{name}: {error}") from None
+    except TypeError:
+        raise RejectedRecord("step", f"{name}: is not what its schema says") from None
 
 
 def _of(schema: Any) -> Convert | None:

@@ -10,7 +10,7 @@ from pydantic import field_validator
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records.change_event import change_event, key_row, placeholders
+from dataflow_assets.records.change_event import UNAVAILABLE, change_event, key_row, placeholders
 from dataflow_assets.records.connect_times import Convert
 from dataflow_assets.records.connect_types import type_by_name
 from dataflow_assets.records.record import NotJson, Record
@@ -257,7 +257,7 @@ class DebeziumUnwrap(Step):
         metadata = {**record.metadata, "operation": operation.name}
         if absent := [name for name, value in row.items() if value in operation.absent]:
             row = {name: value for name, value in row.items() if name not in absent}
-            metadata["unavailable"] = ",".join(absent)
+            metadata[UNAVAILABLE] = ",".join(absent)
         if "id" in row:
             metadata["id"] = row["id"]
         if operation.fields:
