@@ -18,13 +18,12 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.assets import graph, ingest
 from dataflow_assets.assets.flow_events import FlowEvents
-from dataflow_assets.assets.graph import asset_key
 from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource, NessieSink, NessieSource
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.connectors.memory import MemorySliceSink, Store
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import DataflowError, PermanentError
-from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.flow import Branch, Flow, asset_key
 from dataflow_assets.location.sensors.checkpoints import Checkpoints
 from dataflow_assets.manifests.load import load
 from dataflow_assets.secrets import Secrets, resolve

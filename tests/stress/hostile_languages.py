@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from tests import ROOT
 from tests.stress.hostile_manifests import KEYS, NAMES, SOUP, VALUES, Text, encoded
@@ -144,7 +145,7 @@ def properties(rng: random.Random) -> Text:
         )
     if rng.random() < 0.25:
         pairs = (line.partition("=") for line in lines if "=" in line and line[0] != "#")
-        config = {
+        config: dict[str, Any] = {
             key: rng.choice((value, value, value, 1, None, [], {})) for key, _, value in pairs
         }
         whole = {"name": "a", "config": config} if rng.random() < 0.5 else config
