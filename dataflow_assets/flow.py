@@ -63,7 +63,7 @@ class Branch:
     def stored_id(self) -> str:
         """Under which its sink keeps the checkpoint. Secrets must be resolved.
 
-        A Secret that names another topic, or another Iceberg table, begins a new checkpoint.
+        A Secret that names another topic, or another Iceberg table, begins with a new checkpoint.
         """
         return _branch_id(self.sink.resolved_address())
 
