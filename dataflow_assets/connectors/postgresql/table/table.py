@@ -13,28 +13,21 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Driver, Link
+from dataflow_assets.connectors.postgresql.table import durability
 from dataflow_assets.connectors.postgresql.table.column import Column
 from dataflow_assets.contracts import INFINITE, KEY, NO_NUL
-from dataflow_assets.errors import PermanentError
 
 DRIVER = b"dataflow.postgresql.driver"
 SHAPE = b"dataflow.postgresql.shape"
+PARTITIONED = b"dataflow.postgresql.partitioned"
 OID = b"dataflow.postgresql.oid"
 DEFERRED = b"dataflow.postgresql.deferred"
 EQUALS = b"dataflow.postgresql.equals"
 """Of a key's column: the operator by which its unique index finds values equal."""
 
 _FIND = """
-SELECT c.oid::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT c.oid::text, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'f', 'v')
-"""
-_FOREIGN = """
-WITH RECURSIVE tree AS (
-    SELECT $1::oid AS oid
-  UNION
-    SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.oid
-)
-SELECT min(c.oid::regclass::text) FROM tree JOIN pg_class c USING (oid) WHERE c.relkind = 'f'
 """
 TYPE_NAME = """
        CASE WHEN s.nspname = 'pg_catalog' OR (t.typname = 'citext' AND t.typtype = 'b')
@@ -95,7 +88,8 @@ ORDER BY i.indisprimary DESC, i.indexrelid
 _SHAPE = """(
     SELECT coalesce(hashtextextended(
         string_agg(concat_ws(' ', attnum, atttypid, atttypmod), ',' ORDER BY attnum), 0)::text, '')
-    FROM pg_attribute WHERE attrelid = {} AND attnum > 0 AND NOT attisdropped)"""
+    FROM pg_attribute WHERE attrelid = {table} AND attnum > 0 AND NOT attisdropped)
+|| (SELECT relpersistence::text FROM pg_class WHERE oid = {table})"""
 _DEFERRED = "SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::oid AND condeferred)"
 
 
@@ -124,10 +118,11 @@ class Table:
     primary: tuple[str, ...]
     deferred: bool
     """A constraint is checked at COMMIT unless told otherwise: too late to find the row."""
-    foreign: str | None = None
-    """A foreign table: this one, or one of its partitions."""
+    weakness: str | None = None
+    """Why its rows, or those of one of its partitions, do not last as the checkpoint does."""
     shape: str = ""
-    """A digest of the numbers and types of its columns: others after an ALTER TABLE."""
+    """A digest of its columns and of how its rows are kept: another one after an ALTER TABLE."""
+    partitioned: bool = False
 
     @property
     def driver(self) -> Driver:
@@ -141,6 +136,7 @@ class Table:
             INFINITE: b"1",
             OID: self.oid.encode(),
             SHAPE: self.shape.encode(),
+            PARTITIONED: b"1" if self.partitioned else b"0",
             DRIVER: self.driver.encode(),
             KEY: json.dumps(key).encode(),
             DEFERRED: b"1" if self.deferred else b"0",
@@ -154,12 +150,7 @@ class Table:
 
     def check(self) -> None:
         """Raises PermanentError where rows and checkpoint would not be one commit."""
-        if self.foreign:
-            raise PermanentError(
-                f"{self.foreign} is a foreign table: its rows are committed on another server, "
-                "before the checkpoint and not with it, so that a crash could store them twice; "
-                "name that server in connectionString, and the table as it is called there"
-            )
+        durability.check(self.weakness)
 
     def _equals(self, key: tuple[str, ...]) -> dict[str, dict[bytes, bytes]]:
         found = next((one.equals for one in self.unique if set(one.names) == set(key)), {})
@@ -169,12 +160,15 @@ class Table:
 def find(link: Link, schema: str, name: str) -> Table | None:
     """The table, or None while there is none."""
     found = link.execute(_FIND, schema, name)
-    return _describe(link, found[0][0]) if found else None
+    return _describe(link, *found[0]) if found else None
 
 
-def _describe(link: Link, oid: str) -> Table:
+def _describe(link: Link, oid: str, partitioned: bool) -> Table:
     # Before the columns: an ALTER TABLE in between is then noticed by the writers.
-    ((shape,),) = link.execute(f"SELECT {shape_sql('$1::oid')}", oid)
+    place = "$1::oid"
+    shape = _shape(place, partitioned=partitioned)
+    query = f"SELECT {shape}, {durability.weakness_sql(place)}"
+    ((shape, weakness),) = link.execute(query, oid)
     columns = tuple(
         Column(name, base, kind == "e", *others)
         for name, base, kind, *others in link.execute(_COLUMNS, oid)
@@ -183,8 +177,8 @@ def _describe(link: Link, oid: str) -> Table:
     primaries = [index.names for primary, index in indexes if primary]
     unique = tuple(index for _, index in indexes)
     ((deferred,),) = link.execute(_DEFERRED, oid)
-    ((foreign,),) = link.execute(_FOREIGN, oid)
-    return Table(oid, columns, unique, primaries[0] if primaries else (), deferred, foreign, shape)
+    primary = primaries[0] if primaries else ()
+    return Table(oid, columns, unique, primary, deferred, weakness, shape, partitioned)
 
 
 def _unique(text: str) -> Unique:
@@ -194,9 +188,15 @@ def _unique(text: str) -> Unique:
     return Unique(equals, all(alike for _, _, alike in columns))
 
 
-def shape_sql(table: str) -> str:
-    """The digest of a table's columns as an expression; `table`: the expression of its oid."""
-    return _SHAPE.format(table)
+def shape_sql(schema: pa.Schema, table: str) -> str:
+    """What of a ticket's table must not change, as an expression; `table`: that of its oid."""
+    return _shape(table, partitioned=schema.metadata[PARTITIONED] == b"1")
+
+
+def _shape(table: str, *, partitioned: bool) -> str:
+    """Partitions come and go: what they are costs another look."""
+    weakness = f" || coalesce({durability.weakness_sql(table)}, '')" if partitioned else ""
+    return f"{_SHAPE.format(table=table)}{weakness}"
 
 
 def driver_of(schema: pa.Schema) -> Driver:
