@@ -10,15 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import kind_of
+from dataflow_assets.contracts import INFINITE, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_columns import array, within
 from dataflow_assets.formats.json_types import value_type
-from dataflow_assets.formats.rows import cells, infinite, moments
+from dataflow_assets.formats.rows import INFINITY, cells, infinite, moments, without
 from dataflow_assets.formats.text_forms import NUMBER, UUID, all_have
 from dataflow_assets.records.record import exact_json
 
@@ -38,7 +39,7 @@ def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     if _is_number(wanted.type) and _holds_numbers(given, wanted):
         return _number(column, wanted.type)
     if _is_moment(wanted.type) and _is_moment(given.type):
-        return _moment(column, wanted.type)
+        return _moment(column, wanted)
     return _read_from_json(column, given, wanted)
 
 
@@ -83,10 +84,9 @@ def _read_from_json(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.A
         raise ValueError("only text in base64 can be bytes")  # as the word Infinity could be
     texts = column if kind_of(given) == b"json" else _json(column, given)
     decode = msgspec.json.Decoder(value_type(json_times.as_text(wanted)) | None).decode
-    build = json_times.times if json_times.served(wanted.type) else array
     try:
         found = [None if text is None else decode(text) for text in texts.to_pylist()]
-        return build(wanted, found)
+        return array(wanted, found)
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from None
     except RejectedRecord as error:
@@ -129,10 +129,29 @@ def _exact(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return floats
 
 
-def _moment(column: pa.Array, wanted: Any) -> pa.Array:
-    """Midnight is a date, and a date is its midnight; a naive time counts as UTC."""
-    if getattr(column.type, "unit", None) != getattr(wanted, "unit", None) and infinite(column):
+def _moment(column: pa.Array, wanted: pa.Field) -> pa.Array:
+    """Infinite ones into the infinite ones of the other type, where it has any."""
+    endless = infinite(column)
+    if not endless or _unit(column.type) == _unit(wanted.type):
+        return _finite(column, wanted.type)
+    if INFINITE not in (wanted.metadata or {}):
         raise ValueError("infinity is a moment of its own type alone")
+    whole = pa.int32() if pa.types.is_date(wanted.type) else pa.int64()
+    limits = np.iinfo(whole.to_pandas_dtype())
+    mask = np.isin(np.arange(len(column)), list(endless))
+    ends = [
+        int(limits.max if text == INFINITY else limits.min) for _, text in sorted(endless.items())
+    ]
+    found = _finite(without(column, endless), wanted.type).view(whole)
+    return pc.replace_with_mask(found, mask, pa.array(ends, whole)).view(wanted.type)
+
+
+def _unit(kind: Any) -> str | None:
+    return getattr(kind, "unit", None)
+
+
+def _finite(column: pa.Array, wanted: Any) -> pa.Array:
+    """Midnight is a date, and a date is its midnight; a naive time counts as UTC."""
     if not pa.types.is_timestamp(wanted):
         return _day(column, wanted)
     if not pa.types.is_timestamp(column.type):

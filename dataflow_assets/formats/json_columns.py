@@ -5,7 +5,7 @@ JSON text and digits stay as sent. What is absent comes as UNSET, what is null a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Sequence, Sized
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -24,7 +24,6 @@ from dataflow_assets.formats.json_types import is_optional
 from dataflow_assets.formats.text_forms import NUMBER, all_have
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-Build = Callable[[pa.Field, Sequence[Any]], pa.Array]
 
 """Digits as text, and the numbers that JSON has no digits for."""
 _UNFIT = (RejectedRecord, ValueError, pa.ArrowException, OverflowError, TypeError)
@@ -32,25 +31,24 @@ _UNFIT = (RejectedRecord, ValueError, pa.ArrowException, OverflowError, TypeErro
 
 def column(field: pa.Field, cells: Sequence[Any]) -> tuple[pa.Array, Mask | None]:
     """The column, and where its key was absent (None: nowhere)."""
-    build = json_times.times if json_times.served(field.type) else array
     if is_optional(field):
         # Looking for UNSET costs as much as a column of numbers, and no flat one can hold it.
         if not pa.types.is_nested(field.type):
             try:
-                return build(field, cells), None
+                return array(field, cells), None
             except _UNFIT:
                 pass
         if UNSET in cells:
             mask = np.fromiter((cell is UNSET for cell in cells), dtype=bool, count=len(cells))
             cells = [None if cell is UNSET else cell for cell in cells]
-            return named(build, field, cells), mask
-    return named(build, field, cells), None
+            return named(field, cells), mask
+    return named(field, cells), None
 
 
-def named(build: Build, field: pa.Field, cells: Sequence[Any]) -> pa.Array:
-    """What is built; raises RejectedRecord that names the column when it cannot hold the values."""
+def named(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
+    """The column; raises RejectedRecord that names it when it cannot hold the values."""
     try:
-        return build(field, cells)
+        return array(field, cells)
     except RejectedRecord as error:
         reason = error.reason
     except msgspec.ValidationError:
@@ -61,7 +59,9 @@ def named(build: Build, field: pa.Field, cells: Sequence[Any]) -> pa.Array:
 
 
 def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
-    """The column of values that are all there, timestamps as datetimes."""
+    """The column of values that are all there, dates and times as text."""
+    if json_times.served(field.type):
+        return json_times.times(field, cells)
     kind = (field.metadata or {}).get(KIND)
     if kind == b"json":
         return _raw_text(cells)

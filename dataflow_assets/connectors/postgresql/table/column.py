@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import DIGITS, HAS_DEFAULT, KIND, LOOSE, MAX_LENGTH, PADDED
+from dataflow_assets.contracts import DIGITS, HAS_DEFAULT, INFINITE, KIND, LOOSE, MAX_LENGTH, PADDED
 
 TYPE = b"dataflow.postgresql.type"
 PARSED = b"dataflow.postgresql.parsed"
@@ -42,6 +42,7 @@ _ARROW: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", "UTC"),
 }
+_ENDLESS = frozenset({"date", "time", "timestamp", "timestamptz"})
 _TEXT = frozenset({"text", "varchar", "bpchar", "name", "xml", "citext"})
 _KINDS = {"json": b"json", "jsonb": b"json", "numeric": b"numeric"}
 _EXACT = frozenset({"text", "varchar", "numeric"})
@@ -77,6 +78,8 @@ class Column:
             metadata[MAX_LENGTH] = str(self.modifier - 4).encode()
         if self.base not in _ARROW and self.base not in _TEXT:
             metadata[KIND] = b"json" if self.array else _KINDS.get(self.base, b"text")
+        if self.base in _ENDLESS:
+            metadata[INFINITE] = b"1"
         if self._is_loose:
             metadata[LOOSE] = b"1"
             if self.base == "bpchar" and self.deterministic:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.client import Driver, Link
 from dataflow_assets.connectors.postgresql.table import durability
 from dataflow_assets.connectors.postgresql.table.column import Column
-from dataflow_assets.contracts import INFINITE, KEY, NO_NUL
+from dataflow_assets.contracts import KEY, NO_NUL
 
 DRIVER = b"dataflow.postgresql.driver"
 SHAPE = b"dataflow.postgresql.shape"
@@ -133,7 +133,6 @@ class Table:
         """The columns in Arrow; what the writers need to know travels in the metadata."""
         metadata = {
             NO_NUL: b"1",
-            INFINITE: b"1",
             OID: self.oid.encode(),
             SHAPE: self.shape.encode(),
             PARTITIONED: b"1" if self.partitioned else b"0",
