@@ -163,7 +163,7 @@ def _against_rules(array: pa.Array, field: pa.Field, *, no_nul: bool) -> Iterato
 
 
 def _endless(array: pa.Array, field: pa.Field) -> Iterator[tuple[int, str]]:
-    """Which rows hold a moment, also inside a list or a struct, that the column has no value for."""
+    """Which rows hold a moment, also in a list or a struct, that the column has no value for."""
     if pa.types.is_list(field.type):
         parents = pc.list_parent_indices(array).to_numpy()
         found = _endless(pc.list_flatten(array), field.type.value_field)

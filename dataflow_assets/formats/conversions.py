@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import INFINITE, kind_of
+from dataflow_assets.contracts import INFINITE, element_of, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_columns import array, within
@@ -46,7 +46,9 @@ def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
 def _string(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     kind = kind_of(wanted)
     if kind == b"json":
-        return column if kind_of(given) == b"json" else _json(column, given)
+        return (
+            column if kind_of(given) == b"json" else _json(*_with_elements(column, given, wanted))
+        )
     if kind == b"numeric":
         return _digits(column, given, wanted)
     if kind == b"uuid" and kind_of(given) != b"uuid":
@@ -221,6 +223,25 @@ def _json(column: pa.Array, given: pa.Field) -> pa.Array:
     found = cells(column, given)
     texts = [None if value is None else exact_json(value).decode() for value in found]
     return pa.array(texts, pa.string())
+
+
+def _with_elements(
+    column: pa.Array, given: pa.Field, wanted: pa.Field
+) -> tuple[pa.Array, pa.Field]:
+    """Lists for a column of arrays, in whose JSON the elements are as that column has them."""
+    element = element_of(wanted)
+    if element is None or not pa.types.is_list(given.type):
+        return column, given
+    kind = _listed(given.type, element)
+    return _list(column, given.type, kind), given.with_type(kind)
+
+
+def _listed(given: Any, element: pa.Field) -> pa.DataType:
+    """Lists as deep as these; of JSON an inner list is one element."""
+    inner = given.value_field
+    if pa.types.is_list(inner.type) and kind_of(element) != b"json":
+        return pa.list_(pa.field("item", _listed(inner.type, element)))
+    return pa.list_(element.with_name("item"))
 
 
 def _list(column: pa.Array, given: Any, wanted: Any) -> pa.Array:

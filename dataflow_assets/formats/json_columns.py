@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import KIND, SCALARS
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import only_numbers
@@ -67,6 +67,8 @@ def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         return _raw_text(cells)
     if kind == b"numeric":
         return _numbers(cells)
+    if taken := (field.metadata or {}).get(SCALARS):
+        return pa.array([_scalar(cell, taken.decode()) for cell in cells], pa.string())
     if pa.types.is_floating(field.type):
         return _floats(field, cells)
     if pa.types.is_struct(field.type):
@@ -148,6 +150,19 @@ def _raw_text(cells: Sequence[Any]) -> pa.Array:
     bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [bitmap, pa.py_buffer(bounds), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(cells), buffers).cast(pa.string())
+
+
+def _scalar(cell: Any, taken: str) -> str | None:
+    """The text of a JSON value; raises RejectedRecord where it is of another type."""
+    text = "null" if cell is None else bytes(cell).decode()
+    if text[0] == '"':
+        return msgspec.json.decode(text, type=str)
+    if text == "null":
+        return None
+    kind = "boolean" if text[0] in "tf" else "number" if text[0] in "-0123456789" else "other"
+    if kind != taken:
+        raise RejectedRecord("decode", f"expected text or a {taken}")
+    return text
 
 
 def _numbers(cells: Sequence[Any]) -> pa.Array:

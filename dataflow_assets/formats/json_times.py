@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -35,7 +36,7 @@ _EXPECTED = {
     "aware": "expected a time with a timezone, like 2026-01-31T23:59:59Z",
 }
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.integer[Any]]
 Texts = Sequence[str | None]
 Usual = Callable[[pa.Array, pa.Field], pa.Array | None]
 Single = Callable[[Texts, pa.Field], pa.Array]

@@ -16,7 +16,7 @@ from dataflow_assets.formats.json import Decoded, JsonDecoder, Tombstones
 ZONED, NAIVE, FINE = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.timestamp("ns", "UTC")
 DATE, TIME = pa.date32(), pa.time64("us")
 DAY = 86_400_000_000
-WHEN = dt.datetime(2023, 1, 28, 10, 11, 12)
+WHEN = "2023-01-28 10:11:12"
 ENDLESS = {INFINITE: b"1"}
 LISTED = pa.list_(ZONED)
 STRUCT = pa.struct([pa.field("t", ZONED)])
@@ -63,9 +63,7 @@ def test_every_spelling_of_an_offset_is_the_same_moment(kind: pa.DataType) -> No
         if kind == STRUCT:
             values = values.field(0)
         plain = values.cast(pa.timestamp(kind.unit if kind == FINE else "us"))
-        assert [str(one)[:19].replace("T", " ") for one in plain.to_pylist()] == [str(WHEN)] * len(
-            texts
-        )
+        assert [str(one)[:19].replace("T", " ") for one in plain.to_pylist()] == [WHEN] * len(texts)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,10 @@ from dataflow_assets.errors import PermanentError, TransientError
 from tests.connectors.postgresql.driver import Place, start, store
 
 ERRORS = "(id text, error jsonb, original_message json)"
+PARTITIONED = (
+    "CREATE TABLE orders (id int) PARTITION BY LIST (id); "
+    "CREATE TABLE one PARTITION OF orders FOR VALUES IN (1)"
+)
 PARTS = ("dataflow_checkpoint", "dataflow_checkpoint_partition", "dataflow_rejected")
 
 
@@ -51,11 +55,7 @@ def test_a_table_that_is_only_inherited_from_takes_rows(place: Place) -> None:
     ("made", "change"),
     [
         ("CREATE TABLE orders (id int)", "ALTER TABLE orders SET UNLOGGED"),
-        (
-            "CREATE TABLE orders (id int) PARTITION BY LIST (id); "
-            "CREATE TABLE one PARTITION OF orders FOR VALUES IN (1)",
-            "CREATE UNLOGGED TABLE other PARTITION OF orders DEFAULT",
-        ),
+        (PARTITIONED, "CREATE UNLOGGED TABLE other PARTITION OF orders DEFAULT"),
     ],
     ids=["table", "partition"],
 )

@@ -7,12 +7,12 @@ share one session.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.client import Driver, Link
+from dataflow_assets.connectors.postgresql.client import Driver, Link, Row
 from dataflow_assets.connectors.postgresql.table import durability
 from dataflow_assets.connectors.postgresql.table.column import Column
 from dataflow_assets.contracts import KEY, NO_NUL
@@ -34,21 +34,26 @@ TYPE_NAME = """
             THEN t.typname::text ELSE s.nspname || '.' || t.typname END"""
 """SQL for the name by which a type is known here, from `pg_type t` and its `pg_namespace s`. A type
 that a user made may have the name of a built-in one, and is none: its name has its schema."""
-# The chain of a domain ends at its base type; the outermost length limit counts.
+_IS_ARRAY = "EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid)"
+# The chain of a domain ends at its base type; the outermost length limit counts. Behind an array
+# comes the type of its elements, which may be a domain again.
 _COLUMNS = f"""
 WITH RECURSIVE chain AS (
-    SELECT a.attnum, a.atttypid AS type, a.atttypmod AS mod, a.attnotnull AS required
+    SELECT a.attnum, false AS element, a.atttypid AS type, a.atttypmod AS mod,
+           a.attnotnull AS required
     FROM pg_attribute a WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
   UNION ALL
-    SELECT chain.attnum, t.typbasetype,
+    SELECT chain.attnum, t.typtype <> 'd',
+           CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END,
            CASE WHEN chain.mod >= 0 THEN chain.mod ELSE t.typtypmod END,
            chain.required OR t.typnotnull
-    FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
+    FROM chain JOIN pg_type t ON t.oid = chain.type
+    WHERE t.typtype = 'd' OR (NOT chain.element AND {_IS_ARRAY})
 )
-SELECT a.attname, {TYPE_NAME},
+SELECT chain.element, a.attname, {TYPE_NAME},
        t.typtype::text, format_type(chain.type, chain.mod),
        chain.mod, chain.required, a.atthasdef OR a.attidentity <> '',
-       EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid),
+       {_IS_ARRAY},
        COALESCE((SELECT c.collisdeterministic FROM pg_collation c WHERE c.oid = a.attcollation),
                 true)
 FROM chain
@@ -56,7 +61,7 @@ JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
 JOIN pg_namespace s ON s.oid = t.typnamespace
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attnum = chain.attnum
 WHERE a.attgenerated = '' AND a.attidentity <> 'a'
-ORDER BY a.attnum
+ORDER BY a.attnum, chain.element DESC
 """  # noqa: S608 - our own text
 # Only such an index can decide ON CONFLICT: unique, immediate, whole, of plain columns. Each column
 # comes with the operator of its equality, and whether that is the one which the column itself has.
@@ -168,16 +173,23 @@ def _describe(link: Link, oid: str, partitioned: bool) -> Table:
     shape = _shape(place, partitioned=partitioned)
     query = f"SELECT {shape}, {durability.weakness_sql(place)}"
     ((shape, weakness),) = link.execute(query, oid)
-    columns = tuple(
-        Column(name, base, kind == "e", *others)
-        for name, base, kind, *others in link.execute(_COLUMNS, oid)
-    )
+    columns = tuple(_columns(link.execute(_COLUMNS, oid)))
     indexes = [(primary, _unique(found)) for primary, found in link.execute(_UNIQUE, oid)]
     primaries = [index.names for primary, index in indexes if primary]
     unique = tuple(index for _, index in indexes)
     ((deferred,),) = link.execute(_DEFERRED, oid)
     primary = primaries[0] if primaries else ()
     return Table(oid, columns, unique, primary, deferred, weakness, shape, partitioned)
+
+
+def _columns(rows: Sequence[Row]) -> Iterator[Column]:
+    """An array's column comes behind a row for its elements."""
+    element = None
+    for inside, name, base, kind, *others in rows:
+        column = replace(Column(name, base, kind == "e", *others), element=element)
+        element = column if inside else None
+        if not inside:
+            yield column
 
 
 def _unique(text: str) -> Unique:
