@@ -45,6 +45,11 @@ def task_failure(error: BaseException) -> DataflowError:
     return TransientError(sentence(error))
 
 
+def python_error(error: BaseException) -> str:
+    """The class of the error that has ended a Python worker, as its traceback writes it."""
+    return _python(str(error)).partition(":")[0].strip()
+
+
 def _python(text: str) -> str:
     """The line that ends the last traceback: the first one that is not indented."""
     _, found, after = text.rpartition(_TRACEBACK)

@@ -35,6 +35,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
+from dataflow_assets.sdk.server_failure import ServerFailure
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 
 _LOCK = """
@@ -90,15 +91,17 @@ class PostgresqlWriter(SliceTransaction):
     def commit(self, position: Position) -> None:
         link = self._session()
         self._rejected += self._loader.flush()
+        self._loader.check(self._ticket.target.source, self._piece)
         self._rows -= self._loader.refused
         target, names = self._ticket.target, self._names
         settle(target, self._piece, self._rejected, self._beside, self._joined)
         failpoints.reach("postgresql.before-commit")
         counts = (self._rows, len(self._rejected), self._size)
         values = (*self._row(), *checkpoint_tables.columns(position), *counts, self._place())
-        query = _MOVE.format(**names, shape=table.shape_sql("to_regclass($9::text)"))
-        ((oid, shape, *moved),) = link.execute(query, *values)
-        self._check(oid, shape)  # again: only the rows' own lock has kept it as it is
+        shape = table.shape_sql(self._ticket.schema, "to_regclass($9::text)")
+        query = _MOVE.format(**names, shape=shape)
+        ((oid, found, *moved),) = link.execute(query, *values)
+        self._check(oid, found)  # again: only the rows' own lock has kept it as it is
         link.execute("COMMIT")
         self._stored = Partition.of(tuple(moved))
         failpoints.reach("postgresql.after-commit")
@@ -124,7 +127,8 @@ class PostgresqlWriter(SliceTransaction):
         return (self._stored.dump(),) if self._begun and self.stored() is not None else ()
 
     def _locked(self, link: TextLink) -> Partition:
-        query = _LOCK.format(**self._names, shape=table.shape_sql("to_regclass($4::text)"))
+        expression = table.shape_sql(self._ticket.schema, "to_regclass($4::text)")
+        query = _LOCK.format(**self._names, shape=expression)
         found = link.execute(query, *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
             raise checkpoint_tables.lost(
@@ -178,9 +182,9 @@ class PostgresqlWriter(SliceTransaction):
     def guarded(self) -> Iterator[None]:
         try:
             yield
-        except Failure as failure:
+        except ServerFailure as failure:
             self.abort()
-            if failure.sqlstate == _UNDEFINED_TABLE and self._gone():
+            if getattr(failure, "sqlstate", None) == _UNDEFINED_TABLE and self._gone():
                 raise self._sink.dropped() from None
             raise failure.error(f"writing to {self._sink.address()}") from None
         except BaseException:
