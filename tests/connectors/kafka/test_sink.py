@@ -181,12 +181,14 @@ def test_records_name_their_topics(into: Make, topic: Any) -> None:
         b'{"to": null}',
         b"{}",
         b'{"to": "no_such_topic_here"}',
+        b'{"to": ""}',
     ]
     inner = [b'{"to": "__consumer_offsets"}', b'{"to": "%s"}' % side_topic(target.target).encode()]
     receipt = target.put([Sent(body) for body in [*rows, *inner]])
     assert target.values() == sorted([b'{"to": null}', b"{}"])
     assert [m.value() for m in target.records(other)] == rows[:1]
-    assert receipt.totals.rejected == 3
+    assert receipt.totals.rejected == 4
+    assert "topicField: the text is empty, and names no topic" in target.reasons()
     assert "topic no_such_topic_here does not exist" in target.reasons()
 
 

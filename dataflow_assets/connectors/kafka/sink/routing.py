@@ -128,6 +128,8 @@ class Routing:
         if found is MISSING or found is None:
             return self._sink.topic
         name = text_form(found)
+        if not name:
+            raise RejectedRecord("encode", "topicField: the text is empty, and names no topic")
         if name.startswith((FAMILY, "__")):
             raise RejectedRecord("encode", f"topicField: {name} is not a topic for records")
         return name
