@@ -93,7 +93,7 @@ class Partitions:
         if missing := [name for name in self.columns if name not in names]:
             raise PermanentError(
                 f"metadata partition_expr: {table} has no column {', '.join(missing)}; it has "
-                f"{', '.join(names)}. Name a column; where rows are told apart by an expression, "
+                f"{', '.join(names)}. Name a column; where an expression tells rows apart, "
                 "make a column of it"
             )
 

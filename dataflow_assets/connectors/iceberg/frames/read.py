@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
@@ -23,6 +24,7 @@ from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.frames.conditions import condition
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
+from dataflow_assets.connectors.iceberg.table.stored_rows import live_rows
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_frames import chosen
@@ -122,8 +124,12 @@ class _Reader:
 
     def _read(self, tasks: tuple[FileScanTask, ...]) -> Iterator[pa.RecordBatch]:
         io = load_file_io(dict(self.target.io), self.target.location)
-        schema = self.metadata.schema().select(*self.columns.names)
-        scan = ArrowScan(self.metadata, io, schema, self.rows)
-        for batch in scan.to_record_batches(list(tasks)):
-            table = pa.Table.from_batches([batch]).select(self.columns.names)
-            yield from table.cast(self.columns).combine_chunks().to_batches()
+        schema, names = self.metadata.schema(), self.columns.names
+        bound = bind(schema, self.rows, case_sensitive=True)
+        asked = [str(schema.find_column_name(each)) for each in extract_field_ids(bound)]
+        only = expression_to_pyarrow(bound) if asked else None
+        for task in tasks:
+            for batch in live_rows(self.metadata, io, task, list(dict.fromkeys([*names, *asked]))):
+                table = pa.Table.from_batches([batch])
+                table = (table if only is None else table.filter(only)).select(names)
+                yield from table.cast(self.columns).combine_chunks().to_batches()

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
+from dataflow_assets.formats.structs import cast_rows
 from dataflow_assets.sdk.table_frames import map_batches
 from dataflow_assets.sdk.table_partitions import Partitions
 
@@ -72,7 +73,7 @@ class _Writer:
         files, rows = file_writer(self.target, "frame", list(self.names), TARGET_BYTES), 0
         try:
             for batch in batches:
-                fitted = batch.select(files.schema.names).cast(files.schema)
+                fitted = cast_rows(batch, files.schema)
                 if self.outside is not None:
                     self.outside.check(self.table, self.target, fitted)
                 files.write(fitted)
