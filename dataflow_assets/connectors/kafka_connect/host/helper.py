@@ -17,9 +17,13 @@ import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.kafka.connect.connector.ConnectRecord;
+import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
@@ -112,8 +116,63 @@ public class Helper {
     return to;
   }
 
-  private byte[] cell(Schema schema, Object value) {
-    return value == null ? null : json.fromConnectData("", schema, value);
+  private byte[] cell(Schema schema, Object value) throws Exception {
+    return value == null ? null : json.fromConnectData("", schema, exact(value));
+  }
+
+  // JsonConverter writes the whole array behind a buffer, however little of it the buffer shows.
+  private static Object exact(Object value) throws Exception {
+    if (value instanceof ByteBuffer) return bytes(value);
+    if (value instanceof Struct) return exactStruct((Struct) value);
+    if (value instanceof List) return exactList((List) value);
+    if (value instanceof Map) return exactMap((Map) value);
+    return value;
+  }
+
+  private static Struct exactStruct(Struct value) throws Exception {
+    Struct made = null;
+    for (Iterator it = value.schema().fields().iterator(); it.hasNext();) {
+      Field field = (Field) it.next();
+      Object inner = value.getWithoutDefault(field.name());
+      Object other = exact(inner);
+      if (other == inner) continue;
+      if (made == null) made = copied(value);
+      made.put(field, other instanceof byte[] ? ByteBuffer.wrap((byte[]) other) : other);
+    }
+    return made == null ? value : made;
+  }
+
+  private static Struct copied(Struct value) {
+    Struct made = new Struct(value.schema());
+    for (Iterator it = value.schema().fields().iterator(); it.hasNext();) {
+      Field field = (Field) it.next();
+      Object inner = value.getWithoutDefault(field.name());
+      if (inner != null) made.put(field, inner);
+    }
+    return made;
+  }
+
+  private static List exactList(List value) throws Exception {
+    ArrayList made = new ArrayList(value.size());
+    boolean differs = false;
+    for (Iterator it = value.iterator(); it.hasNext();) {
+      Object inner = it.next();
+      made.add(exact(inner));
+      differs |= made.get(made.size() - 1) != inner;
+    }
+    return differs ? made : value;
+  }
+
+  private static Map exactMap(Map value) throws Exception {
+    LinkedHashMap made = new LinkedHashMap();
+    boolean differs = false;
+    for (Iterator it = value.entrySet().iterator(); it.hasNext();) {
+      Map.Entry entry = (Map.Entry) it.next();
+      Object inner = exact(entry.getValue());
+      differs |= inner != entry.getValue();
+      made.put(entry.getKey(), inner);
+    }
+    return differs ? made : value;
   }
 
   public byte[] text(Object map) { return json.fromConnectData("", null, map); }
