@@ -118,7 +118,11 @@ def rows() -> tuple[TypeRow, ...]:
         TypeRow("DateTime64(7 to 9)", field("", "DateTime64(9)"), "any zone, as UTC"),
         TypeRow("Array(Int32)", field("", "Array(Int32)")),
         TypeRow("Tuple(a Int32)", field("", "Tuple(a Int32)"), "without names: `1`, `2`, ..."),
-        TypeRow(", ".join(JSON_TEXT), _made(_TEXT, b"json"), "also inside arrays and tuples"),
+        TypeRow(
+            ", ".join(JSON_TEXT),
+            _made(_TEXT, b"json"),
+            "also inside arrays and tuples; a sink fills maps from objects",
+        ),
     )
 
 
