@@ -15,7 +15,7 @@ from dataflow_assets.formats.json_tombstones import REJECT_NULLS
 from tests.connectors.clickhouse.driver import SOURCE, Place, start, write
 
 UUID, OTHER = "9b155af0-0f06-4d56-a294-3d90a9f0a63d", "00000000-0000-4000-8000-00000000000a"
-DAY, MOMENT = "2020-02-29", "2020-02-29T12:00:00.123456Z"
+DAY, MOMENT = "2020-02-29", "2020-02-29T12:00:00.123456789Z"
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,14 @@ KINDS = (
     Kind(
         "DateTime64(9, 'UTC')",
         MOMENT,
-        "'2020-02-29 12:00:00.123456'",
-        ("2300-01-01T00:00:00Z", "1600-01-01T00:00:00Z", 1582977600, "1582977600"),
+        "'2020-02-29 12:00:00.123456789'",
+        (
+            "2300-01-01T00:00:00Z",
+            "1600-01-01T00:00:00Z",
+            f"{MOMENT[:-1]}1Z",
+            1582977600,
+            "1582977600",
+        ),
         "'2021-01-01 00:00:00.5'",
     ),
     Kind(
