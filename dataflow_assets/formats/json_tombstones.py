@@ -13,8 +13,11 @@ from msgspec.structs import astuple
 
 from dataflow_assets.contracts import INSERT, KIND, OFFSET, OP
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.formats.json_columns import array, first_line, named
+from dataflow_assets.formats import json_times
+from dataflow_assets.formats.json_columns import first_line, named
 from dataflow_assets.formats.json_types import struct_type
+from dataflow_assets.records.connect_types import is_envelope, unpack_envelope
+from dataflow_assets.records.record import encode, parse
 
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -37,7 +40,8 @@ class KeyDecoder:
         self._mode = tombstones.mode
         self._columns = tombstones.key_columns
         self._fields = [schema.field(name) for name in self._columns]
-        self._decode = msgspec.json.Decoder(struct_type(self._fields, forbid_unknown=False)).decode
+        keys = struct_type(map(json_times.as_text, self._fields), forbid_unknown=False)
+        self._decode = msgspec.json.Decoder(keys).decode
 
     def deleted(self, key: bytes | None) -> dict[str, Any]:
         """The key's columns of the row to delete; raises RejectedRecord when nothing says which."""
@@ -57,7 +61,7 @@ class KeyDecoder:
         for field, cell in zip(self._fields, cells, strict=True):
             if cell is UNSET:
                 raise RejectedRecord("decode", f"column {field.name} is missing")
-            named(array, field, [cell])
+            named(field, [cell])
         return dict(zip(self._columns, cells, strict=True))
 
 
@@ -77,9 +81,15 @@ def reason(error: Exception) -> str:
 
 
 def _key_object(key: bytes, field: pa.Field) -> bytes:
-    """A message key as a JSON object: an object as it is; a lone value becomes the one column."""
+    """A message key as a JSON object: an object as it is; a lone value becomes the one column.
+
+    Of a key of Kafka Connect with its schema it is the payload.
+    """
     stripped, as_text = key.strip(), _is_text(field)
     value = _json(stripped)
+    if is_envelope(value):
+        key = stripped = encode(unpack_envelope(parse(stripped)))
+        value = _json(stripped)
     if isinstance(value, dict) or (stripped.startswith(b"{") and not as_text):
         return stripped
     if value is UNSET or (as_text and not isinstance(value, str)):

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Meta
 
-from dataflow_assets.contracts import HAS_DEFAULT, KIND, MAX_LENGTH
+from dataflow_assets.contracts import HAS_DEFAULT, KIND, MAX_LENGTH, SCALARS
 from dataflow_assets.formats.text_forms import UUID
 
 _INTEGERS: dict[pa.DataType, tuple[int, int | None]] = {
@@ -60,7 +60,7 @@ def _member(name: str, field: pa.Field) -> Any:
 def value_type(field: pa.Field) -> Any:
     """The Python type that a column's JSON value decodes to."""
     metadata = field.metadata or {}
-    if metadata.get(KIND) in (b"json", b"numeric"):
+    if metadata.get(KIND) in (b"json", b"numeric") or SCALARS in metadata:
         return msgspec.Raw
     if metadata.get(KIND) == b"uuid":
         return Annotated[str, Meta(pattern=UUID)]
