@@ -16,6 +16,7 @@ from tests.drained import drained
 from tests.sql.files import Sent, Sql, latest
 
 Run = Callable[[Flow], list[Report]]
+Begin = Callable[..., Flow]
 COLUMNS = "d DECIMAL(10, 2), f DOUBLE, s STRING, n INT"
 KEYED = f"{COLUMNS}, PRIMARY KEY (d, f, s) NOT ENFORCED"
 FLINKS = rb'{"d":1.5,"f":1.0E16,"s":"\uD83D\uDE00"}'
@@ -27,7 +28,7 @@ def change(number: str) -> Sent:
 
 
 @pytest.fixture
-def begun_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sql, Run], Flow]:
+def begun_before(monkeypatch: pytest.MonkeyPatch) -> Begin:
     """A flow whose first run was that of an earlier version, which said nothing of keys."""
 
     def begin(sql: Sql, run: Run, columns: str = KEYED) -> Flow:
@@ -55,7 +56,7 @@ def test_rows_of_flink_are_replaced_and_not_doubled(sql: Sql, run: Run) -> None:
 
 
 def test_a_topic_of_an_earlier_version_keeps_its_keys(
-    sql: Sql, run: Run, begun_before: Callable[[Sql, Run], Flow]
+    sql: Sql, run: Run, begun_before: Begin
 ) -> None:
     flow = begun_before(sql, run)
     sql.send([change("2")])
@@ -63,9 +64,7 @@ def test_a_topic_of_an_earlier_version_keeps_its_keys(
     assert keys(sql) == [BEFORE, BEFORE]
 
 
-def test_an_emptied_topic_gets_keys_of_flink(
-    sql: Sql, run: Run, begun_before: Callable[[Sql, Run], Flow]
-) -> None:
+def test_an_emptied_topic_gets_keys_of_flink(sql: Sql, run: Run, begun_before: Begin) -> None:
     flow = begun_before(sql, run)
     drained(flow, Start("earliest", table="truncate"))
     sql.send([change("2")])
@@ -74,7 +73,7 @@ def test_an_emptied_topic_gets_keys_of_flink(
 
 
 def test_read_again_into_a_topic_that_is_not_emptied_keys_stay(
-    sql: Sql, run: Run, begun_before: Callable[[Sql, Run], Flow]
+    sql: Sql, run: Run, begun_before: Begin
 ) -> None:
     flow = begun_before(sql, run)
     drained(flow, Start("earliest"))
@@ -82,7 +81,7 @@ def test_read_again_into_a_topic_that_is_not_emptied_keys_stay(
 
 
 def test_rejected_records_are_taken_back_with_the_keys_of_their_flow(
-    sql: Sql, run: Run, engine: Any, begun_before: Callable[[Sql, Run], Flow]
+    sql: Sql, run: Run, engine: Any, begun_before: Begin
 ) -> None:
     flow = begun_before(sql, run, KEYED.replace("n INT", "n INT NOT NULL"))
     sql.send([change("null")])
