@@ -17,7 +17,7 @@ from dataflow_assets.contracts import kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_columns import array, within
-from dataflow_assets.formats.json_types import value_type
+from dataflow_assets.formats.json_types import or_null, value_type
 from dataflow_assets.formats.rows import cells, infinite, moments
 from dataflow_assets.formats.text_forms import NUMBER, UUID, all_have
 from dataflow_assets.records.record import exact_json
@@ -82,7 +82,7 @@ def _read_from_json(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.A
     if pa.types.is_binary(wanted.type) and not pa.types.is_string(given.type):
         raise ValueError("only text in base64 can be bytes")  # as the word Infinity could be
     texts = column if kind_of(given) == b"json" else _json(column, given)
-    decode = msgspec.json.Decoder(value_type(json_times.as_text(wanted)) | None).decode
+    decode = msgspec.json.Decoder(or_null(value_type(json_times.as_text(wanted)))).decode
     build = json_times.times if json_times.served(wanted.type) else array
     try:
         found = [None if text is None else decode(text) for text in texts.to_pylist()]

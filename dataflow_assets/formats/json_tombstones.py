@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from dataflow_assets.contracts import INSERT, KIND, OFFSET, OP
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_columns import array, first_line, named
-from dataflow_assets.formats.json_types import struct_type
+from dataflow_assets.formats.json_structs import decoder
 
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -37,7 +37,7 @@ class KeyDecoder:
         self._mode = tombstones.mode
         self._columns = tombstones.key_columns
         self._fields = [schema.field(name) for name in self._columns]
-        self._decode = msgspec.json.Decoder(struct_type(self._fields, forbid_unknown=False)).decode
+        self._decode = decoder(self._fields, forbid_unknown=False)
 
     def deleted(self, key: bytes | None) -> dict[str, Any]:
         """The key's columns of the row to delete; raises RejectedRecord when nothing says which."""

@@ -17,6 +17,7 @@ from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import connect, query_rows, quote, stream
 from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.server_failure import translated
 
 if TYPE_CHECKING:
@@ -104,8 +105,9 @@ class _Reader:
                 yield from self._read()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
+        stem = free_stem(self.columns, "#")
         chosen = ", ".join(
-            f"{types.selected(name, kind)} AS {quote(f'#{n}')}"
+            f"{types.selected(name, kind)} AS {quote(f'{stem}{n}')}"
             for n, (name, kind) in enumerate(self.columns.items())
         )
         # S608: every name is quoted

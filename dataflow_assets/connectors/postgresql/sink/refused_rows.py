@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.contracts import reserved
 
 HALVED = 1_000  # refusals of a slice up to which every run is halved to its end
 SHORT = 128  # rows
 ATTEMPTS = 6  # of a statement that lost to a deadlock, before the whole slice is tried again
 
-ORDER = "_dataflow_order"  # optional column: which row came after which
+ORDER = reserved("order")  # optional column: which row came after which
 
 Refused = list[tuple[pa.RecordBatch, Failure]]
 
