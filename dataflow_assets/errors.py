@@ -79,6 +79,10 @@ class NewColumns(PermanentError):
         super().__init__(message)
 
 
+class Defect(PermanentError):
+    """Our own code, or a library, cannot do something: it fails the same way each time."""
+
+
 class TakenOver(PermanentError):
     """Another driver took the flow's epoch; this one must stop at once."""
 

@@ -10,6 +10,7 @@ itself, which is started only then.
 from __future__ import annotations
 
 import re
+import traceback
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class Frame:
                 [batch for partition in self.partitions()[::-1] for batch in partition]
             )
         except Exception as error:
-            raise PySparkException(f"{type(error).__name__}: {error}") from error
+            raise PySparkException("".join(traceback.format_exception(error))) from error
 
     def count(self) -> int:
         """Its rows."""

@@ -560,9 +560,9 @@ class Trino(System):
 
         kinds = self.declared(config)
         listed = ", ".join(
-            f'json_format(CAST("{n}" AS json)) AS "{n}"'
+            f"json_format(CAST({_quoted(n)} AS json)) AS {_quoted(n)}"
             if "(" in k and k[:3] in _COMPOUND
-            else f'"{n}"'
+            else _quoted(n)
             for n, k in kinds.items()
         )
         host, port = "127.0.0.1", self.server.ports["http"]
@@ -647,7 +647,11 @@ def messages(store: Store) -> tuple[str, Config]:
 
 
 def manifest(
-    folder: Path, source: tuple[str, Config], sink: tuple[str, Config], records: int = 100
+    folder: Path,
+    source: tuple[str, Config],
+    sink: tuple[str, Config],
+    records: int = 100,
+    **spec: Any,
 ) -> Path:
     """A flow between these two ends, in micro-batches of so many records of a partition."""
     ends = {
@@ -659,7 +663,7 @@ def manifest(
         "apiVersion": "dataflow.dataflow.io/v1",
         "kind": "DataFlow",
         "metadata": {"name": name},
-        "spec": {"maxRecordsPerBatch": records, **ends},
+        "spec": {"maxRecordsPerBatch": records, **ends, **spec},
     }
     path = folder / f"{name}.yaml"
     YAML().dump(document, path)

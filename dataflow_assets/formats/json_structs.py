@@ -65,7 +65,7 @@ class _Numbered:
     """Decodes objects by way of the numbers of their keys."""
 
     def __init__(self, columns: list[pa.Field], *, forbid_unknown: bool) -> None:
-        self._names = [column.name for column in columns]
+        self._names: list[str] = [column.name for column in columns]
         self._numbers = {name: b'"<%d>":' % at for at, name in enumerate(self._names)}
         self._strict = forbid_unknown
         numbered = [column.with_name(f"<{at}>") for at, column in enumerate(columns)]

@@ -74,10 +74,10 @@ class Reader:
 
     def _decoded(self, bodies: Sequence[bytes]) -> tuple[list[Any], list[int], Refused]:
         try:
-            rows = list(map(self._raw, bodies))
+            rows: list[Any] = list(map(self._raw, bodies))
             return rows, [*range(len(rows))] if self._walks else [], {}
         except UNFIT:
-            rows: list[Any] = []
+            rows = []
             odd: list[int] = []
             refused: Refused = {}
         for row, body in enumerate(bodies):

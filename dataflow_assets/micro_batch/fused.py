@@ -13,8 +13,9 @@ So a slice that turns out much larger than planned simply ends early, and the dr
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -35,6 +36,7 @@ from dataflow_assets.errors import DataflowError, PermanentError, blamed
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
+from dataflow_assets.micro_batch.defects import blaming_record, place, reported
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import (
     TIMESTAMP,
@@ -44,6 +46,7 @@ from dataflow_assets.micro_batch.message_metadata import (
     wanted,
 )
 from dataflow_assets.micro_batch.places import Places
+from dataflow_assets.micro_batch.rejected_share import RejectedShare
 from dataflow_assets.micro_batch.results import Result, Told, encoded
 from dataflow_assets.micro_batch.routed_rows import RoutedRows, are_routed
 from dataflow_assets.micro_batch.task_failures import Failure
@@ -56,7 +59,6 @@ Shares = Generator[list[Chunk], None, None]
 Chunks = tuple[Slice, Shares]
 """A slice, and what its writers get."""
 
-_JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
 # A slice is planned by a guess at its records' sizes, and one that is a little larger than planned
 # may go on: a task that ends before its input does costs Spark a warm Python worker.
 _SLACK = 2
@@ -123,8 +125,10 @@ class Pass:
 
     def _results(self, slices: Iterator[Chunks], told: Told) -> list[Result]:
         failpoints.arm(self.branches[0].ticket.failpoint)
+        target = self.branches[0].ticket.target
         try:
-            results = [Result(receipt) for receipt in self._receipts(slices, told)]
+            with reported(target.flow, target.source):
+                results = [Result(receipt) for receipt in self._receipts(slices, told)]
         except DataflowError as error:
             return [Result(failure=Failure.of(error))]
         return [*results, *told.results()]
@@ -135,15 +139,26 @@ class Pass:
             writers: list[Writer] = []
             try:
                 writers += self._opened(piece)
-                with closing(chunks):
+                with closing(chunks), self._named(piece):
                     for share in chunks:
-                        for name, writer, chunk in zip(names, writers, share, strict=True):
-                            with blamed(name):
-                                writer.write(chunk)
+                        self._write(piece, names, writers, share)
+                        for name, chunk in zip(names, share, strict=True):
                             told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
-                yield from self._closed(names, writers, complete=not isinstance(piece, OffsetSlice))
+                yield from self._closed(piece, names, writers)
             finally:
                 _abort_all(writers)
+
+    def _named(self, piece: Slice) -> AbstractContextManager[None]:
+        """A mistake of ours inside names the slice."""
+        target = self.branches[0].ticket.target
+        return reported(target.flow, place(target.source, piece))
+
+    def _write(
+        self, piece: Slice, names: Sequence[str], writers: Sequence[Writer], share: Sequence[Chunk]
+    ) -> None:
+        for name, writer, chunk in zip(names, writers, share, strict=True):
+            with blamed(name), self._named(piece):
+                writer.write(chunk)
 
     def _opened(self, piece: Slice) -> Iterator[Writer]:
         for branch in self.branches:
@@ -151,11 +166,13 @@ class Pass:
                 yield branch.sink.writer(branch.ticket, piece)
 
     def _closed(
-        self, names: Sequence[str], writers: Sequence[Writer], *, complete: bool
+        self, piece: Slice, names: Sequence[str], writers: Sequence[Writer]
     ) -> Iterator[Receipt]:
+        complete = not isinstance(piece, OffsetSlice)
         for name, writer in zip(names, writers, strict=True):
-            with blamed(name):
-                yield writer.close(complete)
+            with blamed(name), self._named(piece):
+                receipt = writer.close(complete)
+            yield receipt
 
     def _from_spark(self, batches: Iterable[pa.RecordBatch], told: Told) -> Iterator[Chunks]:
         filled = completed(batches, self.source, self.span.slices)
@@ -209,15 +226,17 @@ class Pass:
     def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Shares:
         slices = self.span.slices
         rows = Rows(self.source, slices[index], len(slices), self._reads)
-        read = reader(self.steps, self.branches, rows, self.format)
-        consumed = rejected = 0
+        make = partial(reader, self.steps, self.branches, rows, self.format)
+        read = make()
+        share = self._share(slices[index])
         for batch in batches:
             if batch.column("_at")[-1].as_py() % len(slices) != index:
                 raise PermanentError("one Spark partition holds rows of two slices")
-            chunks = unknown_values.told(read(batch), self.branches, batch, rows.offsets(batch))
-            consumed += batch.num_rows
-            rejected += sum(len(chunk.rejected) for chunk in chunks)
-            self._judge(slices[index], consumed, rejected, chunks)
+            offsets = rows.offsets(batch)
+            with self._named(slices[index]):
+                found = blaming_record(batch, read, make, offsets)
+            chunks = unknown_values.told(found, self.branches, batch, offsets)
+            share.add(batch.num_rows, chunks)
             yield chunks
 
     def _columns(self, piece: Slice, batches: Iterator[pa.RecordBatch]) -> Shares:
@@ -240,45 +259,31 @@ class Pass:
 
     def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Shares:
         places = Places(piece)
-        return self._rows(piece, batches, lambda b, seen: typed(b, self.branches, seen, places))
+        return self._rows(piece, batches, lambda seen, b: typed(b, self.branches, seen, places))
 
     def _routed(self, piece: Slice, batches: Iterable[pa.RecordBatch], steps: Steps) -> Shares:
         routed = RoutedRows(steps, self.source, piece, self.branches, Places(piece))
-        return self._rows(piece, batches, routed)
+        return self._rows(piece, batches, lambda seen, b: routed(b, seen))
 
     def _rows(
         self,
         piece: Slice,
         batches: Iterable[pa.RecordBatch],
-        share: Callable[[pa.RecordBatch, int], list[Chunk]],
+        share: Callable[[int, pa.RecordBatch], list[Chunk]],
     ) -> Shares:
-        seen, rejected = 0, 0
+        seen, counted = 0, self._share(piece)
         for batch in batches:
             offsets = np.arange(seen, seen + batch.num_rows)
-            chunks = unknown_values.told(share(batch, seen), self.branches, batch, offsets)
+            make = partial(share, seen)
+            with self._named(piece):
+                found = blaming_record(batch, make, partial(partial, share, seen), offsets)
+            chunks = unknown_values.told(found, self.branches, batch, offsets)
             seen += batch.num_rows
-            rejected += sum(len(chunk.rejected) for chunk in chunks)
-            self._judge(piece, seen, rejected, chunks)
+            counted.add(batch.num_rows, chunks)
             yield chunks
 
-    def _judge(self, piece: Slice, consumed: int, rejected: int, chunks: Sequence[Chunk]) -> None:
-        """Before the slice is committed; other tasks may have committed theirs."""
-        if not too_many(rejected, consumed, self.max_rejected_percent):
-            return
-        target = self.branches[0].ticket.target
-        last = next((chunk.rejected[-1] for chunk in chunks if chunk.rejected), None)
-        example = f"; the last one, {last.at(piece)}: {last.reason}" if last else ""
-        raise PermanentError(
-            f"flow {target.flow}: {rejected} of {consumed} records of {target.source} were "
-            f"rejected, more than maxRejectedPercent {self.max_rejected_percent:g}{example}. "
-            f"Nothing of this micro-batch's records of partition {piece.partition} is stored; "
-            f"those of other partitions may be. Fix the table or the producer, or raise the limit"
-        )
-
-
-def too_many(rejected: int, consumed: int, most: float) -> bool:
-    """True when more than `most` percent were rejected of enough records to judge by."""
-    return consumed >= _JUDGED_FROM and rejected * 100 > most * consumed
+    def _share(self, piece: Slice) -> RejectedShare:
+        return RejectedShare(self.branches[0].ticket.target, piece, self.max_rejected_percent)
 
 
 def _abort_all(writers: Sequence[Writer]) -> None:

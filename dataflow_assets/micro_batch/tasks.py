@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 from zipimport import zipimporter
@@ -18,8 +19,9 @@ from zipimport import zipimporter
 import pyarrow as pa
 
 from dataflow_assets.contracts import Source, SourceSession, Span
-from dataflow_assets.errors import TransientError
-from dataflow_assets.spark.errors import sentence
+from dataflow_assets.errors import Defect, TransientError
+from dataflow_assets.sdk.defects import is_defect_of
+from dataflow_assets.spark.errors import python_error, sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,17 +55,38 @@ def numbers(spark: SparkSession, count: int, tasks: int | None = None) -> DataFr
 def collect(read: DataFrame, work: Work) -> list[bytes]:
     """Runs the work over the frame, and what it gave.
 
-    Raises JobDied: what fails in Spark, not in our code, may succeed after a new attempt.
+    Raises JobDied: what fails in Spark, not in our code, may succeed after a new attempt. What
+    fails in our code is a Defect.
     """
     from grpc import RpcError
     from pyspark.errors import PySparkException
 
     try:
-        table = read.mapInArrow(work, "result binary").toArrow()
+        table = read.mapInArrow(_Fed(work), "result binary").toArrow()
     except (PySparkException, RpcError, OSError) as error:
-        raise JobDied(f"the Spark job failed: {sentence(error)}") from error
+        why = f"the Spark job failed: {sentence(error)}"
+        if is_defect_of(python_error(error)):
+            raise Defect(f"{why}; a defect, which trying again does not fix: report it") from error
+        raise JobDied(why) from error
     outputs: list[bytes] = table.column("result").to_pylist()
     return outputs
+
+
+@dataclass(frozen=True)
+class _Fed:
+    """Work whose input comes from Spark: where that breaks off, it is no mistake of our code."""
+
+    work: Work
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self.work(_input(batches))
+
+
+def _input(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except (pa.ArrowException, ValueError) as error:
+        raise JobDied(f"Spark's rows broke off: {error}") from error
 
 
 class JobDied(TransientError):

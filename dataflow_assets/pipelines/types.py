@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
 
 from dataflow_assets.records.record import encode, text_form
@@ -14,6 +14,7 @@ Kind = Literal["text", "json", "bool", "integer", "double", "decimal", "date", "
 BIGGEST = 2**63 - 1
 _NUMBER = re.compile(r"\s*[+-]?(\d{1,255}\.?\d{0,255}|\.\d{1,255})([eE][+-]?\d{1,3})?\s*", re.ASCII)
 _MOST = Decimal("1e308")
+_DIGITS = Context(prec=80)  # more than the 65 digits of the longest DECIMAL; Python's own are 28
 _BITS: Mapping[str, int] = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 32, "INT": 32, "BIGINT": 64}
 KINDS: Mapping[str, Kind] = {
     "VARCHAR": "text",
@@ -129,10 +130,12 @@ def _double(value: Any, kind: Type) -> Decimal:
 
 
 def _decimal(value: Any, kind: Type) -> Decimal:
-    found = _numeric(value, kind)
-    if found.adjusted() >= (kind.length or 0) - kind.scale and found:
-        raise ValueError(f"a number is beyond the range of {kind}")
-    return found.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+    found, places = _numeric(value, kind), (kind.length or 0) - kind.scale
+    if found.adjusted() < places or not found:
+        rounded = found.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, _DIGITS)
+        if rounded.adjusted() < places or not rounded:  # rounding may add a digit
+            return rounded
+    raise ValueError(f"a number is beyond the range of {kind}")
 
 
 def _bool(value: Any, kind: Type) -> bool:

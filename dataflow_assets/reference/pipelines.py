@@ -104,6 +104,9 @@ This list is complete, also for procedures. The rules are the same for all targe
 - In `JSON_EXTRACT_STRING(j, 'a', 0)` a text is a key, and a number is a place in an array, from 0.
 - Where a number is required (`::%%`, and columns of numbers), true is 1 and false is 0, and a text
   that reads as a number is that number. Any other value is null (0 in SingleStore).
+- A number keeps all its digits on the way into a column. ClickHouse's own JSON functions keep 17
+  digits of numbers with a fraction or an exponent, and of integers beyond 64 bits.
+- A number as text is in its shortest form without an exponent: `1.10` is `1.1`, `1e2` is `100`.
 - Integers are rounded half away from zero, and null beyond the range of their type.
 - FROM_BASE64 is null where its argument is not base64, or not UTF-8 inside.
 - Lengths of computed texts are not enforced. A DATE or DATETIME cannot be computed.

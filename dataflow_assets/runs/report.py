@@ -8,7 +8,7 @@ from dataclasses import replace
 from dataflow_assets.contracts import Lag, Positions, SourceSession
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.micro_batch.fused import too_many
+from dataflow_assets.micro_batch.rejected_share import too_many
 from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.request import Report
 from dataflow_assets.runs.retries import Progress

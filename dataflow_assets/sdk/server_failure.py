@@ -5,12 +5,55 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 
 from dataflow_assets.errors import DataflowError
 
 
+class Fault(Enum):
+    """Whose fault a failure is, as far as its code tells."""
+
+    ROW = "a row's: the others are stored without it"
+    LIKELY = "a row's, unless several are refused and none is stored"
+    OPEN = "a row's, if others are stored without it; else the target's"
+    OUTSIDE = "no row's: the network's, the server's, another writer's"
+
+
 class ServerFailure(ABC, Exception):
     """One error of a driver. Connectors derive their own; it never leaves the connector."""
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, in the server's words.
+
+        Called inside tasks, for the rejection of a row.
+
+        Returns:
+            A clause without advice.
+        """
+        return str(self)
+
+    @property
+    def error_type(self) -> str:
+        """The DataFlow Operator's error class.
+
+        Called inside tasks, for the rejection of a row.
+
+        Returns:
+            Empty where the words tell it.
+        """
+        return ""
+
+    @property
+    def fault(self) -> Fault:
+        """Whether a row may be at fault.
+
+        Called inside tasks by `SuspectRows`, which looks for it then.
+
+        Returns:
+            OUTSIDE unless the connector knows better.
+        """
+        return Fault.OUTSIDE
 
     @abstractmethod
     def error(self, what: str) -> DataflowError:

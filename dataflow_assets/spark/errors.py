@@ -34,6 +34,11 @@ def sentence(error: BaseException) -> str:
     return "; ".join([found[:LONGEST], *ours])
 
 
+def python_error(error: BaseException) -> str:
+    """The class of the error that has ended a Python worker, as its traceback writes it."""
+    return _python(str(error)).partition(":")[0].strip()
+
+
 def _python(text: str) -> str:
     """The line that ends the last traceback: the first one that is not indented."""
     _, found, after = text.rpartition(_TRACEBACK)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.micro_batch.fused import too_many
+from dataflow_assets.micro_batch.rejected_share import too_many
 from dataflow_assets.sql.changes import joined
 from dataflow_assets.sql.windows import millis
 from dataflow_assets.views.driver import Driver

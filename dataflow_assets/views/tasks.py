@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.contracts import OffsetSlice
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.micro_batch.defects import place, reported
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, numbers, spare_worker
 from dataflow_assets.views import output, tables
@@ -26,8 +27,6 @@ from dataflow_assets.views.staged import Staged, changes_of, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,11 @@ class ReadSlice:
     buckets: Mapping[str, int]
     """By the table how many it has."""
 
+    @property
+    def about(self) -> tuple[str, str]:
+        """The flow, and what of it is read, for people."""
+        return self.place.flow, place("its source", self.piece)
+
     def __call__(self) -> Done:
         """Reads all of it."""
         files, found = self.place.files(), Done()
@@ -114,6 +118,11 @@ class MergeBucket:
     final: int | None = None
     """Windows that end by then are final."""
 
+    @property
+    def about(self) -> tuple[str, str]:
+        """The flow, and what of it is merged, for people."""
+        return self.place.flow, f"state of {self.hop.table}, bucket {self.bucket}"
+
     def __call__(self) -> Done:
         """Reads, merges, and writes the bucket."""
         files = self.place.files()
@@ -139,6 +148,9 @@ class MergeBucket:
         since, count = self.flowing.since(self.hop), self.buckets[self.hop.table]
         read = partial(load_alive, files, since)
         return tables.bucket_rows(self.table, self.bucket, count, read)
+
+
+Task = ReadSlice | MergeBucket
 
 
 def load_alive(files: StateFiles, since: int | None, file: File) -> pa.Table:
@@ -176,7 +188,7 @@ def part(files: StateFiles, place: Place, rows: Sequence[output.Row]) -> tuple[F
 class _InTasks:
     """The function that Spark runs: each row is the number of a task."""
 
-    tasks: tuple[Callable[[], Any], ...]
+    tasks: tuple[Task, ...]
     failpoint: failpoints.Failpoint | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -187,13 +199,15 @@ class _InTasks:
             yield pa.record_batch([[pickle.dumps(one) for one in found]], RESULT)
 
     def _done(self, number: int) -> Any:
+        task = self.tasks[number]
         try:
-            return self.tasks[number]()
+            with reported(*task.about):
+                return task()
         except DataflowError as error:
             return Failure.of(error)
 
 
-def run(spark: SparkSession, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+def run(spark: SparkSession, tasks: Sequence[Task]) -> list[Done]:
     """Runs tasks as one job, and what came of each, in any order.
 
     Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
@@ -201,6 +215,6 @@ def run(spark: SparkSession, tasks: Sequence[Callable[[], Result]]) -> list[Resu
     if not tasks:
         return []
     work = _InTasks(tuple(tasks), failpoints.from_environment())
-    found = [pickle.loads(one) for one in collect(numbers(spark, len(tasks)), work)]  # noqa: S301 - of tasks of our own
+    found: list[Any] = [pickle.loads(one) for one in collect(numbers(spark, len(tasks)), work)]  # noqa: S301 - of tasks of our own
     raise_gravest([one for one in found if isinstance(one, Failure)])
     return found

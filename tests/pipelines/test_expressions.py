@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import clickhouse_connect
@@ -32,6 +32,8 @@ RECORD = """
  "t": true, "no": false, "nul": null, "e": "", "digits": " 42 ", "half": "0.5", "word": "abc",
  "o": {"a": {"b": "deep", "n": 7}, "0": "zeroth"}, "l": [10, {"x": "in"}, null],
  "odd key": "spaced", "q'uote\\\\": "marked", "uni": "\\u00e9\\u4e2d", "json": "{\\"k\\": [1, 2]}",
+ "micros": 1753900000123456, "long": 1234567890123456789, "one": 1.0, "tail": 1.10, "exp": 1e2,
+ "wide": 1e22, "edge": 999.995, "third": 0.1234567890123456789,
  "b64": "eyJrIjogInYifQ==", "bad64": "%%%", "bin64": "/w=="}
 """
 CASES: Sequence[tuple[str, str, Any]] = (
@@ -86,6 +88,25 @@ CASES: Sequence[tuple[str, str, Any]] = (
     ("record::%neg", "DECIMAL(5, 0)", Decimal(-3)),
     ("record::$big", "DECIMAL(5, 2)", None),
     ("record::$word", "DECIMAL(5, 2)", None),
+    ("record::%micros", "BIGINT", 1753900000123456),
+    ("record::%micros", "DOUBLE", 1753900000123456.0),
+    ("record::%long", "BIGINT", 1234567890123456789),
+    ("record::%long", "DECIMAL(30, 6)", Decimal("1234567890123456789.000000")),
+    ("record::%third", "DOUBLE", 0.1234567890123456789),
+    ("record::$long", "TEXT", "1234567890123456789"),
+    ("record::%long", "TEXT", "1234567890123456789"),
+    ("record::%micros", "TEXT", "1753900000123456"),
+    ("record::%f", "TEXT", "1.5"),
+    ("record::$one", "TEXT", "1"),
+    ("record::$tail", "TEXT", "1.1"),
+    ("record::$exp", "TEXT", "100"),
+    (
+        "record::$wide",
+        "DECIMAL(38, 6)",
+        Decimal("1e22").quantize(Decimal("1.000000"), context=Context(prec=40)),
+    ),
+    ("record::$edge", "DECIMAL(5, 2)", None),
+    ("record::$edge", "DECIMAL(6, 2)", Decimal("1000.00")),
     ("record::%t", "BOOL", True),
     ("record::$zero", "BOOL", False),
     ("record::$word", "BOOL", None),
@@ -106,6 +127,7 @@ CASES: Sequence[tuple[str, str, Any]] = (
 AS_JSON: Sequence[tuple[str, Any]] = (
     ("record::o::a", {"b": "deep", "n": 7}),
     ("JSON_EXTRACT_JSON(record, 'l')", [10, {"x": "in"}, None]),
+    ("record::%f", 1.5),
     ("record::s", "x"),
     ("record::nul", None),
     ("record::absent", None),

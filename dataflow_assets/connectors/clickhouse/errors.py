@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.sdk.causes import cause
-from dataflow_assets.sdk.server_failure import ServerFailure
+from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 LONGEST = 500
 # Time limits, load, network, replicas and Keeper: the same may succeed later.
@@ -96,6 +96,8 @@ REFUSED = {
     "CANNOT_PARSE_IPV6": 676,
     "UNKNOWN_ELEMENT_OF_ENUM": 691,
 }
+# What expressions of the table and its views raise for some values.
+_LIKELY = {"ILLEGAL_DIVISION": 153, "FUNCTION_THROW_IF_VALUE_IS_NON_ZERO": 395}
 _LATER, _NEVER = frozenset(TRANSIENT.values()), frozenset(REFUSED.values())
 _HTTP_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 _ADVICE = {
@@ -136,6 +138,7 @@ class Failure(ServerFailure):
         super().__init__(self.reason)
 
     @property
+    @override
     def reason(self) -> str:
         """ClickHouse's words and its code."""
         return f"{self.message} (code {self.code})" if self.code is not None else self.message
@@ -150,6 +153,14 @@ class Failure(ServerFailure):
             return Kind.TRANSIENT if unsure else Kind.PERMANENT
         later = self.code in _LATER or "temporarily unavailable" in self.message.lower()
         return Kind.TRANSIENT if later else Kind.PERMANENT
+
+    @property
+    @override
+    def fault(self) -> Fault:
+        """By the code; a table's expressions may refuse a row with any."""
+        if self.kind is Kind.PERMANENT and self.answered:
+            return Fault.LIKELY if self.code in _LIKELY.values() else Fault.OPEN
+        return Fault.ROW if self.kind is Kind.REFUSED else Fault.OUTSIDE
 
     @property
     def answered(self) -> bool:

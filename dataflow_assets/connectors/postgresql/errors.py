@@ -9,7 +9,7 @@ import psycopg
 from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.sdk.server_failure import ServerFailure
+from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 LONGEST = 500
 # Appendix A of PostgreSQL's manual: classes first, then single codes that differ from their class.
@@ -18,6 +18,8 @@ _REFUSED_CLASSES = ("22", "23", "44", "54", "P0")
 _REFUSED_CODES = frozenset({"42622"})  # too long for a column of type name
 _TRANSIENT_CLASSES = ("08", "40", "53", "55", "57", "58", "XX")
 _TRANSIENT_CODES = frozenset({"25P01", "25P02", "25P03", "25P04", "25006", "3B001"})
+# What raises errors with any code: RAISE in a trigger, and WITH CHECK of views and row policies.
+_OF_ROWS = frozenset({"exec_stmt_raise", "ExecWithCheckOptions"})
 _AGAIN_CODES = frozenset({"40001", "40P01"})
 _ADVICE = {
     "42P01": "create the table, or set autoCreateTable: true",
@@ -29,6 +31,11 @@ _ADVICE = {
     "3F000": "create the schema, or correct table",
     "42704": "correct the type under columns, or create that type",
 }
+
+_NO_COPY = (
+    "set upsertMode: true, whose statements are no COPY, or give the role BYPASSRLS where row "
+    "policies are the reason"
+)
 
 
 class Kind(Enum):
@@ -48,9 +55,11 @@ class Failure(ServerFailure):
         self.message = message.strip()[:LONGEST]
         self.sqlstate = sqlstate
         self.where = {key: value for key, value in where.items() if value}
+        self.of_value, self.routine = False, ""
         super().__init__(self.reason)
 
     @property
+    @override
     def reason(self) -> str:
         """PostgreSQL's words, its SQLSTATE and which constraint or column it names."""
         notes = [*filter(None, [self.sqlstate]), *(f"{k} {v}" for k, v in self.where.items())]
@@ -73,6 +82,20 @@ class Failure(ServerFailure):
         return Kind.TRANSIENT if code.startswith(_TRANSIENT_CLASSES) else Kind.PERMANENT
 
     @property
+    @override
+    def fault(self) -> Fault:
+        """By the code, and by what raised it: COPY names the column whose text is no value."""
+        kind = self.kind
+        if kind in {Kind.REFUSED, Kind.SPLIT}:
+            return Fault.ROW
+        if kind is not Kind.PERMANENT:
+            return Fault.OUTSIDE
+        if self.of_value:
+            return Fault.ROW
+        return Fault.LIKELY if self.routine in _OF_ROWS else Fault.OPEN
+
+    @property
+    @override
     def error_type(self) -> str:
         """The DataFlow Operator's error class, where SQLSTATE alone tells it; else its words do."""
         return "constraint_violation" if (self.sqlstate or "").startswith("23") else ""
@@ -82,6 +105,8 @@ class Failure(ServerFailure):
         if self.kind in {Kind.TRANSIENT, Kind.AGAIN}:
             return TransientError(f"{what}: {self.reason}")
         advice = _ADVICE.get(self.sqlstate or "")
+        if (self.sqlstate, self.routine) == ("0A000", "DoCopy"):
+            advice = _NO_COPY
         return PermanentError(f"{what}: {self.reason}" + (f"; {advice}" if advice else ""))
 
 
@@ -101,13 +126,15 @@ class TlsFailure(Failure):
 
 def from_psycopg(error: psycopg.Error) -> Failure:
     """A psycopg error as a failure."""
-    diag = error.diag
-    return Failure(
+    diag, copied = error.diag, _column(error.diag.context)
+    found = Failure(
         diag.message_primary or str(error),
         error.sqlstate,
         constraint=diag.constraint_name,
-        column=diag.column_name or _column(diag.context),
+        column=diag.column_name or copied,
     )
+    found.of_value, found.routine = copied is not None, diag.source_function or ""
+    return found
 
 
 def _column(context: str | None) -> str | None:

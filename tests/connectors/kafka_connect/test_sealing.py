@@ -19,7 +19,7 @@ from dataflow_assets.connectors.kafka_connect.host import task as tasks
 from dataflow_assets.connectors.kafka_connect.host.busy import Busy
 from dataflow_assets.connectors.kafka_connect.host.helper import COLUMNS
 from dataflow_assets.connectors.kafka_connect.host.protocol import Order
-from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
+from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer, rows_of
 from dataflow_assets.connectors.kafka_connect.host.task import ConnectorTask, Task
 from dataflow_assets.connectors.kafka_connect.spool import Offset, Offsets, Spool
 from dataflow_assets.errors import TransientError
@@ -99,6 +99,28 @@ def test_a_snapshot_stays_open_whatever_its_task_delivers_meanwhile(
     assert spool.published() == []
     one.seal(0, snapshot(("a", True)))
     assert [part.number for part in spool.published()] == [1, 2, 3, 4]
+
+
+def test_records_of_two_source_partitions_have_two_ids() -> None:
+    """Whatever names are in the partition, the offset, or both of them."""
+    places = [
+        ('{"id":"server-0"}', '{"id":1}'),
+        ('{"id":"server-1"}', '{"id":1}'),
+        ('{"server":"s"}', '{"id":1}'),
+        ('{"a":{"id":1}}', '{"id":1}'),
+    ]
+    empty = [None] * len(places)
+    partitions, offsets = zip(*places, strict=True)
+    columns = [empty, empty, [b"1"] * len(places), partitions, offsets, empty]
+    kinds = [pa.binary() if name == "value" else pa.string() for name in COLUMNS]
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+    ids = rows_of(pa.Table.from_arrays(arrays, names=list(COLUMNS)))["id"].to_pylist()
+    assert [json.loads(text) for text in ids] == [
+        {"partition": {"id": "server-0"}, "offset": {"id": 1}},
+        {"partition": {"id": "server-1"}, "offset": {"id": 1}},
+        {"server": "s", "id": 1},
+        {"a": {"id": 1}, "id": 1},
+    ]
 
 
 class Records(list[tuple[int, int]]):

@@ -44,14 +44,16 @@ def test_records_without_a_key_with_other_schemas_and_without_a_value(
 ) -> None:
     """The connector is stopped at the end of its run.
 
-    `stock` has a default in its schema, and no value in the record.
+    `stock` has a default in its schema, and no value in the record; `raw` and `parts` are parts of
+    larger buffers.
     """
     reading = flow(tmp_path, plugin, "")
     with caplog.at_level(logging.INFO, "dataflow_assets"):
         drain_file(reading.manifest)
     assert "TroublesomeConnector: the connector was stopped" in caplog.text
     assert [row["id"] for row in reading.rows] == [{"shop": "1", "at": n} for n in (1, 2, 3)]
-    values = [{"n": 1}, {"n": 2, "price": 1.5, "raw": "AQI=", "stock": None}, None]
+    second = {"price": 1.5, "raw": "AQI=", "parts": {"p": ["AQI=", None]}, "stock": None}
+    values = [{"n": 1}, {"n": 2} | second, None]
     assert [row["record"] for row in reading.rows] == values
 
 

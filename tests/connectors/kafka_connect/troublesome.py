@@ -121,10 +121,17 @@ public class TroublesomeTask extends SourceTask {
     }
     SchemaBuilder schema = SchemaBuilder.struct().field("n", Schema.INT32_SCHEMA);
     if (at > 1) schema.field("price", Decimal.schema(2)).field("raw", Schema.BYTES_SCHEMA);
+    Schema list = SchemaBuilder.array(Schema.OPTIONAL_BYTES_SCHEMA).build();
+    if (at > 1) schema.field("parts", SchemaBuilder.map(Schema.STRING_SCHEMA, list).build());
     Schema stock = SchemaBuilder.int32().optional().defaultValue(new Integer(7)).build();
     if (at > 1) schema.field("stock", stock);
     Struct value = new Struct(schema.build()).put("n", new Integer(at));
-    if (at > 1) value.put("price", new java.math.BigDecimal("1.50")).put("raw", new byte[] {1, 2});
+    if (at > 1) {
+      java.nio.ByteBuffer part = java.nio.ByteBuffer.wrap(new byte[] {9, 1, 2, 9}, 1, 2);
+      List parts = Arrays.asList(new Object[] {part, null});
+      value.put("price", new java.math.BigDecimal("1.50")).put("raw", part);
+      value.put("parts", Collections.singletonMap("p", parts));
+    }
     if (at == 3) value = null;
     Schema kind = value == null ? null : value.schema();
     return new SourceRecord(here, offset, "t", null, null, null, kind, value);

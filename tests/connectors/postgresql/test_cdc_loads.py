@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from dataflow_assets.connectors.postgresql import client
-from dataflow_assets.connectors.postgresql.cdc import held_snapshots, snapshot, tables
+from dataflow_assets.connectors.postgresql.cdc import held_snapshots, publication, snapshot, tables
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
@@ -377,7 +377,7 @@ def test_a_snapshot_stays_where_something_else_fails(
         monkeypatch.setattr(tables, "tables", full)
         with pytest.raises(DataflowError, match="too many clients"):
             union.source.open("followed/loads")
-        monkeypatch.setattr(tables, "published", full)
+        monkeypatch.setattr(publication, "published", full)
         with pytest.raises(DataflowError, match="too many clients"):
             session.plan(session.start(), union.limit)
     assert HELD._held

@@ -441,7 +441,7 @@ def test_a_partition_that_comes_under_a_session_and_logs_less_than_its_root(
         followed.run("CREATE TABLE late PARTITION OF source DEFAULT")
         followed.run("ALTER TABLE late ALTER big SET STORAGE EXTERNAL")
         followed.run("INSERT INTO source SELECT 1, repeat(md5('x'), 300)")
-        followed.run("UPDATE source SET id = 2")
+        followed.run("UPDATE source SET id = 2; ALTER TABLE late REPLICA IDENTITY FULL")
         span = session.plan(begin, followed.limit)
     with pytest.raises(PermanentError, match=r"key of a row was changed.*value of big"):
         list(followed.source.batches(span.slices[0], frozenset()))

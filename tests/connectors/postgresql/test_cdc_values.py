@@ -16,7 +16,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
 from dataflow_assets.transforms.insert_field import InsertField
-from tests.connectors.postgresql.followed import UPSERTED, Followed, tuples
+from tests.connectors.postgresql.followed import UPSERTED, Followed, tuples, unmarked
 from tests.connectors.postgresql.test_types_postgresql import OWN, TYPES
 
 LARGE = "(SELECT string_agg(md5(i::text || {seed}), '') FROM generate_series(1, 300) i)"
@@ -133,9 +133,8 @@ def test_a_table_that_is_renamed_inside_a_stretch(followed: Followed) -> None:
     followed.run("UPDATE old SET name = 'archived'; DELETE FROM old WHERE id = 1")
     followed.run("ALTER TABLE old DROP COLUMN name; INSERT INTO old VALUES (3, 'z')")
     followed.run("INSERT INTO source VALUES (4, 'd', 'w')")
-    assert tuples(followed.read(begin), ["id", "name", "more"]) == [(2, "b", "y"), (4, "d", "w")]
-    followed.drain()
-    assert followed.rows() == [(1, "a", "x"), (2, "b", "y"), (4, "d", "w")]
+    found = tuples(followed.read(unmarked(begin)), ["id", "name", "more"])
+    assert found == [(2, "b", "y"), (4, "d", "w")]
 
 
 def test_a_key_that_changes_is_a_deletion_and_an_insert(followed: Followed) -> None:
@@ -255,7 +254,7 @@ def test_a_name_that_is_used_again_behind_a_change(followed: Followed, change: s
     """The rows in the log are still named by the primary key."""
     followed.run("CREATE TABLE source (id int PRIMARY KEY, note text, amount int)")
     followed.run("ALTER TABLE source REPLICA IDENTITY FULL; INSERT INTO source VALUES (1, 'a', 1)")
-    begin = followed.start()
+    begin = unmarked(followed.start())
     followed.run("UPDATE source SET amount = 2; UPDATE source SET id = 2")
     followed.run(change)
     assert tuples(followed.read(begin), [OP, "id", "note", "amount"]) == [
@@ -267,7 +266,7 @@ def test_a_key_that_takes_over_the_name_of_another_column(followed: Followed) ->
     """In the log the name is that of the other one, which never named a row."""
     followed.run("CREATE TABLE source (uuid text PRIMARY KEY, id int, name text)")
     followed.run("ALTER TABLE source REPLICA IDENTITY FULL; INSERT INTO source VALUES ('a', 1, '')")
-    begin = followed.start()
+    begin = unmarked(followed.start())
     followed.run("UPDATE source SET uuid = 'b'")
     followed.run("ALTER TABLE source RENAME id TO legacy_id")
     followed.run("ALTER TABLE source RENAME uuid TO id")

@@ -44,7 +44,8 @@ def comment(kind: Type) -> str:
 def materialized(expression: Expression, kind: Type) -> str:
     """The value of a column: null where what is computed is none of its type."""
     if kind.kind in ("text", "json"):
-        return translated(expression)
+        of_double = isinstance(expression, Extract) and expression.form == "DOUBLE"
+        return _number(expression) if of_double else translated(expression)
     number = _number(expression)
     if kind.kind == "integer":
         return _integer(number, kind.bits)

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 
 import msgspec
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import Client, insert, inserting, known, quote
-from dataflow_assets.connectors.clickhouse.errors import Failure, Kind, failing
+from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.decoding import decode_json
+from dataflow_assets.sdk.refused_rows import RefusedRow, SuspectRows, attempted
+from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 SECONDS = 600  # after that the server gives an INSERT up; a later one of the same token is the same
-_MOST_TRIALS = 1_000  # with as many refusals rows are no longer worth looking for
+_KEYS = (
+    "SELECT partition_key, sorting_key FROM system.tables "
+    "WHERE database = {d:String} AND name = {t:String}"
+)
+_TRIED = {"async_insert": 0, "wait_end_of_query": 1}
 _METADATA = b"dataflow.clickhouse"
 
 
@@ -55,44 +64,63 @@ class Insert:
         self._facts = facts
         self._schema = schema
 
-    def insert(self, rows: pa.Table, token: str, version: int) -> None:
-        """All rows or none, once under the token. Raises Failure."""
-        if rows.num_rows:
-            settings = inserting(token, replicated=self._facts.replicated)
-            self._insert(self._name, self._columns(rows, version), settings)
+    def insert(self, rows: pa.Table, token: str, version: int) -> ServerFailure | None:
+        """All rows or none, once under the token; why not, where a row may be the reason."""
+        if not rows.num_rows:
+            return None
+        settings = inserting(token, replicated=self._facts.replicated)
+        return self._attempt(self._name, self._columns(rows, version), settings)
 
-    def refused(self, rows: pa.Table, failure: Failure) -> dict[int, str]:
-        """By index: the rows that the table refuses, and why. Raises Failure when there are none.
+    def refused(
+        self, rows: pa.Table, failure: ServerFailure, suspects: SuspectRows
+    ) -> list[RefusedRow[pa.Table]]:
+        """The rows that the table refuses. Raises the failure when there are none.
 
         A table of the engine Null with the same columns and constraints is asked.
         """
         trial = f"dataflow_trial_{uuid.uuid4().hex[:12]}"
-        target, here = quote(self._database, self._name), quote(self._database, trial)
-        with failing():
-            self._client.command(f"CREATE TABLE {here} AS {target} ENGINE = Null")
         try:
-            found: dict[int, str] = {}
-            self._search(trial, self._columns(rows, 0), 0, found)
-        finally:
-            with failing():
-                self._client.command(f"DROP TABLE IF EXISTS {here}")
+            with self._trial(trial):
+                attempt = partial(self._attempt, trial, settings=_TRIED)
+                found = suspects.search(self._columns(rows, 0), attempt)
+        except Failure as other:
+            raise failure from other
         if not found:
             raise failure
         return found
 
-    def _search(self, trial: str, rows: pa.Table, first: int, found: dict[int, str]) -> None:
-        """Halves what is refused until it is one row."""
+    @contextmanager
+    def _trial(self, name: str) -> Iterator[None]:
+        """The table; a view evaluates what the target sorts and divides its rows by."""
+        here, view = quote(self._database, name), quote(self._database, f"{name}_keys")
+        target = quote(self._database, self._name)
+        with failing():
+            self._client.command(f"CREATE TABLE {here} AS {target} ENGINE = Null")
         try:
-            self._insert(trial, rows, {"async_insert": 0, "wait_end_of_query": 1})
+            with suppress(Failure), failing():  # who may not create it asks without
+                self._evaluate_keys(here, view)
+            yield
+        finally:
+            with failing():
+                self._client.command(f"DROP TABLE IF EXISTS {view}")
+                self._client.command(f"DROP TABLE IF EXISTS {here}")
+
+    def _evaluate_keys(self, here: str, view: str) -> None:
+        found = self._client.query(_KEYS, {"d": self._database, "t": self._name}).result_rows
+        keys = ", ".join(f"tuple({one})" for one in found[0] if one)
+        if keys:
+            query = f"SELECT tuple({keys}) AS k FROM {here}"  # noqa: S608 - the server's own words
+            self._client.command(f"CREATE MATERIALIZED VIEW {view} ENGINE = Null AS {query}")
+
+    def _attempt(
+        self, table: str, rows: pa.Table, settings: Mapping[str, object]
+    ) -> ServerFailure | None:
+        try:
+            return attempted(lambda: self._insert(table, rows, settings))
         except Failure as failure:
-            if failure.kind is not Kind.REFUSED or len(found) > _MOST_TRIALS:
+            if failure.fault is Fault.OUTSIDE:
                 raise
-            if rows.num_rows == 1:
-                found[first] = failure.reason
-                return
-            half = rows.num_rows // 2
-            self._search(trial, rows.slice(0, half), first, found)
-            self._search(trial, rows.slice(half), first + half, found)
+            return failure
 
     def _columns(self, rows: pa.Table, version: int) -> pa.Table:
         filled = UpsertRules((), self._facts.version, self._facts.deleted).columns(rows, version)
@@ -101,7 +129,7 @@ class Insert:
             chosen = chosen.append_column(name, values)
         return chosen.replace_schema_metadata(None)
 
-    def _insert(self, table: str, rows: pa.Table, settings: dict[str, object]) -> None:
+    def _insert(self, table: str, rows: pa.Table, settings: Mapping[str, object]) -> None:
         given = {"max_execution_time": SECONDS, "input_format_null_as_default": 1, **settings}
         with failing():
             place = quote(self._database, table)

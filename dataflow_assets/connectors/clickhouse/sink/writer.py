@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import Client, connect
-from dataflow_assets.connectors.clickhouse.errors import Failure, Kind
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected import table
 from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
@@ -38,7 +37,9 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.decoding import decode_json
+from dataflow_assets.sdk.refused_rows import SuspectRows
 from dataflow_assets.sdk.rejected_records import settle
+from dataflow_assets.sdk.server_failure import ServerFailure
 
 
 @dataclass(frozen=True)
@@ -149,14 +150,14 @@ class ClickhouseWriter(Writer):
         failpoints.reach("clickhouse.before-insert")
         whole = self._filled(found.rows)
         stored, refused = self._left(whole.rows, whole.refused), len(whole.refused)
-        try:
-            self._load().insert(stored, piece.token, border.version)
-        except Failure as failure:
-            if failure.kind is not Kind.REFUSED:
-                raise
-            reasons = self._load().refused(stored, failure)
+        failure = self._load().insert(stored, piece.token, border.version)
+        if failure is not None:
+            reasons = self._refused(stored, failure)
             stored, refused = self._left(stored, reasons), refused + len(reasons)
-            self._load().insert(stored, piece.token, border.version)
+            failpoints.reach("clickhouse.refused")
+            failure = self._load().insert(stored, piece.token, border.version)
+        if failure is not None:
+            raise failure
         rows = found.rows.num_rows - refused  # with those that others of the INSERT replace
         totals = Totals(rows, len(found.rejected) + refused, found.size)
         self._totals += totals
@@ -167,6 +168,17 @@ class ClickhouseWriter(Writer):
         stored = StoredRows(self._session(), self._sink.place(), schema, facts.replicated)
         in_order = self._sink.replacing_version_column is None
         return filled(rows, schema, stored, in_order=in_order)
+
+    def _refused(self, rows: pa.Table, failure: ServerFailure) -> Mapping[int, str]:
+        """By the index of a row why the table refuses it."""
+        suspects = SuspectRows()
+        found = self._load().refused(rows, failure, suspects)
+        reasons = {one.at: one.failure.reason for one in found}
+        rejections = self._buffer.refused(rows, reasons)
+        for rejection, one in zip(rejections, found, strict=True):
+            suspects.doubt(rejection, one.failure)
+        suspects.check(self._ticket.target.source, self._piece)
+        return reasons
 
     def _left(self, rows: pa.Table, refused: Mapping[int, str]) -> pa.Table:
         """Without those that are refused, once they are settled."""
@@ -195,7 +207,7 @@ class ClickhouseWriter(Writer):
         """Any error ends the session."""
         try:
             yield
-        except Failure as failure:
+        except ServerFailure as failure:
             self.abort()
             raise failure.error(f"writing to {self._sink.address()}") from None
         except BaseException:

@@ -17,9 +17,13 @@ import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.kafka.connect.connector.ConnectRecord;
+import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
@@ -28,12 +32,13 @@ import org.apache.kafka.connect.transforms.predicates.Predicate;
 
 public class Helper {
   private final JsonConverter json = new JsonConverter();
+  private final JsonConverter values = new JsonConverter();
   private final boolean plain;
   private final ArrayList steps = new ArrayList();
   private final ArrayList conditions = new ArrayList();
   private final ArrayList negated = new ArrayList();
 
-  public Helper(boolean plain) {
+  public Helper(boolean plain, boolean schemas) {
     this.plain = plain;
     HashMap options = new HashMap();
     options.put("schemas.enable", "false");
@@ -41,6 +46,8 @@ public class Helper {
     options.put("converter.type", "value");
     options.put("replace.null.with.default", "false"); // a NULL of the source stays one
     json.configure(options, false);
+    options.put("schemas.enable", Boolean.toString(schemas));
+    values.configure(options, false);
   }
 
   public void add(Transformation step, Predicate condition, boolean negate) {
@@ -65,16 +72,16 @@ public class Helper {
     int i = 0;
     for (Iterator it = records.iterator(); it.hasNext(); i++) {
       SourceRecord delivered = (SourceRecord) it.next();
-      cells[3][i] = cell(null, delivered.sourcePartition());
-      cells[4][i] = cell(null, delivered.sourceOffset());
+      cells[3][i] = cell(json, null, delivered.sourcePartition());
+      cells[4][i] = cell(json, null, delivered.sourceOffset());
       ConnectRecord r = transformed(delivered);
       if (r == null) {
         cells[5][i] = new byte[0];
         continue;
       }
       cells[0][i] = r.topic() == null ? null : r.topic().getBytes("UTF-8");
-      cells[1][i] = cell(r.keySchema(), r.key());
-      cells[2][i] = plain(r.value()) ? bytes(r.value()) : cell(r.valueSchema(), r.value());
+      cells[1][i] = cell(json, r.keySchema(), r.key());
+      cells[2][i] = plain(r.value()) ? bytes(r.value()) : cell(values, r.valueSchema(), r.value());
     }
     long total = 4;
     for (int c = 0; c < 6; c++) {
@@ -112,8 +119,63 @@ public class Helper {
     return to;
   }
 
-  private byte[] cell(Schema schema, Object value) {
-    return value == null ? null : json.fromConnectData("", schema, value);
+  private byte[] cell(JsonConverter to, Schema schema, Object value) throws Exception {
+    return value == null ? null : to.fromConnectData("", schema, exact(value));
+  }
+
+  // JsonConverter writes the whole array behind a buffer, however little of it the buffer shows.
+  private static Object exact(Object value) throws Exception {
+    if (value instanceof ByteBuffer) return bytes(value);
+    if (value instanceof Struct) return exactStruct((Struct) value);
+    if (value instanceof List) return exactList((List) value);
+    if (value instanceof Map) return exactMap((Map) value);
+    return value;
+  }
+
+  private static Struct exactStruct(Struct value) throws Exception {
+    Struct made = null;
+    for (Iterator it = value.schema().fields().iterator(); it.hasNext();) {
+      Field field = (Field) it.next();
+      Object inner = value.getWithoutDefault(field.name());
+      Object other = exact(inner);
+      if (other == inner) continue;
+      if (made == null) made = copied(value);
+      made.put(field, other instanceof byte[] ? ByteBuffer.wrap((byte[]) other) : other);
+    }
+    return made == null ? value : made;
+  }
+
+  private static Struct copied(Struct value) {
+    Struct made = new Struct(value.schema());
+    for (Iterator it = value.schema().fields().iterator(); it.hasNext();) {
+      Field field = (Field) it.next();
+      Object inner = value.getWithoutDefault(field.name());
+      if (inner != null) made.put(field, inner);
+    }
+    return made;
+  }
+
+  private static List exactList(List value) throws Exception {
+    ArrayList made = new ArrayList(value.size());
+    boolean differs = false;
+    for (Iterator it = value.iterator(); it.hasNext();) {
+      Object inner = it.next();
+      made.add(exact(inner));
+      differs |= made.get(made.size() - 1) != inner;
+    }
+    return differs ? made : value;
+  }
+
+  private static Map exactMap(Map value) throws Exception {
+    LinkedHashMap made = new LinkedHashMap();
+    boolean differs = false;
+    for (Iterator it = value.entrySet().iterator(); it.hasNext();) {
+      Map.Entry entry = (Map.Entry) it.next();
+      Object inner = exact(entry.getValue());
+      differs |= inner != entry.getValue();
+      made.put(entry.getKey(), inner);
+    }
+    return differs ? made : value;
   }
 
   public byte[] text(Object map) { return json.fromConnectData("", null, map); }

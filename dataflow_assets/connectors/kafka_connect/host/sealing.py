@@ -15,6 +15,7 @@ from dataflow_assets.connectors.kafka_connect.host import resuming
 from dataflow_assets.connectors.kafka_connect.host.protocol import Order
 from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Offsets, Spool, canonical
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 
@@ -96,7 +97,8 @@ class Sealer:
 
     def _store(self, part: Part, rows: pa.Table, offsets: Offsets) -> None:
         try:
-            self._spool.seal(part, rows, offsets, plain=self._order.plain)
+            order = self._order
+            self._spool.seal(part, rows, offsets, plain=order.plain, schemas=order.schemas)
         except OSError as error:
             self._failed = (
                 f"the spool {self._spool.folder} cannot be written ({error.strerror or error}): "
@@ -143,7 +145,13 @@ def _ids(rows: Any) -> Iterator[str]:
         yield key if key is not None else _merged(partition, offset)
 
 
-def _merged(*objects: str | None) -> str:
-    """Objects as one, as text: they have no names in common."""
-    inner = [one[1:-1] for one in objects if one is not None and one != "{}"]
+def _merged(partition: str | None, offset: str | None) -> str:
+    """Both objects as one, as text; one inside the other where a name is in both of them."""
+    if partition is not None and offset is not None and _names(partition) & _names(offset):
+        return f'{{"partition":{partition},"offset":{offset}}}'
+    inner = [one[1:-1] for one in (partition, offset) if one is not None and one != "{}"]
     return "{" + ",".join(inner) + "}"
+
+
+def _names(text: str) -> set[str]:
+    return set(decode_json(text, dict[str, msgspec.Raw]))

@@ -12,6 +12,7 @@ from dataflow_assets.connectors.postgresql.cdc.look import Seen
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.planning import RECORD_BYTES
 from dataflow_assets.connectors.postgresql.cdc.position import PARTITION, Lsn, Reached, dump_end
+from dataflow_assets.connectors.postgresql.cdc.publication_watch import PublicationWatch
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Lag
 
@@ -19,17 +20,26 @@ _COUNTED = 1_000  # changes up to which they are counted; beyond that they are e
 _UNIX = 946_684_800  # 2000, in seconds since 1970
 
 
-def lag(source: PostgresqlCdcOptions, idle: IdleLog, reached: Reached | None, rows: int) -> Lag:
+def lag(
+    source: PostgresqlCdcOptions,
+    idle: IdleLog,
+    watch: PublicationWatch,
+    reached: Reached | None,
+    rows: int,
+) -> Lag:
     """Changes are counted up to a thousand, beyond that estimated by the bytes of the log.
 
     Args:
         source: with its secrets in place.
         idle: what the session knows of log without changes.
+        watch: what it has seen of the publication: log without changes may be changes that were
+            not published.
         reached: where the branch is; None: it has not begun.
         rows: of the tables that it has still to load.
     """
     with explained(source, "looking for changes"):
         with lent_to_source(source.dsn()) as link:
+            watch.look(link)
             end, known = slot.end_of_log(link), slot.find(link, source)
             idle.of(slot.server(link))
         ends = {PARTITION: dump_end(end)}
@@ -38,6 +48,7 @@ def lag(source: PostgresqlCdcOptions, idle: IdleLog, reached: Reached | None, ro
                 held = None if known is None else known.retained
                 return Lag(max(1, rows), 0.0, ends, held=held)
             reached = Reached(known.confirmed)
+        watch.check_seen(reached)
         at = reached.lsn
         known = slot.check(source, known, at)
         size = max(0, end.value - at.value)

@@ -20,6 +20,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     parse,
     parse_part,
 )
+from dataflow_assets.connectors.postgresql.cdc.publication_watch import PublicationWatch
 from dataflow_assets.connectors.postgresql.cdc.snapshot import MOST_PARTS, Snapshot, pieces
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Limit, PartSlice
@@ -35,7 +36,7 @@ class Loading:
 
     def __init__(
         self,
-        source: PostgresqlCdcOptions,
+        watch: PublicationWatch,
         flow: str,
         block: int,
         found: list[tables.Table],
@@ -44,14 +45,14 @@ class Loading:
         """Loads nothing yet.
 
         Args:
-            source: with its secrets in place.
+            watch: what the session has seen of the publication of its source.
             flow: whose snapshot it is.
             block: the bytes of a block of the server.
             found: the tables of the manifest.
             keys: the primary keys of those whose log does not name them.
         """
-        self._source, self._block = source, block
-        self._key = _key(source, flow)
+        self._watch, self._source, self._block = watch, watch.source, block
+        self._key = _key(self._source, flow)
         self._used = False
         self.is_owed = False
         """A branch reads the log up to the snapshot, and has its rows to load from then on. Another
@@ -72,7 +73,7 @@ class Loading:
 
     def reached(self, lsn: Lsn) -> Reached:
         """All tables are followed from a place on, where they were as they are known."""
-        return Reached(lsn, self.names, keys=self.keys)
+        return Reached(lsn, self.names, keys=self.keys, marks=self._watch.marks(self.names))
 
     def waiting(self, at: Reached | None) -> list[str]:
         """Tables whose rows are still to be loaded, for a branch that has come so far."""

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from dataflow_assets.connectors.postgresql.cdc import errors, idle_log, slot, tables
+from dataflow_assets.connectors.postgresql.cdc import errors, idle_log, publication, slot
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.idle_log import IdleLog
 from dataflow_assets.connectors.postgresql.cdc.loading import Loading, giving_way
-from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import (
     Lsn,
     Reached,
@@ -21,6 +20,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     stored,
 )
 from dataflow_assets.connectors.postgresql.cdc.primary_keys import SeenKeys
+from dataflow_assets.connectors.postgresql.cdc.publication_watch import PublicationWatch
 from dataflow_assets.connectors.postgresql.cdc.slot import Slot
 from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
 from dataflow_assets.connectors.postgresql.client import TextLink
@@ -48,7 +48,7 @@ class Planning:
 
     def __init__(
         self,
-        source: PostgresqlCdcOptions,
+        watch: PublicationWatch,
         flow: str,
         loading: Loading,
         idle: IdleLog,
@@ -57,15 +57,15 @@ class Planning:
         """Plans nothing yet.
 
         Args:
-            source: with its secrets in place.
+            watch: what the session has seen of the publication of its source.
             flow: for the log of the run.
             loading: which tables there are, and what of them is loaded.
             idle: what the session knows of log without changes.
             unknown: what is wrong with the columns that the manifest chooses; empty: nothing.
         """
-        self._source, self._flow = source, flow
+        self._source, self._flow = watch.source, flow
         self._unknown = unknown
-        self._loading, self._idle = loading, idle
+        self._loading, self._idle, self._watch = loading, idle, watch
         self._keys = SeenKeys()
         self._before_load: Lsn | None = None
         """The end of the log that is read before a snapshot of tables that wait is taken."""
@@ -121,7 +121,7 @@ class Planning:
         refused.
         """
         source = self._source
-        if not tables.is_published(link, source) and slot.find(link, source) is not None:
+        if not publication.is_published(link, source) and slot.find(link, source) is not None:
             raise errors.unpublished(source)
         return self._made(link)
 
@@ -129,8 +129,8 @@ class Planning:
         """The publication comes first: the slot skips what was not published when it was logged."""
         self.check_columns()
         source, wanted = self._source, self._loading.tables
-        tables.publish(link, source, wanted)
-        tables.published(link, source, wanted, begun=False)
+        publication.publish(link, source, wanted)
+        publication.published(link, source, wanted, begun=False)
         known = slot.find(link, source)
         if known is None and not source.create_slot_if_not_exists:
             raise errors.no_slot(source, begun=False)
@@ -139,6 +139,7 @@ class Planning:
             log.info("flow %s: created %s", self._flow, source.title)
             known = slot.find(link, source)
         assert known is not None  # noqa: S101 - it was just made
+        self._watch.look(link)
         return known
 
     def _make_for_load(self, link: TextLink) -> None:
@@ -152,11 +153,11 @@ class Planning:
     def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
         """The log up to its end, or to where the run ends."""
         bound = None if until is None else stored(until)
+        known = self.made(link) if at is None else self._checked(link, at)
         if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
             slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
             return Span(())
         self.look_at_keys(link)
-        known = self.made(link) if at is None else self._checked(link, at.lsn)
         begin = at or Reached(known.confirmed, self._loading.names)
         end = self._end(link, begin.lsn)
         upto = end if bound is None or bound.lsn.value > end.value else bound.lsn
@@ -175,8 +176,8 @@ class Planning:
         if at is None:
             self._make_for_load(link)
         else:
-            tables.publish_more(link, self._source, self._loading.tables_of(waiting))
-            self._checked(link, at.lsn, waiting)
+            publication.publish_more(link, self._source, self._loading.tables_of(waiting))
+            self._checked(link, at, waiting)
             end = self._end(link, at.lsn)
             if snapshot is not None and snapshot.lsn.value < at.lsn.value:
                 snapshot = None
@@ -233,17 +234,19 @@ class Planning:
         self._warn_of_keys(at)
         parts = [dump_part(StreamPart(*two, followed, at.keys)) for two in pairwise(places)]
         keys = self._keys.behind(bounds[-1], at.keys)
-        reached = replace(at, lsn=bounds[-1], keys=keys)
+        marks = self._watch.marks(followed, at.marks)
+        reached = replace(at, lsn=bounds[-1], keys=keys, marks=marks)
         return Span.of_parts(dump(reached), parts, full=bounds[-1].value < end.value)
 
-    def _checked(self, link: TextLink, at: Lsn, new: Sequence[str] = ()) -> Slot:
+    def _checked(self, link: TextLink, at: Reached, new: Sequence[str] = ()) -> Slot:
         """`new`: tables whose changes need not have been published before."""
         source, loading = self._source, self._loading
+        self._watch.look(link)
         if new:
-            tables.published(link, source, loading.tables_of(new), begun=False)
+            self._watch.check(link, loading.tables_of(new), at, begun=False)
         followed = loading.tables_of(sorted(loading.names.difference(new)))
-        tables.published(link, source, followed, begun=True)
-        return slot.check(source, slot.find(link, source), at)
+        self._watch.check(link, followed, at)
+        return slot.check(source, slot.find(link, source), at.lsn)
 
     def _end(self, link: TextLink, begin: Lsn) -> Lsn:
         """How far the log can be read, once nobody else reads it."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import reduce
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from dataflow_assets.contracts import PART, Position, Positions
 
 PARTITION = "wal"
+T = TypeVar("T")
 
 Keys = Mapping[str, tuple[int, ...]]
 """By table the columns of the primary key, as PostgreSQL numbers them: no name is used twice."""
@@ -34,6 +35,26 @@ class Lsn:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """The numbers that the server has given to a table and to its places in the publication."""
+
+    oid: int
+    """Of the table."""
+    version: int
+    """Of the publication: the transaction that has altered its options, or created it."""
+    owner: int
+    """Of the publication."""
+    members: tuple[int, ...]
+    """By what the table is in the publication: another row filter or column list is another one."""
+    columns: str
+    """A digest of each column's name, by the column's number."""
+
+
+Marks = Mapping[str, Mark]
+"""By table."""
+
+
+@dataclass(frozen=True)
 class Reached:
     """How far a flow has come."""
 
@@ -46,6 +67,8 @@ class Reached:
     """Those whose rows are to be loaded again, changes before that too if they are in `tables`."""
     keys: Keys = field(default_factory=dict)
     """The primary keys there, of tables whose log does not name them."""
+    marks: Marks = field(default_factory=dict)
+    """By what the changes were read; none in positions that older versions have stored."""
 
     def has(self, table: str) -> bool:
         """Whether changes of the table are read."""
@@ -55,27 +78,31 @@ class Reached:
         """The same for these tables alone."""
         tables = None if self.tables is None else self.tables.intersection(names)
         again, keys = self.again.intersection(names), _of(names, self.keys)
-        return replace(self, tables=tables, again=again, keys=keys)
+        marks = _of(names, self.marks)
+        return replace(self, tables=tables, again=again, keys=keys, marks=marks)
 
     def common(self, other: Reached) -> Reached:
         """What both have come to, of parts of one span."""
         if self.tables is None or other.tables is None:
             return self if other.tables is None else other
         tables, again = self.tables & other.tables, self.again & other.again
-        return replace(self, tables=tables, again=again, keys=_of(tables, self.keys))
+        keys, marks = _of(tables, self.keys), _of(tables, self.marks)
+        return replace(self, tables=tables, again=again, keys=keys, marks=marks)
 
 
 def dump(position: Reached | None) -> str:
     """The position as it is stored; None: nothing was read."""
     if position is None:
         return json.dumps({})
-    text: dict[str, object] = {"lsn": str(position.lsn)}
+    text: dict[str, Any] = {"lsn": str(position.lsn)}
     if position.tables is not None:
         text["tables"] = sorted(position.tables)
     if position.again:
         text["again"] = sorted(position.again)
     if position.keys:
         text["keys"] = dict(sorted(position.keys.items()))
+    if marks := _of(position.tables or (), position.marks):
+        text["marks"] = [astuple(marks[n]) if n in marks else None for n in text["tables"]]
     return json.dumps(text)
 
 
@@ -92,7 +119,7 @@ def parse(position: Position | None) -> Reached | None:
     tables = text.get("tables")
     again = frozenset(text.get("again", ()))
     known = None if tables is None else frozenset(tables)
-    return Reached(Lsn.parse(text["lsn"]), known, again, _keys(text))
+    return Reached(Lsn.parse(text["lsn"]), known, again, _keys(text), _marks(text))
 
 
 def is_end(position: Position) -> bool:
@@ -175,5 +202,15 @@ def _keys(found: Mapping[str, Any]) -> Keys:
     return {name: tuple(columns) for name, columns in found.get("keys", {}).items()}
 
 
-def _of(names: Collection[str], keys: Keys) -> Keys:
-    return {name: columns for name, columns in keys.items() if name in names}
+def _marks(found: Mapping[str, Any]) -> Marks:
+    """In the order of the tables, whose names are not repeated."""
+    pairs = zip(found.get("tables", ()), found.get("marks", ()), strict=False)
+    return {name: _mark(*numbers) for name, numbers in pairs if numbers is not None}
+
+
+def _mark(oid: int, version: int, owner: int, members: Sequence[int], columns: str) -> Mark:
+    return Mark(oid, version, owner, tuple(members), columns)
+
+
+def _of(names: Collection[str], known: Mapping[str, T]) -> dict[str, T]:
+    return {name: one for name, one in known.items() if name in names}

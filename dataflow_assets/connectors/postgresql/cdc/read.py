@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.cdc import errors, tables
+from dataflow_assets.connectors.postgresql.cdc import errors, publication, tables
 from dataflow_assets.connectors.postgresql.cdc.changes import Changed
 from dataflow_assets.connectors.postgresql.cdc.envelope import (
     Records,
@@ -118,7 +118,7 @@ def _first_layout(source: PostgresqlCdcOptions) -> Layout:
     what = "looking at the columns"
     with explained(source, what), lent_to_source(source.dsn()) as link:
         table = tables.table_of(link, source, source.places[0])
-        published = tables.published(link, source, [table], begun=True)[table.name]
+        published = publication.published(link, source, [table], begun=True)[table.name]
         return selected(link, source, table.place, table.oid, published.columns)
 
 

@@ -36,6 +36,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     stored,
 )
 from dataflow_assets.connectors.postgresql.cdc.primary_keys import keys_of
+from dataflow_assets.connectors.postgresql.cdc.publication_watch import PublicationWatch
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import (
     Lag,
@@ -79,9 +80,10 @@ class PostgresqlCdcSession(SourceSession):
             found = tables.tables(link, source)
             unknown = chosen_columns.unknown(link, source, found)
             keys = keys_of(link, found)
-            self._loading = Loading(source, flow, block, found, keys)
+            self._watch = PublicationWatch(source)
+            self._loading = Loading(self._watch, flow, block, found, keys)
         self._idle = IdleLog(source)
-        self._planning = Planning(source, flow, self._loading, self._idle, unknown)
+        self._planning = Planning(self._watch, flow, self._loading, self._idle, unknown)
 
     @property
     @override
@@ -109,6 +111,7 @@ class PostgresqlCdcSession(SourceSession):
     def ends(self) -> Positions:
         with explained(self._source, "looking for changes"):
             with lent_to_source(self._source.dsn()) as link:
+                self._watch.look(link)
                 self._planning.look_at_keys(link)
                 known, end = slot.find(link, self._source), slot.end_of_log(link)
                 self._idle.of(slot.server(link))
@@ -170,7 +173,7 @@ class PostgresqlCdcSession(SourceSession):
             return False
         if one is None or one.lsn.value < other.lsn.value:
             return True
-        return is_end(end) and bool(self._loading.waiting(one))
+        return is_end(end) and (bool(self._loading.waiting(one)) or self._watch.differs(one))
 
     @property
     @override
@@ -196,7 +199,7 @@ class PostgresqlCdcSession(SourceSession):
         reached = stored(lasting(after))  # what is read of an unfinished span counts when all is
         waiting = self._loading.tables_of(self._loading.waiting(reached))
         rows = sum(leaf.rows for table in waiting for leaf in table.leaves)
-        return lag(self._source, self._idle, reached, rows)
+        return lag(self._source, self._idle, self._watch, reached, rows)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:

@@ -16,15 +16,16 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.cdc import slot, tables
+from dataflow_assets.connectors.postgresql.cdc import publication, slot, tables
 from dataflow_assets.connectors.postgresql.cdc.envelope import Records, Transaction
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.layout import Layout, LoggedColumn, selected
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn, SnapshotPart
 from dataflow_assets.connectors.postgresql.cdc.primary_keys import keys_of
+from dataflow_assets.connectors.postgresql.cdc.publication import Published
 from dataflow_assets.connectors.postgresql.cdc.reader import APPLICATION
-from dataflow_assets.connectors.postgresql.cdc.tables import Leaf, Published, Table
+from dataflow_assets.connectors.postgresql.cdc.tables import Leaf, Table
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
@@ -82,7 +83,7 @@ def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> Non
 
 def _empty_reads(link: TextLink, source: PostgresqlCdcOptions) -> Iterator[tuple[Leaf, str]]:
     found = tables.tables(link, source)
-    published = tables.as_published(link, source, found)
+    published = publication.as_published(link, source, found)
     for table in found:
         own = published[table.name]
         columns = selected(link, source, table.place, table.oid, own.columns).read
@@ -234,9 +235,9 @@ def _described(
         )
     table = tables.table_of(link, source, place)
     if part.snapshot == NOW:
-        published = tables.as_published(link, source, [table])[table.name]
+        published = publication.as_published(link, source, [table])[table.name]
     else:
-        published = tables.published(link, source, [table], begun=False)[table.name]
+        published = publication.published(link, source, [table], begun=False)[table.name]
     layout = selected(link, source, place, table.oid, published.columns)
     return table, published, layout
 

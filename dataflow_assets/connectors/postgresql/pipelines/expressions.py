@@ -41,10 +41,11 @@ def generated(expression: Expression, kind: Type, schema: str) -> str:
     """The value of a generated column: null where what is computed is none of its type."""
     text, prefix = translated(expression, schema), f"{quote(schema)}."
     if kind.kind == "json":
-        return text if is_json(expression) else f"{prefix}dataflow_json({text})"
+        return text if is_json(expression) else f"{prefix}dataflow_json(({text})::text)"
+    number = _number(expression, schema)
     if kind.kind == "text":
-        return f"({text})::text"
-    number = _number(expression, text, prefix)
+        of_double = isinstance(expression, Extract) and expression.form == "DOUBLE"
+        return f"trim_scale({number})::text" if of_double else f"({text})::text"
     if kind.kind == "integer":
         cast = column_type(kind).lower()
         return f"{prefix}dataflow_integer({number}, {kind.bits})::{cast}"
@@ -55,10 +56,14 @@ def generated(expression: Expression, kind: Type, schema: str) -> str:
     return f"{prefix}dataflow_double({number})"
 
 
-def _number(expression: Expression, text: str, prefix: str) -> str:
-    if isinstance(expression, Extract) and expression.form in ("DOUBLE", "BIGINT"):
-        return f"({text})::numeric"
-    return f"{prefix}dataflow_number({text if is_json(expression) else f'({text})::text'})"
+def _number(expression: Expression, schema: str) -> str:
+    """All digits of the number: a double precision on the way would keep 15 of them."""
+    if isinstance(expression, Extract) and expression.form == "DOUBLE":
+        text = _json_at(expression, schema)
+    else:
+        text = translated(expression, schema)
+        text = text if is_json(expression) else f"({text})::text"
+    return f"{quote(schema)}.dataflow_number({text})"
 
 
 def translated(expression: Expression, schema: str) -> str:
@@ -67,19 +72,20 @@ def translated(expression: Expression, schema: str) -> str:
         return quote(expression.name)
     if isinstance(expression, Constant):
         return _constant(expression.value)
-    inner = translated(expression.given, schema)
     if isinstance(expression, FromBase64):
-        return f"{quote(schema)}.from_base64({inner})"
-    return _extract(expression, inner, schema)
+        return f"{quote(schema)}.from_base64({translated(expression.given, schema)})"
+    function = f"json_extract_{expression.form.lower()}"
+    return f"{quote(schema)}.{function}({_json_at(expression, schema)})"
 
 
-def _extract(expression: Extract, inner: str, schema: str) -> str:
-    """Step by step: a number is a place in arrays alone, a name a key of objects alone."""
+def _json_at(expression: Extract, schema: str) -> str:
+    """The JSON at the path: a number is a place in an array, a text a key of an object."""
+    inner = translated(expression.given, schema)
     of_json = is_json(expression.given)
-    found = inner if of_json else f"{quote(schema)}.dataflow_json(({inner})::text)"
+    value = inner if of_json else f"{quote(schema)}.dataflow_json(({inner})::text)"
     for part in expression.path:
-        found = f"({found} -> {part if isinstance(part, int) else _constant(part)})"
-    return f"{quote(schema)}.json_extract_{expression.form.lower()}({found})"
+        value = f"({value} -> {part if isinstance(part, int) else _constant(part)})"
+    return value
 
 
 def _constant(value: object) -> str:

@@ -50,19 +50,24 @@ _FUNCTIONS = {
 }
 _EXTRACTS = {
     "json": "nullif(j #> path, 'null')",
-    "string": "j #>> path",
+    "string": (
+        "CASE jsonb_typeof(j #> path) WHEN 'number' "
+        "THEN trim_scale((j #>> path)::numeric)::text ELSE j #>> path END"
+    ),
     "double": "{s}.dataflow_double({s}.dataflow_number(j #> path))",
     "bigint": "{s}.dataflow_integer({s}.dataflow_number(j #> path), 64)",
 }
-_MISSING = "SELECT to_regprocedure($1::text) IS NULL"
+_BODY = "SELECT prosrc FROM pg_proc WHERE oid = to_regprocedure($1::text)"
 
 
 def prepare(link: Link, schema: str) -> None:
-    """Makes the functions that are missing; inside the caller's transaction."""
+    """Makes the functions that are missing or have another body; in the caller's transaction."""
     for signature, statement in _statements().items():
-        ((absent,),) = link.execute(_MISSING, f"{quote(schema)}.{signature}")
-        if absent:
-            link.execute(f"CREATE FUNCTION {quote(schema)}.{_in(statement, schema)}")
+        text = _in(statement, schema)
+        if [text.split("$$")[1]] != [
+            body for (body,) in link.execute(_BODY, f"{quote(schema)}.{signature}")
+        ]:
+            link.execute(f"CREATE OR REPLACE FUNCTION {quote(schema)}.{text}")
 
 
 def _in(statement: str, schema: str) -> str:

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import Link
-from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink import fold_keys, key_order
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
@@ -21,8 +20,19 @@ from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
 from dataflow_assets.connectors.postgresql.sink.upsert_staging import UpsertStaging
 from dataflow_assets.connectors.postgresql.table import table
-from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection, Sent
+from dataflow_assets.contracts import (
+    ABSENT,
+    DELETE,
+    HAS_DEFAULT,
+    OFFSET,
+    OP,
+    N,
+    Rejection,
+    Sent,
+    Slice,
+)
 from dataflow_assets.sdk.key_folding import Bools, matrix
+from dataflow_assets.sdk.server_failure import ServerFailure
 
 Messages = Mapping[int, Sent]
 
@@ -43,6 +53,10 @@ class Loader(ABC):
         """How many of the rows were refused."""
         return len(self._found)
 
+    def check(self, source: str, piece: Slice) -> None:
+        """Raises NoneStored where the table, and no row, is at fault for what was refused."""
+        self._trial.suspects.check(source, piece)
+
     @abstractmethod
     def add(self, rows: pa.RecordBatch, sent: Messages) -> None:
         """Takes the next rows."""
@@ -58,6 +72,11 @@ class Loader(ABC):
         for offset, n in zip(offsets, ordinals, strict=True):
             found = Rejection(offset, "sink", reason, None, n or 0, error_type=error_type)
             self._found.append(found.of(self._message(offset)))
+
+    def _refuse(self, row: pa.RecordBatch, failure: ServerFailure) -> None:
+        """Sets one row aside that the table has refused."""
+        self._reject(row, failure.reason, failure.error_type)
+        self._trial.suspects.doubt(self._found[-1], failure)
 
     def _message(self, offset: int) -> Sent:
         found = (sent[offset] for sent in reversed(self._sent) if offset in sent)
@@ -104,7 +123,7 @@ class AppendLoader(Loader):
                 fields = [self._schema.field(name) for name in names]
                 load = partial(copy_rows, self._link, self._place, fields)
                 for row, failure in self._trial.run(part, load):
-                    self._reject(row, failure.reason, failure.error_type)
+                    self._refuse(row, failure)
         self._rows, self._sent = [], []
 
     def _appendable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -151,7 +170,7 @@ class UpsertLoader(Loader):
         rows, groups = self._grouped(rows)
         if not rows.num_rows:
             return
-        refused: dict[int, Failure] = {}
+        refused: dict[int, ServerFailure] = {}
         for step in fold_keys.steps(rows, groups, self._rules):
             for row, failure in self._trial.run(step.rows, self._staging.loads(step)):
                 refused[row.column(GROUP)[0].as_py()] = failure
@@ -164,21 +183,23 @@ class UpsertLoader(Loader):
         if known is not None:
             return rows, known
         codes = key_order.spellings(rows, self._key)
-        refused, first = self._staging.equal(rows, codes, self._trial)
+        refused, first = self._staging.equal(rows, codes, Trial(self._link))
         wrong = np.isin(codes, list(refused))
         for index in np.flatnonzero(wrong).tolist():
             failure = refused[int(codes[index])]
-            self._reject(rows.slice(index, 1), failure.reason, failure.error_type)
+            self._refuse(rows.slice(index, 1), failure)
         return rows.filter(pa.array(~wrong)), key_order.dense(first[codes[~wrong]])
 
-    def _settle(self, rows: pa.RecordBatch, groups: Ints, refused: dict[int, Failure]) -> None:
+    def _settle(
+        self, rows: pa.RecordBatch, groups: Ints, refused: dict[int, ServerFailure]
+    ) -> None:
         """A refused row may stand for several of its key: each of them gets its own verdict."""
         single = np.bincount(groups) == 1
         for index in np.flatnonzero(np.isin(groups, list(refused))).tolist():
             row = rows.slice(index, 1)
             if single[groups[index]]:
                 failure = refused[groups[index]]
-                self._reject(row, failure.reason, failure.error_type)
+                self._refuse(row, failure)
             else:
                 self._alone(row)
 
@@ -186,8 +207,7 @@ class UpsertLoader(Loader):
         for step in fold_keys.steps(row, np.zeros(1, np.int64), self._rules):
             refused = self._trial.run(step.rows, self._staging.loads(step))
             if refused:
-                failure = refused[0][1]
-                self._reject(row, failure.reason, failure.error_type)
+                self._refuse(row, refused[0][1])
                 return
 
     def _usable(self, rows: pa.RecordBatch) -> pa.RecordBatch:

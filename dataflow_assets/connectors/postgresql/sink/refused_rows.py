@@ -1,15 +1,10 @@
-"""Tries rows inside a savepoint and finds the ones that the table refuses, by halving.
-
-Nothing of a failed attempt stays. Past a thousand refusals short runs go row by row: where many are
-refused, halving costs more than it saves.
-"""
+"""Tries rows inside a savepoint, so that nothing of a failed attempt stays."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,65 +12,75 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
 from dataflow_assets.contracts import reserved
+from dataflow_assets.sdk.refused_rows import SuspectRows, attempted, halves
+from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
-HALVED = 1_000  # refusals of a slice up to which every run is halved to its end
-SHORT = 128  # rows
 ATTEMPTS = 6  # of a statement that lost to a deadlock, before the whole slice is tried again
 
 ORDER = reserved("order")  # optional column: which row came after which
 
-Refused = list[tuple[pa.RecordBatch, Failure]]
+Refused = list[tuple[pa.RecordBatch, ServerFailure]]
+Load = Callable[[pa.RecordBatch], None]
 
 
-@dataclass
 class Trial:
-    """Runs a load; `refused` counts over the whole slice."""
+    """Runs the loads of one slice."""
 
-    link: Link
-    refused: int = field(default=0)
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.suspects = SuspectRows()
 
-    def run(self, rows: pa.RecordBatch, load: Callable[[pa.RecordBatch], None]) -> Refused:
+    def run(self, rows: pa.RecordBatch, load: Load) -> Refused:
         """Loads what can be loaded; returns single rows with the reason of their refusal."""
-        failure = self._attempt(rows, load)
-        if failure is None:
-            return []
-        if rows.num_rows <= 1:
-            self.refused += 1
-            return [(rows, failure)]
-        found: Refused = []
-        for part in self._parts(rows, failure):
-            found += self.run(part, load)
-        return found
+        attempt = _Attempt(self._link, load)
+        ordered = ORDER in rows.schema.names
+        found = self.suspects.search(rows, attempt, self._cut, in_order=ordered)
+        return [(one.row, one.failure) for one in found]
 
-    def _parts(self, rows: pa.RecordBatch, failure: Failure) -> list[pa.RecordBatch]:
-        many = self.refused >= HALVED and rows.num_rows <= SHORT
-        if many and failure.kind is Kind.REFUSED:
-            return [rows.slice(index, 1) for index in range(rows.num_rows)]
-        if failure.kind is Kind.SPLIT and ORDER in rows.schema.names:
+    def _cut(self, rows: pa.RecordBatch, failure: ServerFailure) -> Sequence[pa.RecordBatch]:
+        split = isinstance(failure, Failure) and failure.kind is Kind.SPLIT
+        if split and ORDER in rows.schema.names:
             rows = rows.take(pc.sort_indices(rows.column(ORDER)))  # the last one shall win
-        half = rows.num_rows // 2
-        return [rows.slice(0, half), rows.slice(half)]
+            return halves(rows)
+        return self.suspects.cut(rows, failure)
 
-    def _attempt(
-        self, rows: pa.RecordBatch, load: Callable[[pa.RecordBatch], None]
-    ) -> Failure | None:
+
+class _Attempt:
+    """One load of rows, all or none of them."""
+
+    def __init__(self, link: Link, load: Load) -> None:
+        self._link, self._load = link, load
+        self._loads_nothing = False
+
+    def __call__(self, rows: pa.RecordBatch) -> ServerFailure | None:
         for attempt in range(ATTEMPTS):
-            failure = self._once(rows, load)
-            if failure is None or failure.kind in {Kind.REFUSED, Kind.SPLIT}:
+            failure = self._once(rows)
+            if failure is None or failure.fault is not Fault.OUTSIDE:
+                if failure is not None and failure.fault is Fault.OPEN:
+                    self._check_target(rows, failure)
                 return failure
-            if failure.kind is not Kind.AGAIN or attempt == ATTEMPTS - 1:
+            if not isinstance(failure, Failure) or failure.kind is not Kind.AGAIN:
+                raise failure
+            if attempt == ATTEMPTS - 1:
                 raise failure
             time.sleep(random.uniform(0.5, 1.0) * 0.02 * 2**attempt)  # noqa: S311 - jitter
         return None
 
-    def _once(self, rows: pa.RecordBatch, load: Callable[[pa.RecordBatch], None]) -> Failure | None:
-        self.link.execute("SAVEPOINT dataflow")
+    def _check_target(self, rows: pa.RecordBatch, failure: ServerFailure) -> None:
+        """Raises the failure where the same statement fails without any row."""
+        if not self._loads_nothing:
+            if self._once(rows.slice(0, 0)) is not None:
+                raise failure
+            self._loads_nothing = True
+
+    def _once(self, rows: pa.RecordBatch) -> ServerFailure | None:
+        self._link.execute("SAVEPOINT dataflow")
         try:
-            load(rows)
-        except Failure as failure:
-            if failure.kind in {Kind.TRANSIENT, Kind.PERMANENT}:
+            failure: ServerFailure | None = attempted(lambda: self._load(rows))
+        except Failure as refused:
+            if refused.kind is Kind.TRANSIENT:
                 raise
-            self.link.execute("ROLLBACK TO SAVEPOINT dataflow")
-            return failure
-        self.link.execute("RELEASE SAVEPOINT dataflow")
-        return None
+            failure = refused
+        end = "RELEASE" if failure is None else "ROLLBACK TO"
+        self._link.execute(f"{end} SAVEPOINT dataflow")
+        return failure

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
-from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink.copy_new_keys import DirectCopy
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
@@ -27,6 +26,7 @@ from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
 from dataflow_assets.connectors.postgresql.table.table import EQUALS, oid_of
 from dataflow_assets.contracts import HAS_DEFAULT
 from dataflow_assets.sdk.free_names import free_stem
+from dataflow_assets.sdk.server_failure import ServerFailure
 
 _MANY = 5_000  # rows, deleted ones too, from which a new file is cheaper than deleting them
 
@@ -107,7 +107,7 @@ class UpsertStaging:
 
     def equal(
         self, rows: pa.RecordBatch, codes: Ints, trial: Trial
-    ) -> tuple[Mapping[int, Failure], Ints]:
+    ) -> tuple[Mapping[int, ServerFailure], Ints]:
         """Which keys are one key, asked of the server: each spelling once.
 
         `codes`: the number of each row's spelling. Returns why the server refuses a spelling, and

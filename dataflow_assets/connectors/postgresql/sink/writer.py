@@ -35,6 +35,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
+from dataflow_assets.sdk.server_failure import ServerFailure
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 
 _LOCK = """
@@ -90,6 +91,7 @@ class PostgresqlWriter(SliceTransaction):
     def commit(self, position: Position) -> None:
         link = self._session()
         self._rejected += self._loader.flush()
+        self._loader.check(self._ticket.target.source, self._piece)
         self._rows -= self._loader.refused
         target, names = self._ticket.target, self._names
         settle(target, self._piece, self._rejected, self._beside, self._joined)
@@ -178,9 +180,9 @@ class PostgresqlWriter(SliceTransaction):
     def guarded(self) -> Iterator[None]:
         try:
             yield
-        except Failure as failure:
+        except ServerFailure as failure:
             self.abort()
-            if failure.sqlstate == _UNDEFINED_TABLE and self._gone():
+            if getattr(failure, "sqlstate", None) == _UNDEFINED_TABLE and self._gone():
                 raise self._sink.dropped() from None
             raise failure.error(f"writing to {self._sink.address()}") from None
         except BaseException:

@@ -1,0 +1,159 @@
+"""The publication of the tables: made where it is missing, and what it says about each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN
+from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.tables import Table, table_of
+from dataflow_assets.connectors.postgresql.client import TextLink, quote
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.errors import PermanentError
+
+_NO_RIGHT = "42501"
+_PUBLICATION = "SELECT to_jsonb(p) FROM pg_publication p WHERE pubname = $1"
+_PUBLISHED = "SELECT to_jsonb(t) FROM pg_publication_tables t WHERE pubname = $1"
+_ATTRIBUTES = """
+SELECT attname FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped
+  AND attgenerated = '' ORDER BY attnum
+"""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a publication says about one table."""
+
+    columns: tuple[str, ...]
+    row_filter: str = ""
+
+
+def is_published(link: TextLink, source: PostgresqlCdcOptions) -> bool:
+    """Whether there is the publication."""
+    return bool(link.execute(_PUBLICATION, source.publication))
+
+
+def publish(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+    """Creates the publication if it is missing and the manifest allows that."""
+    if is_published(link, source):
+        return
+    statement = (
+        f"CREATE PUBLICATION {quote(source.publication)} FOR TABLE "
+        f"{', '.join(table.sql for table in wanted)} WITH (publish_via_partition_root = true)"
+    )
+    if not source.create_publication_if_not_exists:
+        raise PermanentError(
+            f"publication {source.publication} does not exist at {source.server()}: run "
+            f"{statement}, or set createPublicationIfNotExists: true"
+        )
+    try:
+        link.execute(statement)
+    except Failure as failure:
+        if failure.sqlstate != _NO_RIGHT:
+            raise
+        raise PermanentError(
+            f"publication {source.publication} cannot be created at {source.server()} by this role "
+            f"({failure.reason}): only the owner of the tables may, with the right CREATE on the "
+            f"database. Let the owner run: {statement}"
+        ) from None
+
+
+def publish_more(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+    """Adds tables to the publication, if the manifest allows that and the role may.
+
+    What is still missing then `published` reports, with what to run.
+    """
+    if not source.create_publication_if_not_exists:
+        return
+    found = _all_published(link, source)
+    missing = [table.sql for table in wanted if _places(table).isdisjoint(found)]
+    if not found or not missing:
+        return
+    try:
+        link.execute(
+            f"ALTER PUBLICATION {quote(source.publication)} ADD TABLE {', '.join(missing)}"
+        )
+    except Failure as failure:
+        if failure.sqlstate != _NO_RIGHT:
+            raise
+
+
+def _places(table: Table) -> set[Place]:
+    return {table.place, *(leaf.place for leaf in table.leaves)}
+
+
+def published(
+    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table], *, begun: bool
+) -> dict[str, Published]:
+    """By table what is published of it.
+
+    `begun`: the flow has read something already, so that what was missed meanwhile is gone. Raises
+    PermanentError where the publication lacks a table or an operation.
+    """
+    rows = link.execute(_PUBLICATION, source.publication)
+    name = quote(source.publication)
+    missed = f". What changed while it was missing is not logged for it: then {AGAIN}"
+    missed = missed if begun else ""
+    if not rows:
+        raise PermanentError(
+            f"publication {source.publication} does not exist at {source.server()}: run CREATE "
+            f"PUBLICATION {name} FOR TABLE {', '.join(table.sql for table in wanted)} WITH "
+            f"(publish_via_partition_root = true){missed}"
+        )
+    _check_operations(source, rows[0][0])
+    found = _all_published(link, source)
+    for table in wanted:
+        if table.place not in found:
+            table_of(link, source, table.place)  # if it was dropped that is the reason
+            _refuse(source, table, found, missed)
+    return {table.name: _published(link, table, found[table.place]) for table in wanted}
+
+
+def _check_operations(source: PostgresqlCdcOptions, publication: dict[str, Any]) -> None:
+    needed = ["insert", "update", "delete"]
+    if source.on_truncate == "fail" or source.envelope_format == "debezium":
+        needed.append("truncate")  # else nobody would hear of it
+    lacking = [op for op in needed if not publication[f"pub{op}"]]
+    if lacking:
+        raise PermanentError(
+            f"publication {source.publication} leaves out {', '.join(lacking)}: run ALTER "
+            f"PUBLICATION {quote(source.publication)} SET (publish = 'insert, update, delete, "
+            "truncate')"
+        )
+
+
+def _refuse(
+    source: PostgresqlCdcOptions, table: Table, found: dict[Place, Any], missed: str
+) -> None:
+    name = quote(source.publication)
+    if any(leaf.place in found for leaf in table.leaves):
+        raise PermanentError(
+            f"publication {source.publication} publishes the partitions of {table.name} under "
+            f"their own names: run ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
+        )
+    raise PermanentError(
+        f"publication {source.publication} lacks table {table.name}: run ALTER PUBLICATION {name} "
+        f"ADD TABLE {table.sql}{missed}"
+    )
+
+
+def _published(link: TextLink, table: Table, row: dict[str, Any]) -> Published:
+    """Servers before 15 publish all columns, and all rows."""
+    columns = row.get("attnames") or [name for (name,) in link.execute(_ATTRIBUTES, table.oid)]
+    return Published(tuple(columns), row.get("rowfilter") or "")
+
+
+def as_published(
+    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]
+) -> dict[str, Published]:
+    """By table what is published of it, or would be: the publication need not exist yet."""
+    found = _all_published(link, source)
+    return {table.name: _published(link, table, found.get(table.place, {})) for table in wanted}
+
+
+def _all_published(link: TextLink, source: PostgresqlCdcOptions) -> dict[Place, Any]:
+    """What the server says of each table of the publication."""
+    rows = link.execute(_PUBLISHED, source.publication)
+    return {(one["schemaname"], one["tablename"]): one for (one,) in rows}

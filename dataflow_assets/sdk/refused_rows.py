@@ -1,0 +1,205 @@
+"""Finds the rows that a target refuses, by halving: the same for every sink.
+
+No list of codes decides alone. Of some codes it is known that a row is at fault (`Fault.ROW`): a
+short way. After any other failure that trying again does not fix, the rows are halved until each
+stands alone. Where others are stored without it, the row was at fault, and is rejected; where none
+is, it is the table or a right, and the flow stops with the first of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.contracts import Rejection, Slice
+from dataflow_assets.errors import DataflowError, Defect
+from dataflow_assets.sdk.defects import is_defect, named
+from dataflow_assets.sdk.server_failure import Fault, ServerFailure
+
+HALVED = 1_000  # refusals of a slice up to which every run is halved to its end
+SHORT = 128  # rows
+MOST_DOUBTS = 32  # rows that are refused alone while none is stored: then it is the target
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
+
+@dataclass(frozen=True)
+class RefusedRow(Generic[Rows]):
+    """One row that cannot be stored."""
+
+    at: int
+    """Its index among the rows that were tried, where these were cut in their order."""
+    row: Rows
+    failure: ServerFailure
+
+
+class CodeFailure(ServerFailure):
+    """A mistake of our own code, or of a library, at some of the rows."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(named(error))
+
+    @property
+    @override
+    def fault(self) -> Fault:
+        return Fault.OPEN
+
+    @override
+    def error(self, what: str) -> DataflowError:
+        return Defect(f"{what}: {self.reason}; this is a defect of dataflow-assets: report it")
+
+
+class NoneStored(ServerFailure):
+    """Each row is refused: the target is at fault, not the rows."""
+
+    def __init__(self, failure: ServerFailure, place: str) -> None:
+        self.failure, self.place = failure, place
+        super().__init__(failure.reason)
+
+    @override
+    def error(self, what: str) -> DataflowError:
+        return self.failure.error(f"{what}: no row is taken, the first one is {self.place}")
+
+
+class SuspectRows:
+    """The search within one slice: what was stored of it is evidence for all of its rows."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self._stored = self._ended = False
+        self._doubts: list[tuple[Rejection, ServerFailure]] = []
+
+    def search(
+        self,
+        rows: Rows,
+        attempt: Callable[[Rows], ServerFailure | None],
+        cut: Callable[[Rows, ServerFailure], Sequence[Rows]] | None = None,
+        *,
+        in_order: bool = False,
+    ) -> list[RefusedRow[Rows]]:
+        """Stores what can be stored, and returns the rows that cannot.
+
+        Called inside tasks by writers, once for the rows of each statement.
+
+        Args:
+            rows: all of them are tried at once first.
+            attempt: stores some of them, all or none; returns why not, and raises what is no
+                matter of rows.
+            cut: what to try next of rows that were refused; by default the two halves.
+            in_order: rows are tried in their order only. Else, while nothing is stored, they are
+                tried all over the batch: the first thousand may be alike.
+
+        Returns:
+            Each refused row, by its index.
+
+        Raises:
+            ServerFailure: what `attempt` raises.
+        """
+        waiting, found = deque([(0, rows)]), list[RefusedRow[Rows]]()
+        while waiting:
+            at, part = waiting.pop()
+            failure = attempt(part)
+            if failure is None:
+                self._stored = self._stored or part.num_rows > 0
+            elif part.num_rows > 1:
+                parts = list(_numbered(at, (cut or self.cut)(part, failure)))
+                waiting.extend(reversed(parts))
+            else:
+                self.refused += 1
+                found.append(RefusedRow(at, part, failure))
+                if failure.fault is not Fault.ROW and not self._stored and not in_order:
+                    waiting.rotate(-1)
+                    self._ended = self.refused >= MOST_DOUBTS
+                    if self._ended:
+                        break
+        return sorted(found, key=lambda one: one.at)
+
+    def doubt(self, rejection: Rejection, failure: ServerFailure) -> None:
+        """Notes which record a refused row is.
+
+        Called inside tasks by writers, for each row that `search` has found.
+
+        Args:
+            rejection: of the record.
+            failure: why the row is refused.
+        """
+        if failure.fault is not Fault.ROW:
+            self._doubts.append((rejection, failure))
+
+    def check(self, source: str, piece: Slice) -> None:
+        """Whether rows were at fault.
+
+        Called inside tasks by writers, before refused rows are settled.
+
+        Args:
+            source: of the flow, for people.
+            piece: the slice that the rows are of.
+
+        Raises:
+            NoneStored: it is the target, since none of the rows was stored.
+        """
+        if not self._doubts or (self._stored and not self._ended):
+            return
+        rejection, failure = min(self._doubts, key=lambda one: (one[0].offset, one[0].n))
+        if self.refused > 1 or failure.fault is Fault.OPEN:
+            raise NoneStored(failure, f"{source}, {rejection.at(piece)}")
+
+    def cut(self, rows: Rows, failure: ServerFailure) -> Sequence[Rows]:
+        """What to try next of rows that were refused together.
+
+        Called by `search`, and by writers that cut other failures in another way.
+
+        Args:
+            rows: two of them at least.
+            failure: why they are refused.
+
+        Returns:
+            Two halves. Past a thousand refusals short runs go row by row: where many are refused,
+            halving costs more than it saves.
+        """
+        many = self.refused >= HALVED and rows.num_rows <= SHORT
+        return rows_of(rows) if many and failure.fault is Fault.ROW else halves(rows)
+
+
+def halves(rows: Rows) -> list[Rows]:
+    """Two parts of the rows, in their order."""
+    half = rows.num_rows // 2
+    return [rows.slice(0, half), rows.slice(half)]
+
+
+def rows_of(rows: Rows) -> list[Rows]:
+    """Each row alone."""
+    return [rows.slice(index, 1) for index in range(rows.num_rows)]
+
+
+def attempted(call: Callable[[], None]) -> CodeFailure | None:
+    """Runs what encodes and sends rows; a mistake of code becomes a failure.
+
+    Called inside tasks by writers, within `attempt`.
+
+    Args:
+        call: raises ServerFailure where the server refuses.
+
+    Returns:
+        None where all went well.
+    """
+    try:
+        call()
+    except (ServerFailure, DataflowError):
+        raise
+    except Exception as error:
+        if not is_defect(error):
+            raise
+        return CodeFailure(error)
+    return None
+
+
+def _numbered(at: int, parts: Sequence[Rows]) -> Iterator[tuple[int, Rows]]:
+    for part in parts:
+        yield at, part
+        at += part.num_rows

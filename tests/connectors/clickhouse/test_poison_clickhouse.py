@@ -1,0 +1,114 @@
+"""A row that ClickHouse refuses, with whatever code, is set aside; what all rows meet stops."""
+
+from __future__ import annotations
+
+import uuid
+
+import pyarrow as pa
+import pytest
+
+import devservers
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.clickhouse.sink.insert import Insert
+from dataflow_assets.errors import Defect, PermanentError, TransientError
+from tests.connectors.clickhouse.driver import Place, start, store
+
+TABLES = {
+    "default": ("id Int64, v Int64 default intDiv(10, id)", "order by id"),
+    "materialized": ("id Int64, v Int64 materialized intDiv(10, id)", "order by id"),
+    "partition": ("id Int64", "order by id partition by intDiv(10, id)"),
+    "order": ("id Int64", "order by intDiv(10, id)"),
+    "throw": ("id Int64, v UInt8 materialized throwIf(id = 0, 'no zero')", "order by id"),
+    "constraint": ("id Int64, constraint c check intDiv(10, id) < 100", "order by id"),
+}
+
+
+@pytest.fixture
+def place(clickhouse: devservers.ClickHouse, database: str) -> Place:
+    return Place(clickhouse.dsn(database))
+
+
+def ids(numbers: list[int]) -> list[dict[str, int]]:
+    return [{"id": number} for number in numbers]
+
+
+def outcome(place: Place) -> tuple[list[int], list[int]]:
+    """The ids in the table, and the offsets of the rejected records."""
+    return [row[0] for row in place.rows("id")], [row[0] for row in place.rejected()]
+
+
+def no_trials_left(place: Place) -> bool:
+    return not place.run("select name from system.tables where name like 'dataflow_trial%'")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_an_expression_of_the_table_that_fails_at_a_value(place: Place, table: str) -> None:
+    place.make(*TABLES[table])
+    session = store(place.sink(), ids([1, 0, 2, 0, 3]))
+    assert outcome(place) == ([1, 2, 3], [1, 3])
+    totals = session.checkpoint.totals
+    assert (totals.rows, totals.rejected) == (3, 2)
+    assert no_trials_left(place)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_such_a_record_alone_in_its_micro_batch(place: Place, table: str) -> None:
+    place.make(*TABLES[table])
+    store(place.sink(), ids([0]))
+    assert outcome(place) == ([], [0])
+
+
+def test_many_at_the_beginning(place: Place) -> None:
+    place.make(*TABLES["materialized"])
+    store(place.sink(), ids([*[0] * 100, *range(1, 100)]))
+    assert outcome(place) == (list(range(1, 100)), list(range(100)))
+
+
+def test_what_every_row_meets_stops_with_the_first_of_them(place: Place) -> None:
+    place.make("id Int64, v UInt64 materialized intDiv(10, id - id)")
+    with pytest.raises(PermanentError, match="orders, partition 0, offset 0: Division by zero"):
+        store(place.sink(), ids([1, 2, 3]))
+    assert place.rows("id") == []
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", ["clickhouse.refused", "clickhouse.inserted"])
+def test_a_crash_behind_the_refusal_stores_every_record_once(
+    place: Place, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.make(*TABLES["partition"])
+    monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{point}:raise")
+    monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+    failpoints.arm(failpoints.from_environment())
+    with pytest.raises(TransientError, match=point):
+        store(place.sink(), ids([1, 0, 2]))
+    failpoints.arm(None)
+    store(place.sink(), ids([1, 0, 2]), session=start(place.sink(), run="r2"))
+    assert outcome(place) == ([1, 2], [1])
+
+
+def test_a_mistake_of_our_code_at_one_row(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.make("id Int64")
+    break_at(monkeypatch, 0)
+    store(place.sink(), ids([1, 0, 2]))
+    assert outcome(place) == ([1, 2], [1])
+    assert "ArrowInvalid: beyond me" in place.rejected()[0][3]
+
+
+def test_a_mistake_of_our_code_at_every_row(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.make("id Int64")
+    break_at(monkeypatch, 0)
+    with pytest.raises(Defect, match="orders, partition 0, offset 0: ArrowInvalid: beyond me"):
+        store(place.sink(), ids([0, 0]))
+
+
+def break_at(monkeypatch: pytest.MonkeyPatch, value: int) -> None:
+    """Rows with this id cannot be written by our code."""
+    true = Insert._insert
+
+    def insert(self: Insert, table: str, rows: pa.Table, settings: dict[str, object]) -> None:
+        if value in rows.column("id").to_pylist():
+            raise pa.ArrowInvalid("beyond me")
+        true(self, table, rows, settings)
+
+    monkeypatch.setattr(Insert, "_insert", insert)
