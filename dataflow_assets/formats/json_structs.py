@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_types import has_plain_keys, struct_type
 
 Decode = Callable[[bytes], Any]
@@ -58,7 +59,8 @@ def opened(field: pa.Field, cells: Sequence[Any]) -> Sequence[Any]:
 
 @lru_cache(maxsize=64)
 def _inner(schema: bytes) -> Decode:
-    return decoder(pa.ipc.read_schema(pa.py_buffer(schema)), forbid_unknown=True)
+    fields = pa.ipc.read_schema(pa.py_buffer(schema))
+    return decoder(map(json_times.as_text, fields), forbid_unknown=True)
 
 
 class _Numbered:

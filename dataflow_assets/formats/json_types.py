@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Meta
 
-from dataflow_assets.contracts import HAS_DEFAULT, KIND, MAX_LENGTH
+from dataflow_assets.contracts import HAS_DEFAULT, KIND, MAX_LENGTH, SCALARS
 from dataflow_assets.formats.text_forms import UUID
 
 _INTEGERS: dict[pa.DataType, tuple[int, int | None]] = {
@@ -79,7 +79,7 @@ def or_null(kind: Any) -> Any:
 def value_type(field: pa.Field) -> Any:
     """The Python type that a column's JSON value decodes to."""
     metadata = field.metadata or {}
-    if metadata.get(KIND) in (b"json", b"numeric"):
+    if metadata.get(KIND) in (b"json", b"numeric") or SCALARS in metadata:
         return msgspec.Raw
     if metadata.get(KIND) == b"uuid":
         return Annotated[str, Meta(pattern=UUID)]

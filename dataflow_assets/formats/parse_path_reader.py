@@ -53,6 +53,8 @@ class Reader:
             except UNFIT:
                 pass  # one of them is no string, or a message is no JSON
         rows, odd, refused = self._decoded(bodies)
+        if self._walks:
+            odd = [*range(len(bodies))]
         found = self._all_found(rows, bodies)
         if not (odd or refused):
             self._learn(found)
@@ -74,10 +76,9 @@ class Reader:
 
     def _decoded(self, bodies: Sequence[bytes]) -> tuple[list[Any], list[int], Refused]:
         try:
-            rows: list[Any] = list(map(self._raw, bodies))
-            return rows, [*range(len(rows))] if self._walks else [], {}
+            return list(map(self._raw, bodies)), [], {}
         except UNFIT:
-            rows = []
+            rows: list[Any] = []
             odd: list[int] = []
             refused: Refused = {}
         for row, body in enumerate(bodies):
