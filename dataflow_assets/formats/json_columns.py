@@ -22,6 +22,7 @@ from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import only_numbers
 from dataflow_assets.formats.json_structs import opened
 from dataflow_assets.formats.json_types import is_optional
+from dataflow_assets.formats.structs import struct_of
 from dataflow_assets.formats.text_forms import NUMBER, all_have
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -132,7 +133,7 @@ def _struct(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         if UNSET in inner:  # inside an object, absent and null are the same
             inner = [None if value is UNSET else value for value in inner]
         children.append(array(child, inner))
-    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=_nulls(cells))
+    return struct_of(children, list(field.type), _nulls(cells))
 
 
 def _raw_text(cells: Sequence[Any]) -> pa.Array:
