@@ -65,15 +65,8 @@ def is_optional(field: pa.Field) -> bool:
 
 
 def _member(name: str, field: pa.Field) -> Any:
-    kind = value_type(field)
-    if field.nullable:
-        kind = or_null(kind)
+    kind = or_null(field) if field.nullable else value_type(field)
     return (name, kind, UNSET) if is_optional(field) else (name, kind)
-
-
-def or_null(kind: Any) -> Any:
-    """The type of a value that may be null, as text that is kept may be in any case."""
-    return kind if kind is msgspec.Raw else kind | None
 
 
 def value_type(field: pa.Field) -> Any:
@@ -94,6 +87,12 @@ def value_type(field: pa.Field) -> Any:
     return _compound_type(field.type)
 
 
+def or_null(field: pa.Field) -> Any:
+    """What is kept as it was sent may be null anyway."""
+    kind = value_type(field)
+    return kind if kind is msgspec.Raw else kind | None
+
+
 def _compound_type(kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind):
         return Annotated[datetime, Meta(tz=True)] if kind.tz else datetime
@@ -102,10 +101,9 @@ def _compound_type(kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return struct_type(kind, forbid_unknown=True) if has_plain_keys(kind) else msgspec.Raw
     if pa.types.is_list(kind):
-        return list[or_null(value_type(kind.value_field))]  # type: ignore[misc]
+        return list[or_null(kind.value_field)]  # type: ignore[misc]
     if pa.types.is_map(kind):
-        key, item = value_type(kind.key_field), value_type(kind.item_field)
-        return dict[key, or_null(item)]  # type: ignore[misc,valid-type]
+        return dict[value_type(kind.key_field), or_null(kind.item_field)]  # type: ignore[misc]
     raise TypeError(f"no JSON value can be read into a column of type {kind}")
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, quote, stream
 from dataflow_assets.connectors.clickhouse.type_names import Type
-from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE
+from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, SINK_TEXT
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.key_folding import Ints
@@ -73,7 +73,7 @@ class StoredRows:
         asked = self._asked(keys, first)
         listed = ", ".join(quote(name) for name in dict.fromkeys([*keys, *columns]))
         values = ", ".join(
-            f"{types.selected(name, self._type(name))} AS {self._alias(f' value {n}')}"
+            f"{types.selected(name, self._type(name), SINK_TEXT)} AS {self._alias(f' value {n}')}"
             for n, name in enumerate(columns)
         )
         same = " AND ".join(
