@@ -66,8 +66,8 @@ class IcebergSinkSession(StoredSession):
         if not self._property.was_rolled_back:
             return None
         return (
-            "was rolled back to a snapshot before the flow's last commit (rollback_to_snapshot or the "
-            "like): rows that the checkpoint counts are no longer in it"
+            "was rolled back to a snapshot before the flow's last commit (rollback_to_snapshot or "
+            "the like): rows that the checkpoint counts are no longer in it"
         )
 
     def schema(self) -> pa.Schema | None:
