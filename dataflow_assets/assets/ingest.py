@@ -248,7 +248,7 @@ class Ingest:
             elif events.moved(node) or node.key in lost or self._would_look_behind(events, node):
                 self._last_told[node.key] = node
                 yield events.final_event(node)
-        yield from events.evaluations(ended=not self._lane_flows.successor)
+        yield from events.evaluations()
 
 
 def _left_behind(flow: Flow) -> str:
