@@ -26,6 +26,14 @@ SELECT a.attname, a.attnum::int FROM pg_index i JOIN pg_attribute a ON a.attreli
 WHERE i.indrelid = $1::oid AND i.indisprimary AND a.attnum = ANY (i.indkey)
 ORDER BY array_position(i.indkey::int2[], a.attnum)
 """
+_DEFERRABLE = """
+SELECT ARRAY(SELECT attname::text FROM pg_attribute a
+             WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) ORDER BY attnum)
+FROM pg_index i WHERE i.indrelid = $1::oid AND i.indisunique AND NOT i.indimmediate
+  AND i.indexprs IS NULL AND i.indpred IS NULL AND NOT EXISTS (
+      SELECT FROM pg_index p WHERE p.indrelid = i.indrelid AND p.indisprimary AND p.indimmediate)
+ORDER BY NOT i.indisprimary, i.indexrelid
+"""
 _COLUMNS = """
 SELECT attname, atttypid::text, atttypmod, attnotnull, attndims FROM pg_attribute
 WHERE attrelid = $1::oid AND attname = ANY ($2::text[]) AND NOT attisdropped ORDER BY attnum
@@ -59,6 +67,8 @@ class Layout:
     """What names a row: the primary key; without one what the log identifies rows by."""
     wanted: tuple[int, ...]
     """Indexes of the columns to read."""
+    deferred: tuple[int, ...] = ()
+    """Indexes of the columns of a key that two rows may have inside a transaction."""
 
     @property
     def name(self) -> str:
@@ -141,7 +151,16 @@ class Announcement:
         key = () if _is_another(primary, known) else tuple(name for name, _ in primary)
         key = former_names(key, names, {name: chosen or gone for name, _, gone in ever})
         key = key or tuple(one.name for one in columns if one.identifies)
-        return Layout(self.place, columns, key, _wanted(source, names))
+        deferred = () if chosen else _deferred(link, self.oid, names)
+        return Layout(self.place, columns, key, _wanted(source, names), deferred)
+
+
+def _deferred(link: TextLink, oid: int, names: Sequence[str]) -> tuple[int, ...]:
+    """Of the primary key where it is deferrable, of a unique one where there is none."""
+    for (key,) in link.execute(_DEFERRABLE, oid):
+        if set(key) <= set(names):
+            return tuple(names.index(name) for name in key)
+    return ()
 
 
 def _is_another(primary: Sequence[tuple[str, int]], known: Sequence[int] | None) -> bool:
