@@ -112,6 +112,20 @@ def test_into_targets_of_other_systems(
     assert found == flow.rows("source")
 
 
+def test_a_unique_column_beside_a_primary_key_deletes_by_that(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, v text UNIQUE DEFERRABLE)")
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, v text)")
+    followed.run("ALTER TABLE source REPLICA IDENTITY FULL")
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    followed.drain()
+    followed.run(
+        "BEGIN; SET CONSTRAINTS ALL DEFERRED; UPDATE source SET v = 'b' WHERE id = 1; "
+        "DELETE FROM source WHERE id = 2; COMMIT"
+    )
+    followed.drain()
+    assert followed.same()
+
+
 def test_events_are_delivered_one_by_one(followed: Followed) -> None:
     followed.make(KEYS["primary"])
     followed.run("ALTER TABLE source REPLICA IDENTITY FULL")
