@@ -648,7 +648,11 @@ def messages(store: Store) -> tuple[str, Config]:
 
 
 def manifest(
-    folder: Path, source: tuple[str, Config], sink: tuple[str, Config], records: int = 100
+    folder: Path,
+    source: tuple[str, Config],
+    sink: tuple[str, Config],
+    records: int = 100,
+    **spec: Any,
 ) -> Path:
     """A flow between these two ends, in micro-batches of so many records of a partition."""
     ends = {
@@ -660,7 +664,7 @@ def manifest(
         "apiVersion": "dataflow.dataflow.io/v1",
         "kind": "DataFlow",
         "metadata": {"name": name},
-        "spec": {"maxRecordsPerBatch": records, **ends},
+        "spec": {"maxRecordsPerBatch": records, **ends, **spec},
     }
     path = folder / f"{name}.yaml"
     YAML().dump(document, path)

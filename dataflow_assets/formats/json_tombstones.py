@@ -15,6 +15,8 @@ from dataflow_assets.contracts import INSERT, KIND, OFFSET, OP
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_columns import array, first_line, named
 from dataflow_assets.formats.json_types import struct_type
+from dataflow_assets.records.connect_types import is_envelope, unpack_envelope
+from dataflow_assets.records.record import encode, parse
 
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -77,9 +79,15 @@ def reason(error: Exception) -> str:
 
 
 def _key_object(key: bytes, field: pa.Field) -> bytes:
-    """A message key as a JSON object: an object as it is; a lone value becomes the one column."""
+    """A message key as a JSON object: an object as it is; a lone value becomes the one column.
+
+    Of a key of Kafka Connect with its schema it is the payload.
+    """
     stripped, as_text = key.strip(), _is_text(field)
     value = _json(stripped)
+    if is_envelope(value):
+        key = stripped = encode(unpack_envelope(parse(stripped)))
+        value = _json(stripped)
     if isinstance(value, dict) or (stripped.startswith(b"{") and not as_text):
         return stripped
     if value is UNSET or (as_text and not isinstance(value, str)):

@@ -44,6 +44,8 @@ class BranchRows:
     n: list[int] = field(default_factory=list)
     texts: list[bytes | None] = field(default_factory=list)
     keys: dict[int, bytes | None] = field(default_factory=dict)
+    unknown: dict[int, str] = field(default_factory=dict)
+    """Why the source of a row's record does not know all of it."""
     failed: list[tuple[int, int, RejectedRecord]] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
 
@@ -70,6 +72,8 @@ class BranchRows:
         sent = None if key is not None else text(body)
         if key is not None:
             self.keys[len(self.at)] = key
+        if self.shape is None and (reason := unknown_values.unavailable(record)):
+            self.unknown[len(self.at)] = reason
         self.at.append(at)
         self.n.append(n)
         self.texts.append(sent)
@@ -100,13 +104,22 @@ class BranchRows:
 
     def chunk(self, offsets: Any, sent: Messages) -> Chunk:
         """The rows in the sink's schema; offsets are the messages'."""
-        decoded = self._decoded(unknown_values.lacking(sent.batch)[np.array(self.at, np.int64)])
+        lacking = unknown_values.lacking(sent.batch)[np.array(self.at, np.int64)]
+        lacking[[*self.unknown]] = True
+        decoded = self._decoded(lacking)
         if decoded.rejected:
             bodies = [self.texts[one.offset] for one in decoded.rejected]
             new_columns.check(self.branch, sent.batch, bodies)
         refused = [self._placed(one, offsets, sent) for one in decoded.rejected]
         refused += [unstored(int(offsets[at]), n, error, sent) for at, n, error in self.failed]
-        rows = self._numbered(decoded.rows, offsets)
+        rows = decoded.rows
+        if self.unknown and self.branch.sink.replaces_whole_rows:
+            ordinals = rows.column(OFFSET).to_pylist()
+            reasons = {
+                row: self.unknown[one] for row, one in enumerate(ordinals) if one in self.unknown
+            }
+            rows = unknown_values.with_reasons(rows, reasons)
+        rows = self._numbered(rows, offsets)
         size = sum(len(body) for body in self.texts if body)
         rejected = sorted([*self.rejected, *refused], key=lambda one: (one.offset, one.n))
         notes = frozenset(self.shape.notes if self.shape else ())

@@ -24,6 +24,7 @@ from dataflow_assets.contracts import (
     Texts,
 )
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.originals import Messages, unstored
 from dataflow_assets.records.record import NotJson, Record, text
@@ -106,6 +107,8 @@ class Forwarded:
     n: list[int] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     operations: list[int] = field(default_factory=list)
+    unknown: dict[int, str] = field(default_factory=dict)
+    """Why the source of a row's record does not know all of it."""
     failed: list[tuple[int, int, RejectedRecord]] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
 
@@ -120,6 +123,8 @@ class Forwarded:
         if null and self.tombstones == "skip":
             return
         deleted = record.metadata.get("operation") == "delete"
+        if (reason := unknown_values.unavailable(record)) is not None:
+            self.unknown[len(self.at)] = reason
         self.at.append(at)
         self.n.append(n)
         self.values.append(value)
@@ -135,6 +140,8 @@ class Forwarded:
             rows = rows.append_column(N, pa.array(self.n, pa.int32()))
         if any(self.operations):
             rows = rows.append_column(OP, pa.array(self.operations, pa.int8()))
+        if self.unknown:
+            rows = unknown_values.with_reasons(rows, self.unknown)
         rows, unread = with_read_keys(rows, self.keys)
         nameless = [
             unstored(offset, 0, RejectedRecord("decode", why), sent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,14 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import LACKS, OFFSET, UNKNOWN, Chunk
 from dataflow_assets.micro_batch.branches import PassBranch
+from dataflow_assets.records.change_event import UNAVAILABLE
+from dataflow_assets.records.record import Record
+
+_UNAVAILABLE = (
+    "the change has left {} alone, and Debezium sends a placeholder for such values: set "
+    'unavailableValuePlaceholder of debeziumUnwrap to "" to pass the placeholder on, or REPLICA '
+    "IDENTITY FULL for the table"
+)
 
 
 def told(
@@ -36,6 +44,26 @@ def told(
         _with(chunk, found, offsets) if branch.sink.replaces_whole_rows else chunk
         for chunk, branch in zip(chunks, branches, strict=True)
     ]
+
+
+def unavailable(record: Record) -> str | None:
+    """Why a source of change events does not know all of a row; None: it knows all of it.
+
+    Called inside tasks, once for each record of a branch.
+    """
+    names = record.metadata.get(UNAVAILABLE)
+    return None if names is None else _UNAVAILABLE.format(names)
+
+
+def with_reasons(rows: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordBatch:
+    """The rows with the column UNKNOWN. Called inside tasks, once for each batch of a branch.
+
+    Args:
+        rows: of a chunk.
+        reasons: by the index of a row why its source does not know all of it.
+    """
+    column = pa.array([reasons.get(row) for row in range(rows.num_rows)], pa.string())
+    return rows.append_column(pa.field(UNKNOWN, pa.string()), column)
 
 
 def lacking(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:

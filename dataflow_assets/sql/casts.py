@@ -17,9 +17,12 @@ from dataflow_assets.sql.types import BITS, Type
 Cast = Callable[[Any], Any]
 """A value that is not null -> a value, or null where a decimal overflows. Raises ValueError."""
 
-_WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.[0-9]*)?")
+_WHOLE = re.compile(r"([+-]?(?:[0-9]+|(?=\.[0-9])))(?:\.[0-9]*)?")
+_HEX = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,9})[dDfF]?"
+)
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?)[dDfF]?")
-_WORDS = re.compile(r"(NaN|[+-]?Infinity)")
+_WORDS = re.compile(r"([+-]?(?:NaN|Infinity))")
 _FIRST_DAY = date(1970, 1, 1)
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
@@ -87,9 +90,14 @@ def rounder(wanted: Type) -> Callable[[Decimal], Decimal | None]:
             found = value.quantize(unit, ROUND_HALF_UP, _EXACT)
         except InvalidOperation:
             return None
-        return found if -most < found < most else None
+        return positive_zero(found) if -most < found < most else None
 
     return rounded
+
+
+def positive_zero(value: Decimal) -> Decimal:
+    """A decimal as Java keeps it: its zero has no sign."""
+    return value or value.copy_abs()
 
 
 def single(value: float) -> float:
@@ -125,13 +133,26 @@ def _numbers_of_texts(wanted: Type) -> Cast:
     def read(text: str) -> Any:
         found = shape.fullmatch(text.strip())
         if found is not None:
-            return _fitting(make(_in_bounds(Decimal(found[1]), wanted)), wanted)
-        word = _WORDS.fullmatch(text.strip()) if wanted.kind in ("FLOAT", "DOUBLE") else None
-        if word is None:
+            digits = found[1] if found[1].strip("+-") else "0"
+            return _fitting(make(_in_bounds(Decimal(digits), wanted)), wanted)
+        if wanted.kind not in ("FLOAT", "DOUBLE"):
             raise ValueError("the text is not a number")
-        return float(word[1])
+        return make(_beside_digits(text.strip()))
 
     return read
+
+
+def _beside_digits(text: str) -> float:
+    """NaN, an infinity, or hexadecimal digits: what Java reads beside decimal ones."""
+    if word := _WORDS.fullmatch(text):
+        return float(word[1])
+    digits = _HEX.fullmatch(text)
+    if digits is None:
+        raise ValueError("the text is not a number")
+    try:
+        return float.fromhex(digits[1])
+    except OverflowError:
+        return math.copysign(math.inf, -1 if text.startswith("-") else 1)
 
 
 def _fitting(value: Any, wanted: Type) -> Any:
@@ -190,7 +211,7 @@ def _to_boolean(given: Type) -> Cast | None:
 
 
 def _truth(text: str) -> bool:
-    word = text.strip().lower()
+    word = text.lower()
     if word not in _TRUE | _FALSE:
         raise ValueError("the text is not a boolean")
     return word in _TRUE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 import math
 import re
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -40,7 +40,8 @@ def parsed_time(text: str) -> time:
 def parsed_moment(text: str) -> datetime:
     """`yyyy-MM-dd HH:mm:ss.f`; a date alone is its midnight. Raises ValueError.
 
-    As in Java a day that its month has not is the last one of the month.
+    As in Java a day that its month has not is the last one of the month, and 24:00:00 the midnight
+    at the day's end.
     """
     found = _MOMENT.fullmatch(text)
     if found is None:
@@ -49,6 +50,8 @@ def parsed_moment(text: str) -> datetime:
     if day <= 31 and 1 <= month <= 12 and 1 <= year <= 9999:
         day = min(day, calendar.monthrange(year, month)[1])
     micros = int((found[7] or "").ljust(6, "0")[:6])
+    if (hour, minute, second, int(found[7] or 0)) == (24, 0, 0, 0):
+        return datetime(year, month, day) + timedelta(days=1)  # noqa: DTZ001
     return datetime(year, month, day, hour, minute, second, micros)  # noqa: DTZ001
 
 
@@ -69,17 +72,24 @@ def date_text(value: date) -> str:
 
 
 def double_text(value: float) -> str:
-    """As Java writes it: `1.0`, `1.0E20`, `NaN`, `-Infinity`."""
+    """As Java writes it since version 19: `1.0`, `1.0E20`, `NaN`, `-Infinity`."""
+    return _java_text(value, value)
+
+
+def _java_text(value: float, exact: float) -> str:
+    """`value` has the fewest digits that tell the number apart, `exact` is the number itself."""
     if math.isnan(value):
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
     if not value or 1e-3 <= abs(value) < 1e7:
         return f"{Decimal(repr(value)):f}" if "e" in repr(value) else repr(value)
-    sign, digits, _ = Decimal(repr(value)).as_tuple()
-    power = Decimal(repr(value)).adjusted()
+    written = Decimal(repr(value))
+    if len(written.normalize().as_tuple().digits) == 1:  # of two digits Java takes the nearest
+        written = Decimal(f"{exact:.1e}")
+    sign, digits, _ = written.as_tuple()
     kept = "".join(map(str, digits)).rstrip("0") or "0"
-    return f"{'-' if sign else ''}{kept[0]}.{kept[1:] or '0'}E{power}"
+    return f"{'-' if sign else ''}{kept[0]}.{kept[1:] or '0'}E{written.adjusted()}"
 
 
 def shortest(value: float) -> float:
@@ -91,7 +101,7 @@ def shortest(value: float) -> float:
 
 def float_text(value: float) -> str:
     """The same as `double_text` for FLOAT."""
-    return double_text(shortest(value))
+    return _java_text(shortest(value), value)
 
 
 def as_text(value: Any, given: Type, zone: ZoneInfo) -> str:

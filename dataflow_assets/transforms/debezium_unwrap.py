@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import field_validator
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records.record import NotJson, Record, parse
+from dataflow_assets.records.change_event import UNAVAILABLE, change_event, key_row, placeholders
+from dataflow_assets.records.connect_times import Convert
+from dataflow_assets.records.connect_types import type_by_name
+from dataflow_assets.records.record import NotJson, Record
 from dataflow_assets.records.step import Apply, Context, Example, Step
+from dataflow_assets.spec import Addition
 
 _INSERT = '{"payload":{"op":"c","before":null,"after":{"id":7,"n":"x"}}}'
 _SOURCE = '{"payload":{"op":"u","after":{"id":7},"source":{"db":"shop","lsn":9}}}'
 _DELETE = '{"payload":{"op":"d","before":{"id":7},"after":null}}'
 _KEY = '{"schema":{"type":"struct"},"payload":{"id":7}}'
 _DELETED = {"operation": "delete", "id": 7}
+_FIELDS = (
+    '{"field":"amount","type":"struct","name":"io.debezium.data.VariableScaleDecimal"},'
+    '{"field":"at","type":"int64","name":"io.debezium.time.MicroTimestamp"},'
+    '{"field":"day","type":"int32","name":"io.debezium.time.Date"}'
+)
+_TYPED = (
+    f'{{"schema":{{"type":"struct","fields":[{{"field":"after","type":"struct","fields":[{_FIELDS}]'
+    '}]},"payload":{"op":"c","after":{"amount":{"scale":3,"value":"AeJA"},'
+    '"at":1667304001123456,"day":19297}}}'
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +41,8 @@ class _Operation:
     name: str
     side: str
     fields: Mapping[str, str]
+    absent: tuple[Any, ...]
+    """What stands for a value that the event does not have."""
 
 
 class DebeziumUnwrap(Step):
@@ -39,10 +55,16 @@ class DebeziumUnwrap(Step):
     | `u` | `after` | `update` |
     | `d` | `before` | `delete` |
 
-    Any other operation is rejected, and so is an event without the object it needs. The row's `id`,
-    where it has one, becomes `metadata.id`. The event is under `payload`, or is the body itself
-    (Kafka Connect with schemas disabled): an object with `op`, and with `before` or `after` that
-    are objects or null. Other objects pass unchanged. Tombstones are dropped.
+    Any other operation is rejected, and so is an event without the object it needs; a delete
+    without the row before takes the key of the message. The row's `id`, where it has one, becomes
+    `metadata.id`. The event is under `payload`, or is the body itself (Kafka Connect with schemas
+    disabled): an object with `op`, and with `before` or `after` that are objects, null, or texts of
+    documents (MongoDB). Other objects pass unchanged. Tombstones are dropped.
+
+    Dates, times and decimals are what the schema beside the payload says: days since 1970 become a
+    date, base64 becomes a number. Without a schema nothing says so: name the types in `fieldTypes`.
+    A value that an update has left alone, for which Debezium sends a placeholder, is left out, and
+    stays what it was in the target; `metadata.unavailable` names the fields.
     """
 
     type: ClassVar[str] = "debeziumUnwrap"
@@ -57,6 +79,15 @@ class DebeziumUnwrap(Step):
     """Adds `__op` and `__deleted` ("true" or "false") to the row."""
     add_source_fields: tuple[str, ...] = ()
     """Keys of the event's `source` to add to the row, each as `source_<key>`."""
+    field_types: Annotated[Mapping[str, str], Addition()] = {}
+    """Types of fields of the row, by their names: for messages without a schema, and in place of
+    what a schema says. `Date` (days), `Time`, `MicroTime`, `NanoTime` (since midnight, in milli-,
+    micro- and nanoseconds), `Timestamp`, `MicroTimestamp`, `NanoTimestamp` (since 1970, likewise),
+    `IsoDate`, `IsoTime`, `MicroDuration`, `NanoDuration`, `Decimal(n)` (base64, with n decimal
+    places), `VariableScaleDecimal`, `Bits(n)`, `Json` (a text that is JSON), or `text`: as it is.
+    """
+    unavailable_value_placeholder: Annotated[str, Addition()] = "__debezium_unavailable_value"
+    """The connector's `unavailable.value.placeholder`; empty: no value is a placeholder."""
 
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
@@ -103,6 +134,42 @@ class DebeziumUnwrap(Step):
             out_metadata={"operation": "insert", "id": 7},
         ),
         Example(
+            "times and decimals by the schema beside the payload",
+            {},
+            _TYPED,
+            ('{"amount":123.456,"at":"2022-11-01T12:00:01.123456Z","day":"2022-11-01"}',),
+            out_metadata={"operation": "insert"},
+        ),
+        Example(
+            "without a schema: types by name",
+            {"fieldTypes": {"at": "MicroTimestamp", "price": "Decimal(2)"}},
+            '{"op":"c","after":{"at":1667304001123456,"price":"AJY="}}',
+            ('{"at":"2022-11-01T12:00:01.123456Z","price":1.50}',),
+            out_metadata={"operation": "insert"},
+        ),
+        Example(
+            "a large value that the update has left alone",
+            {},
+            '{"op":"u","after":{"id":7,"n":"x","text":"__debezium_unavailable_value"}}',
+            ('{"id":7,"n":"x"}',),
+            out_metadata={"operation": "update", "id": 7, "unavailable": "text"},
+        ),
+        Example(
+            "a document of MongoDB",
+            {},
+            '{"op":"c","after":"{\\"_id\\":{\\"$oid\\":\\"6f\\"},\\"n\\":{\\"$numberLong\\":\\"5\\"}}"}',
+            ('{"_id":"6f","n":5}',),
+            out_metadata={"operation": "insert"},
+        ),
+        Example(
+            "a delete without the row before: the row of the key",
+            {},
+            '{"op":"d","before":null}',
+            ('{"id":7}',),
+            metadata={"key": _KEY},
+            out_metadata={"key": _KEY, **_DELETED},
+        ),
+        Example(
             "an object that is not an event: unchanged",
             {},
             '{"op":"add","after":5}',
@@ -138,43 +205,59 @@ class DebeziumUnwrap(Step):
             raise ValueError("has an empty entry; give keys of the event's source")
         return fields
 
+    @field_validator("field_types")
+    @classmethod
+    def _types_exist(cls, types: Mapping[str, str]) -> Mapping[str, str]:
+        for name in types.values():
+            type_by_name(name)
+        return types
+
     @override
     def compile(self, context: Context) -> Apply:
-        operations, unwrapped, tombstone = self._operations(), self._unwrapped, self._tombstone
+        operations, types = self._operations(), _types(self.field_types)
         unknown = f"op is none of {', '.join(operations)}"
 
         def apply(record: Record) -> Record | None:
             body = record.body
             if isinstance(body, NotJson):
-                return tombstone(record, operations["d"]) if body.empty else record
-            event, place = _event(body)
+                return self._tombstone(record, operations["d"], types) if body.empty else record
+            event = change_event(body)
             if event is None:
                 return record
-            code = event["op"]
+            code = event.fields["op"]
             operation = operations.get(code) if isinstance(code, str) else None
             if operation is None:
-                raise RejectedRecord("step", place + unknown)
-            row = event.get(operation.side)
-            if not isinstance(row, dict):
-                reason = f"{place}{operation.side} is not an object: {operation.name} needs it"
+                raise RejectedRecord("step", event.place + unknown)
+            row = event.row(operation.side, types)
+            if row is None and operation.side == "before":
+                row = key_row(record.metadata.get("key"), types)
+            if row is None:
+                reason = (
+                    f"{event.place}{operation.side} is not an object: {operation.name} needs it"
+                )
                 raise RejectedRecord("step", reason)
-            return unwrapped(record, row, operation, event.get("source"))
+            return self._unwrapped(record, row, operation, event.fields.get("source"))
 
         return apply
 
     def _operations(self) -> dict[str, _Operation]:
         names = {"c": "insert", "r": self.snapshot_operation, "u": "update", "d": "delete"}
-        found = {}
+        operations = {}
         for code, name in names.items():
             side, deleted = ("before", "true") if code == "d" else ("after", "false")
             fields = {"__op": code, "__deleted": deleted} if self.add_operation_fields else {}
-            found[code] = _Operation(name, side, fields)
-        return found
+            placeholder = "" if code == "d" else self.unavailable_value_placeholder
+            absent = placeholders(placeholder) if placeholder else ()
+            operations[code] = _Operation(name, side, fields, absent)
+        return operations
 
     def _unwrapped(
         self, record: Record, row: dict[str, Any], operation: _Operation, source: Any
     ) -> Record:
         metadata = {**record.metadata, "operation": operation.name}
+        if absent := [name for name, value in row.items() if value in operation.absent]:
+            row = {name: value for name, value in row.items() if name not in absent}
+            metadata[UNAVAILABLE] = ",".join(absent)
         if "id" in row:
             metadata["id"] = row["id"]
         if operation.fields:
@@ -185,10 +268,12 @@ class DebeziumUnwrap(Step):
             metadata.update(_picked(source, source))
         return Record(row, metadata, record.route)
 
-    def _tombstone(self, record: Record, delete: _Operation) -> Record | None:
+    def _tombstone(
+        self, record: Record, delete: _Operation, types: Mapping[str, Convert]
+    ) -> Record | None:
         if not self.infer_delete_from_tombstone:
             return None
-        row = _key_row(record.metadata.get("key"))
+        row = key_row(record.metadata.get("key"), types)
         if row is None:
             # Dropping it, as the DataFlow Operator does, would lose a delete without a trace.
             raise RejectedRecord("step", "the key of this tombstone is not a JSON object")
@@ -196,34 +281,12 @@ class DebeziumUnwrap(Step):
 
     @override
     def reads(self) -> frozenset[str]:
-        return frozenset({"key"} if self.infer_delete_from_tombstone else ())
+        return frozenset({"key"})
 
 
-def _event(body: Any) -> tuple[dict[str, Any] | None, str]:
-    """The change event in a body and the path to it; None where it holds none."""
-    if not isinstance(body, dict):
-        raise RejectedRecord("step", "the body of a change event must be an object")
-    if "payload" in body:
-        payload = body["payload"]
-        return (payload if isinstance(payload, dict) and payload.get("op") else None), "payload."
-    sides = [body[side] for side in ("before", "after") if side in body]
-    bare = sides and all(side is None or isinstance(side, dict) for side in sides)
-    return (body if bare and body.get("op") else None), ""
+def _types(types: Mapping[str, str]) -> dict[str, Convert]:
+    return {name: type_by_name(kind) for name, kind in types.items()}
 
 
 def _picked(source: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return {f"source_{key}": source[key] for key in keys if key in source}
-
-
-def _key_row(text: Any) -> dict[str, Any] | None:
-    """The row that a message's key tells; with a schema beside it, only what its payload holds."""
-    try:
-        key = parse(text.encode()) if isinstance(text, str) else None
-    except (RejectedRecord, UnicodeEncodeError):
-        return None
-    if not isinstance(key, dict):
-        return None
-    payload = key.get("payload")
-    if isinstance(payload, dict):
-        return payload
-    return None if {"schema", "payload"} == key.keys() else key

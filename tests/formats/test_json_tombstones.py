@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pyarrow as pa
 import pytest
 
@@ -41,6 +43,15 @@ def test_json_objects_and_strings_are_read_as_such() -> None:
 def test_a_number_s_key_is_a_number() -> None:
     assert deleted(NUMBER, b"123", b'{"id": 5}', b" 7 ") == [123, 5, 7]
     assert deleted(DIGITS, b"1.50", b'"2"') == ["1.50", "2"]
+
+
+def test_of_a_key_beside_its_schema_the_payload_counts() -> None:
+    number = b'{"schema":{"type":"int32","optional":false},"payload":5}'
+    days = b'{"schema":{"type":"int32","name":"io.debezium.time.Date"},"payload":19297}'
+    row = b'{"schema":{"type":"struct","fields":[]},"payload":{"id":7}}'
+    assert deleted(NUMBER, number, row) == [5, 7]
+    assert deleted(pa.field("id", pa.date32()), days) == [date(2022, 11, 1)]
+    assert deleted(TEXT, days) == ["2022-11-01"]
 
 
 def test_bytes_that_look_like_a_number_are_base64_all_the_same() -> None:

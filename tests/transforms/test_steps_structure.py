@@ -227,9 +227,61 @@ def test_a_tombstone_that_tells_no_row_is_rejected_only_where_deletes_are_inferr
         compiled(DebeziumUnwrap, inferDeleteFromTombstone=True)(tombstone)
 
 
-def test_the_key_is_read_only_where_deletes_are_inferred() -> None:
-    assert DebeziumUnwrap().reads() == frozenset()
-    assert DebeziumUnwrap(infer_delete_from_tombstone=True).reads() == {"key"}
+DOCUMENT = (
+    '{"_id":{"$oid":"6f"},"at":{"$date":1667304001123},"iso":{"$date":"2022-11-01T12:00:01Z"},'
+    '"n":{"$numberLong":"9007199254740993"},"d":{"$numberDecimal":"1.10"},"nan":{"$numberDouble":'
+    '"NaN"},"b":{"$binary":{"base64":"AP8=","subType":"00"}},"l":[{"o":{"$numberInt":"1"}}],'
+    '"t":{"$timestamp":{"t":1,"i":2}}}'
+)
+PLAIN = (
+    '{"_id":"6f","at":"2022-11-01T12:00:01.123Z","iso":"2022-11-01T12:00:01Z",'
+    '"n":9007199254740993,"d":1.10,"nan":"NaN","b":"AP8=","l":[{"o":1}],'
+    '"t":{"$timestamp":{"t":1,"i":2}}}'
+)
+
+
+def test_a_document_of_mongodb_is_an_object_of_plain_values() -> None:
+    event = text({"op": "u", "before": None, "after": DOCUMENT})
+    assert event is not None
+    unwrapped = compiled(DebeziumUnwrap)(record(event.decode()))
+    assert isinstance(unwrapped, Record)
+    assert text(unwrapped.body) == PLAIN.encode()
+
+
+@pytest.mark.parametrize(
+    ("key", "row"),
+    [
+        ('{"id":"{\\"$oid\\":\\"6f\\"}"}', '{"_id":"6f"}'),
+        ('{"schema":null,"payload":{"id":"{\\"$oid\\":\\"6f\\"}"}}', '{"_id":"6f"}'),
+        ('{"id":5,"region":"eu"}', '{"id":5,"region":"eu"}'),
+    ],
+)
+def test_a_delete_without_the_row_before_is_of_the_row_of_its_key(key: str, row: str) -> None:
+    deleted = compiled(DebeziumUnwrap)(record('{"op":"d","before":null,"after":null}', key=key))
+    assert isinstance(deleted, Record)
+    assert text(deleted.body) == row.encode()
+    assert deleted.metadata["operation"] == "delete"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '"__debezium_unavailable_value"',
+        '"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="',
+        '["__debezium_unavailable_value"]',
+        '{"__debezium_unavailable_value":"__debezium_unavailable_value"}',
+        str(list(b"__debezium_unavailable_value")),
+    ],
+)
+def test_a_placeholder_of_any_kind_of_column_is_no_value(value: str) -> None:
+    """Text, bytes, arrays of texts and of numbers, and maps have placeholders of their own."""
+    event = f'{{"op":"u","after":{{"id":1,"big":{value}}}}}'
+    updated = compiled(DebeziumUnwrap)(record(event))
+    assert isinstance(updated, Record)
+    assert (updated.body, updated.metadata["unavailable"]) == ({"id": 1}, "big")
+    kept = compiled(DebeziumUnwrap, unavailableValuePlaceholder="")(record(event))
+    assert isinstance(kept, Record)
+    assert kept.body["big"] == parse(value.encode())
 
 
 # Options that cannot work
@@ -246,6 +298,7 @@ def test_the_key_is_read_only_where_deletes_are_inferred() -> None:
         (StructFlatten, {"delimiter": " "}, "delimiter", "is empty"),
         (DebeziumUnwrap, {"addSourceFields": [" "]}, "addSourceFields", "an empty entry"),
         (DebeziumUnwrap, {"snapshotOperation": "delete"}, "snapshotOperation", "insert"),
+        (DebeziumUnwrap, {"fieldTypes": {"at": "Datum"}}, "fieldTypes", "Datum is none of Date"),
         (Validate, {"schema": {}}, "schema", "at least 1"),
     ],
 )

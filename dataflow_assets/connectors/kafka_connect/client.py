@@ -209,6 +209,7 @@ def order_of(
         tasks=source.tasks_max,
         heap=source.heap,
         plain=not source.envelope,
+        schemas=source.schemas,
         part_rows=min(max(_LEAST_ROWS, limit.records), _MOST_ROWS),
         part_bytes=min(limit.bytes, _MOST_BYTES),
     )

@@ -57,6 +57,12 @@ class KafkaConnectSourceOptions(MessageSource):
     """`true`: a message is an object with `topic`, `id` and `record`. `false`: a message is the
     value of the record alone: text and bytes as they are, any other value as JSON."""
 
+    schemas: bool = False
+    """`true`: each value is an object of `schema` and `payload`, as Kafka Connect's JsonConverter
+    writes it. The steps `debeziumUnwrap` and `extractField` read dates, times and decimals by it;
+    without a schema they are numbers and base64. Records are larger by their schema while they wait
+    in the spool."""
+
     connector_class: str = Field(alias="class", pattern=_CLASS)
     """Java class of the source connector, with or without its package."""
     config: Mapping[str, _Text] = {}

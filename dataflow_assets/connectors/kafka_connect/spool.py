@@ -35,7 +35,7 @@ from dataflow_assets.sdk.durable_files import make_folder, sync
 
 SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.binary())])
 """Of a part: the topic that the connector names, the record's key as JSON, its value."""
-_OFFSETS, _PLAIN = b"dataflow.offsets", b"dataflow.plain"
+_OFFSETS, _PLAIN, _SCHEMAS = b"dataflow.offsets", b"dataflow.plain", b"dataflow.schemas"
 _PATIENCE = 0.1  # seconds between two tries to get the lock
 
 
@@ -129,7 +129,15 @@ class Spool:
         """Those that may be read."""
         return published(self.parts(after))
 
-    def seal(self, part: Part, rows: pa.Table, offsets: Offsets, *, plain: bool = False) -> None:
+    def seal(
+        self,
+        part: Part,
+        rows: pa.Table,
+        offsets: Offsets,
+        *,
+        plain: bool = False,
+        schemas: bool = False,
+    ) -> None:
         """Stores a part for good; it is there whole, or not at all. Needs the lock.
 
         Args:
@@ -137,8 +145,11 @@ class Spool:
             rows: of SCHEMA.
             offsets: behind the rows.
             plain: values that are text or bytes are as they are; else everything is JSON.
+            schemas: values are beside their schema.
         """
-        footer = {_OFFSETS: msgspec.json.encode(offsets), _PLAIN: b"1" if plain else b""}
+        footer = {_OFFSETS: msgspec.json.encode(offsets)} | {
+            key: b"1" if value else b"" for key, value in ((_PLAIN, plain), (_SCHEMAS, schemas))
+        }
         kept = rows.replace_schema_metadata(footer)
         unfinished = self.folder / f".{part.name}"
         try:
@@ -235,6 +246,11 @@ class Spool:
 def is_plain(file: pq.ParquetFile) -> bool:
     """Whether values that are text or bytes are as they are."""
     return bool((file.schema_arrow.metadata or {}).get(_PLAIN))
+
+
+def has_schemas(file: pq.ParquetFile) -> bool:
+    """Whether values are beside their schema."""
+    return bool((file.schema_arrow.metadata or {}).get(_SCHEMAS))
 
 
 def canonical(partition: Any) -> str:

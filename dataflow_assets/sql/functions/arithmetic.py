@@ -10,7 +10,7 @@ from decimal import (
 )
 from typing import Any
 
-from dataflow_assets.sql.casts import rounder, single, wrapped, wrapper
+from dataflow_assets.sql.casts import positive_zero, rounder, single, wrapped, wrapper
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.moments import shifted
 from dataflow_assets.sql.functions.signatures import fit, is_time
@@ -141,6 +141,8 @@ def _unary(call: Callable[[Any], Any]) -> Resolve:
 def _negated(types: Sequence[Type], environment: Environment) -> Resolved:
     if types[0].interval:
         return Resolved(types[0], lambda value: -value)
+    if types[0].kind == "DECIMAL":
+        return _unary(lambda value: positive_zero(-value))(types, environment)
     return _unary(lambda value: -value)(types, environment)
 
 

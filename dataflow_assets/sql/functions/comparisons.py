@@ -138,7 +138,10 @@ def _segments(pattern: str, escape: str) -> list[str]:
     return found
 
 
-def _is_like(text: str, pattern: str, escape: str = "") -> bool:
+def _is_like(text: str, pattern: str, escape: str | None = None) -> bool:
+    """Without ESCAPE a backslash is one where the pattern has `_`: so Flink reads constants."""
+    if escape is None:
+        escape = "\\" if "_" in pattern else ""
     return _like(pattern, escape).fullmatch(text) is not None
 
 
@@ -206,7 +209,8 @@ FUNCTIONS = (
     Function(
         "LIKE",
         "a [NOT] LIKE pattern [ESCAPE c]",
-        "`%` is any text, `_` any character.",
+        "`%` is any text, `_` any character. Without ESCAPE a backslash is the escape in a pattern "
+        "that has `_` or is no constant, and itself in any other.",
         takes("text text text?", BOOLEAN, _is_like),
         (
             ("'abc' LIKE 'a%'", "TRUE"),
@@ -215,6 +219,8 @@ FUNCTIONS = (
             ("'aXbXc' LIKE '%X%X%'", "TRUE"),
             ("'aXbc' LIKE '%X%X%'", "FALSE"),
             (r"'a%c' LIKE 'a\%c' ESCAPE '\'", "TRUE"),
+            (r"'axb' LIKE 'a\_b'", "FALSE"),
+            (r"'a\b' LIKE 'a\%'", "TRUE"),
             ("'abc' NOT LIKE 'a%'", "FALSE"),
         ),
         "Comparisons",

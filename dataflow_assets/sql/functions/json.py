@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dataflow_assets.records.record import MISSING, exact_json
+from dataflow_assets.records.record import MISSING
 from dataflow_assets.sql.casts import bounds, cast
+from dataflow_assets.sql.first_json import first_json
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.signatures import fit
 from dataflow_assets.sql.types import BOOLEAN, STRING, Type
@@ -22,6 +23,7 @@ RETURNED = ("VARCHAR", "BOOLEAN", "INT", "DOUBLE")
 _PART = re.compile(r"""\.([\w$-]+)|\['([^']*)'\]|\["([^"]*)"\]|\[([0-9]{1,9})\]""")
 _MODE = re.compile(r"\s*(lax|strict)\s+(.*)", re.IGNORECASE | re.DOTALL)
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
+_written = msgspec.json.Encoder(decimal_format="number", order="sorted").encode
 _KINDS: dict[str, tuple[type, ...]] = {
     "VALUE": (object,),
     "SCALAR": (str, int, Decimal, type(None)),
@@ -53,12 +55,17 @@ def parsed(path: str) -> tuple[bool, tuple[str | int, ...]]:
 
 
 def _found(text: str, path: str) -> Any:
-    """MISSING is an error: the text is not JSON, or nothing is at a strict path. None is empty."""
+    """MISSING is an error, None is empty.
+
+    At a strict path null, nothing and a text that is not JSON are errors, at a lax one they are
+    empty. The text `null` is an error at both.
+    """
     strict, parts = parsed(path)
-    try:
-        value = _decode(text)
-    except (msgspec.DecodeError, RecursionError, InvalidOperation):
+    value = _whole(text)
+    if value is None:
         return MISSING
+    if value is MISSING:
+        return MISSING if strict else None
     for part in parts:
         if isinstance(value, dict) and isinstance(part, str):
             value = value.get(part, MISSING)
@@ -67,8 +74,24 @@ def _found(text: str, path: str) -> Any:
         else:
             value = MISSING
         if value is MISSING:
-            return MISSING if strict else None
+            break
+    if value is None or value is MISSING:
+        return MISSING if strict else None
     return value
+
+
+def _whole(text: str) -> Any:
+    """The value at the front of a text, as Flink reads it; MISSING where there is none."""
+    try:
+        return _decode(text)
+    except msgspec.DecodeError:
+        pass
+    except (RecursionError, InvalidOperation):
+        return MISSING
+    try:
+        return _decode(first_json(text))
+    except (ValueError, msgspec.DecodeError, RecursionError, InvalidOperation):
+        return MISSING
 
 
 def _empty(path: str, *, scalar: bool) -> str:
@@ -148,7 +171,7 @@ def _query(types: Sequence[Type], _: Environment) -> Resolved:
         ):
             found = [found]
         if isinstance(found, dict | list):
-            return exact_json(found).decode()
+            return _written(found).decode()
         what = _empty(path, scalar=found is not None)
         behaviour = on_error if what == "ERROR" else on_empty
         return _instead("JSON_QUERY", what, behaviour, _WITHOUT.get(behaviour))
@@ -181,14 +204,14 @@ def _is_json(kinds: tuple[type, ...]) -> Resolve:
 
 
 def _is(text: str | None, kinds: tuple[type, ...]) -> bool:
-    found = MISSING if text is None else _found(text, "$")
+    found = MISSING if text is None else _whole(text)
     return found is not MISSING and isinstance(found, kinds)
 
 
 _GROUP = "JSON"
 _PATH = (
-    "Paths have keys and indexes: `$.a.b[0]`; `lax` in front of one makes what is missing empty, "
-    "and no error."
+    "Paths have keys and indexes: `$.a.b[0]`; `lax` in front of one makes what is missing, null, "
+    "or not JSON at all empty, and no error. The text `null` is an error at each path."
 )
 _TEXT = """'{"a": {"b": [1, "x"]}, "c": 1.50}'"""
 FUNCTIONS = (
@@ -215,7 +238,8 @@ FUNCTIONS = (
         "JSON_QUERY",
         "JSON_QUERY(text, path [WITHOUT | WITH [CONDITIONAL] ARRAY WRAPPER] "
         "[NULL | ERROR | EMPTY ARRAY | EMPTY OBJECT ON EMPTY] [... ON ERROR])",
-        f"An object or array as text; null for anything else, unless it says otherwise. {_PATH}",
+        "An object or array as text, its keys in order; null for anything else, unless it says "
+        f"otherwise. {_PATH}",
         _query,
         (
             (f"JSON_QUERY({_TEXT}, '$.a')", '{"b":[1,"x"]}'),
@@ -223,6 +247,7 @@ FUNCTIONS = (
             (f"JSON_QUERY({_TEXT}, '$.a.b' WITH CONDITIONAL ARRAY WRAPPER)", '[1,"x"]'),
             (f"JSON_QUERY({_TEXT}, '$.x' EMPTY ARRAY ON ERROR)", "[]"),
             (f"JSON_QUERY({_TEXT}, 'lax $.x' EMPTY OBJECT ON EMPTY)", "{}"),
+            ("""JSON_QUERY('{"b": 1, "a": {"d": 2, "c": 3}}', '$')""", '{"a":{"c":3,"d":2},"b":1}'),
         ),
         _GROUP,
     ),
@@ -243,7 +268,9 @@ FUNCTIONS = (
         Function(
             f"IS JSON {kind}",
             f"a IS [NOT] JSON{'' if kind == 'VALUE' else f' {kind}'}",
-            "Whether a text is JSON." if kind == "VALUE" else "",
+            "Whether a text is JSON; text behind the first value is left out."
+            if kind == "VALUE"
+            else "",
             _is_json(types),
             ((f"'[]' IS JSON {kind}", "TRUE" if kind in ("VALUE", "ARRAY") else "FALSE"),),
             _GROUP,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
+from dataflow_assets.sql.casts import wrapped
 from dataflow_assets.sql.types import Type
 
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -18,6 +19,8 @@ MILLIS = {
     "SECOND": 1000,
 }
 MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of clocks without a zone
+_MILLI = timedelta(milliseconds=1)
 
 
 def shifted(given: Type, interval: Type) -> Callable[[Any, int], Any]:
@@ -106,14 +109,34 @@ def part(value: Any, unit: str) -> int:
 
 
 def between(unit: str, first: datetime, second: datetime) -> int:
-    """TIMESTAMPDIFF: whole units from the first to the second."""
-    if unit in MILLIS:
-        micros = (second - first) // timedelta(microseconds=1)
-        size = MILLIS[unit] * 1000
-        return micros // size if micros >= 0 else -(-micros // size)
-    early, late = min(first, second), max(first, second)
-    months = (late.year - early.year) * 12 + late.month - early.month
-    if (late.day, late.time()) < (early.day, early.time()):
-        months -= 1
-    whole = months // MONTHS[unit]
-    return whole if second >= first else -whole
+    """TIMESTAMPDIFF: whole units from the first to the second, as an INT that overflows."""
+    if unit in MONTHS:
+        return _cut(_months_between(first, second), MONTHS[unit])
+    millis = (second.replace(tzinfo=None) - _EPOCH) // _MILLI
+    millis -= (first.replace(tzinfo=None) - _EPOCH) // _MILLI
+    if unit == "WEEK":  # Flink counts weeks by an INT of seconds
+        return _cut(wrapped("INT", _cut(millis, 1000)), MILLIS["WEEK"] // 1000)
+    return wrapped("INT", _cut(millis, MILLIS[unit]))
+
+
+def _cut(number: int, size: int) -> int:
+    """How often a size is in a number, without the rest, as Java divides."""
+    return number // size if number >= 0 else -(-number // size)
+
+
+def _months_between(first: datetime, second: datetime) -> int:
+    """Whole months: the last day of a month is reached where it lacks the day of the first one.
+
+    Flink compares the days first, and the times of day only where the days meet, also backwards.
+    """
+    early, late = sorted((first.date(), second.date()))
+    months: int = (late.year - early.year) * 12 + late.month - early.month
+    months -= months_later(early, months) > late
+    months = months if second.date() >= first.date() else -months
+    meets = months_later(first.date(), months) == second.date()
+    back: bool = meets and _millis_of_day(second) < _millis_of_day(first)
+    return months - back
+
+
+def _millis_of_day(value: datetime) -> time:
+    return value.time().replace(microsecond=value.microsecond // 1000 * 1000)

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 
 _PARTS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([\[\]])|([^A-Za-z'\[\]{}#]+)", re.DOTALL)
-_MONTHS = "January February March April May June July August September October November December"
-_DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _READS = {
     "y": "year",
     "u": "year",
@@ -30,7 +43,7 @@ _LONGEST = 9  # of one part, but for the parts of a second
 
 
 @lru_cache(maxsize=256)
-def _parsed(pattern: str) -> tuple[tuple[str, str], ...]:
+def parsed(pattern: str) -> tuple[tuple[str, str], ...]:
     """Letter and text of each part; no letter: a text. Raises ValueError."""
     found = tuple(_split(pattern))
     depth = 0
@@ -61,12 +74,12 @@ def _split(pattern: str) -> Iterator[tuple[str, str]]:
 
 def check(pattern: str) -> None:
     """Raises ValueError where a pattern cannot be used."""
-    _parsed(pattern)
+    parsed(pattern)
 
 
 def written(value: datetime, pattern: str) -> str:
     """A time by a pattern. Raises ValueError."""
-    return "".join(_part(value, letter, text) for letter, text in _parsed(pattern))
+    return "".join(_part(value, letter, text) for letter, text in parsed(pattern))
 
 
 def _part(value: datetime, letter: str, text: str) -> str:
@@ -78,9 +91,9 @@ def _part(value: datetime, letter: str, text: str) -> str:
     if letter in "yu":
         return f"{value.year % 100:02}" if size == 2 else f"{value.year:0{size}}"
     if letter in "ML" and size > 2:
-        return _named(_MONTHS, value.month - 1, size)
+        return _named(MONTHS, value.month - 1, size)
     if letter == "E":
-        return _named(_DAYS, value.weekday(), size)
+        return _named(DAYS, value.weekday(), size)
     if letter == "S":
         return f"{value.microsecond:06}".ljust(9, "0")[:size]
     if letter == "a":
@@ -90,8 +103,8 @@ def _part(value: datetime, letter: str, text: str) -> str:
     return f"{getattr(value, _READS[letter]):0{size}}"
 
 
-def _named(names: str, at: int, size: int) -> str:
-    name = names.split()[at]
+def _named(names: Sequence[str], at: int, size: int) -> str:
+    name = names[at]
     return name if size > 3 else name[:3]
 
 
@@ -101,9 +114,7 @@ def read(text: str, pattern: str) -> datetime | None:
     if found is None:
         return None
     given = {
-        name.rstrip("0123456789_"): one
-        for name, one in found.groupdict().items()
-        if one is not None
+        name.rpartition("_")[0]: one for name, one in found.groupdict().items() if one is not None
     }
     try:
         return _made(given)
@@ -126,7 +137,7 @@ def _made(given: dict[str, str]) -> datetime:
         int(given.get("fraction", "").ljust(6, "0")[:6]),
     )
     weekday = given.get("weekday")
-    if weekday and not _DAYS.split()[found.weekday()].startswith(weekday):
+    if weekday and not DAYS[found.weekday()].startswith(weekday):
         raise ValueError("another day of the week")
     return found
 
@@ -139,22 +150,25 @@ def _year(given: dict[str, str]) -> int:
 def _month(text: str) -> int:
     if text.isdecimal():
         return int(text)
-    return next(at for at, name in enumerate(_MONTHS.split(), 1) if name.startswith(text))
+    return next(at for at, name in enumerate(MONTHS, 1) if name.startswith(text))
 
 
 def _hour(given: dict[str, str]) -> int:
-    """Without AM or PM an hour of twelve says nothing."""
-    if "hour12" in given and "half" in given:
-        hour = int(given["hour12"])
-        if not 1 <= hour <= 12:
-            raise ValueError("not an hour of twelve")
-        return hour % 12 + (12 if given["half"] == "PM" else 0)
-    return int(given.get("hour", 0))
+    """Without AM or PM an hour of twelve says nothing, and an hour of the day must fit to them."""
+    hour12, half = int(given.get("hour12", 0)), given.get("half")
+    if hour12 > 12:
+        raise ValueError("not an hour of twelve")
+    if "hour12" in given and half is not None:
+        return hour12 % 12 + (12 if half == "PM" else 0)
+    hour = int(given.get("hour", 0))
+    if "hour" in given and half is not None and (half == "PM") is not (hour >= 12):
+        raise ValueError("an hour of the other half of the day")
+    return hour
 
 
 @lru_cache(maxsize=256)
 def _reader(pattern: str) -> re.Pattern[str]:
-    parts = enumerate(_parsed(pattern))
+    parts = enumerate(parsed(pattern))
     return re.compile("".join(_shape(at, letter, text) for at, (letter, text) in parts))
 
 
@@ -171,7 +185,7 @@ def _signs(letter: str, size: int) -> str:
     if letter == "a":
         return "AM|PM"
     if (letter in "ML" and size > 2) or letter == "E":
-        names = (_MONTHS if letter in "ML" else _DAYS).split()
+        names = MONTHS if letter in "ML" else DAYS
         return "|".join(name if size > 3 else name[:3] for name in names)
     if letter in "yu" and size != 2:
         return "[0-9]{4}"

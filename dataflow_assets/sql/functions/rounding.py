@@ -14,7 +14,7 @@ from decimal import (
 )
 from typing import Any
 
-from dataflow_assets.sql.casts import wrapped
+from dataflow_assets.sql.casts import positive_zero, wrapped
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.arithmetic import EXACT
 from dataflow_assets.sql.functions.signatures import fit
@@ -29,7 +29,7 @@ def _whole(direction: str, round_float: Callable[[float], int]) -> Resolve:
         kind = types[0]
         if kind.kind == "DECIMAL":
             wanted = decimal(kind.length - kind.scale + (1 if kind.scale else 0), 0)
-            return Resolved(wanted, lambda value: value.to_integral_value(direction))
+            return Resolved(wanted, lambda value: positive_zero(value.to_integral_value(direction)))
         if kind.integer or kind == NULL:
             return Resolved(kind, lambda value: value)
         return Resolved(
@@ -56,7 +56,8 @@ def _cut_to(direction: str) -> Resolve:
                 return value if exact is None else float(_cut(exact, digits, direction))
             if kind.integer:
                 return wrapped(kind.kind, int(_cut(Decimal(value), digits, direction)))
-            return _cut(_cut(value, min(digits, kind.scale), direction), kind.scale, direction)
+            cut = _cut(_cut(value, min(digits, kind.scale), direction), kind.scale, direction)
+            return positive_zero(cut)
 
         return Resolved(kind, call)
 

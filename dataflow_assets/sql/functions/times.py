@@ -168,12 +168,14 @@ FUNCTIONS = (
     Function(
         "TIMESTAMPDIFF",
         "TIMESTAMPDIFF(unit, a, b)",
-        "Whole units from a to b. Of two TIMESTAMP_LTZ the time that has passed: a day on which "
+        "Whole units from a to b, an INT that overflows as in Java. The last day of a month counts "
+        "as the day that it lacks. Of two TIMESTAMP_LTZ the time that has passed: a day on which "
         "clocks change has 23 or 25 hours.",
         _difference,
         (
             (f"TIMESTAMPDIFF(DAY, DATE '2020-12-01', {_NOON})", "29"),
-            ("TIMESTAMPDIFF(MONTH, DATE '2020-01-31', DATE '2020-02-29')", "0"),
+            ("TIMESTAMPDIFF(MONTH, DATE '2020-01-31', DATE '2020-02-29')", "1"),
+            ("TIMESTAMPDIFF(SECOND, DATE '1900-01-01', DATE '2100-01-01')", "2016466304"),
         ),
         _GROUP,
     ),

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dataflow_assets.sql.casts import cutter, to_local, to_utc
 from dataflow_assets.sql.function import Environment, Function, Resolved
-from dataflow_assets.sql.functions import patterns
+from dataflow_assets.sql.functions import lenient_times, patterns
 from dataflow_assets.sql.functions.signatures import fit
 from dataflow_assets.sql.functions.times import EPOCH, INSTANT, at_midnight
 from dataflow_assets.sql.texts import parsed_date, parsed_moment
@@ -112,13 +112,14 @@ def _from_unix(types: Sequence[Type], environment: Environment) -> Resolved:
 def _unix(types: Sequence[Type], environment: Environment) -> Resolved:
     """Without an argument the present one."""
     fit(types, ("text?", "text?"))
-    zone, now = environment.local, int((environment.now - EPOCH).total_seconds())
+    zone, now = environment.local, environment.now
     if not types:
-        return Resolved(BIGINT, lambda: now, nulls=True)
+        present = int((now - EPOCH).total_seconds())
+        return Resolved(BIGINT, lambda: present, nulls=True)
 
     def call(text: str, pattern: str = _SECONDS) -> int:
-        found = patterns.read(text, pattern)
-        return _NO_TIME if found is None else int((to_utc(found, zone) - EPOCH).total_seconds())
+        found = lenient_times.seconds(text, pattern, zone, now)
+        return _NO_TIME if found is None else found
 
     return Resolved(BIGINT, call)
 
@@ -207,10 +208,13 @@ FUNCTIONS = (
     Function(
         "UNIX_TIMESTAMP",
         "UNIX_TIMESTAMP([text[, pattern]])",
-        "Seconds; in `table.local-time-zone`. A text that is not a time gives the least BIGINT.",
+        "Seconds; in `table.local-time-zone`. What is behind the pattern is left out, months and "
+        "days that are too large are counted on, and of an hour that comes twice the later one is "
+        "taken, as SimpleDateFormat does. A text that is not a time gives the least BIGINT.",
         _unix,
         (
             ("UNIX_TIMESTAMP('1970-01-01 00:00:44')", "44"),
+            ("UNIX_TIMESTAMP('1970-01-01 00:00:44.5')", "44"),
             ("UNIX_TIMESTAMP('x')", "-9223372036854775808"),
         ),
         _GROUP,

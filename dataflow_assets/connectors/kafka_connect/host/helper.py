@@ -32,12 +32,13 @@ import org.apache.kafka.connect.transforms.predicates.Predicate;
 
 public class Helper {
   private final JsonConverter json = new JsonConverter();
+  private final JsonConverter values = new JsonConverter();
   private final boolean plain;
   private final ArrayList steps = new ArrayList();
   private final ArrayList conditions = new ArrayList();
   private final ArrayList negated = new ArrayList();
 
-  public Helper(boolean plain) {
+  public Helper(boolean plain, boolean schemas) {
     this.plain = plain;
     HashMap options = new HashMap();
     options.put("schemas.enable", "false");
@@ -45,6 +46,8 @@ public class Helper {
     options.put("converter.type", "value");
     options.put("replace.null.with.default", "false"); // a NULL of the source stays one
     json.configure(options, false);
+    options.put("schemas.enable", Boolean.toString(schemas));
+    values.configure(options, false);
   }
 
   public void add(Transformation step, Predicate condition, boolean negate) {
@@ -69,16 +72,16 @@ public class Helper {
     int i = 0;
     for (Iterator it = records.iterator(); it.hasNext(); i++) {
       SourceRecord delivered = (SourceRecord) it.next();
-      cells[3][i] = cell(null, delivered.sourcePartition());
-      cells[4][i] = cell(null, delivered.sourceOffset());
+      cells[3][i] = cell(json, null, delivered.sourcePartition());
+      cells[4][i] = cell(json, null, delivered.sourceOffset());
       ConnectRecord r = transformed(delivered);
       if (r == null) {
         cells[5][i] = new byte[0];
         continue;
       }
       cells[0][i] = r.topic() == null ? null : r.topic().getBytes("UTF-8");
-      cells[1][i] = cell(r.keySchema(), r.key());
-      cells[2][i] = plain(r.value()) ? bytes(r.value()) : cell(r.valueSchema(), r.value());
+      cells[1][i] = cell(json, r.keySchema(), r.key());
+      cells[2][i] = plain(r.value()) ? bytes(r.value()) : cell(values, r.valueSchema(), r.value());
     }
     long total = 4;
     for (int c = 0; c < 6; c++) {
@@ -116,8 +119,8 @@ public class Helper {
     return to;
   }
 
-  private byte[] cell(Schema schema, Object value) throws Exception {
-    return value == null ? null : json.fromConnectData("", schema, exact(value));
+  private byte[] cell(JsonConverter to, Schema schema, Object value) throws Exception {
+    return value == null ? null : to.fromConnectData("", schema, exact(value));
   }
 
   // JsonConverter writes the whole array behind a buffer, however little of it the buffer shows.

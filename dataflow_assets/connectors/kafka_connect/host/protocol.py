@@ -37,6 +37,8 @@ class Order(msgspec.Struct, frozen=True):
     part_bytes: int
     plugin_jars: list[str] = []
     """Of one more plugin."""
+    schemas: bool = False
+    """Values are beside their schema."""
     hidden: list[str] = []
     """Keys of `config` whose values must be shown nowhere, with what their references stand for."""
     part_seconds: float = 0.5

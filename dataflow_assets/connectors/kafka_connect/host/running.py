@@ -56,7 +56,9 @@ class Running:
         self._order, self._spool, self._say = order, spool, say
         self._ending = ending
         name, jars = jars_of(order.connector, order.plugins, order.plugin_jars)
-        self._machine = VirtualMachine(order.heap, order.jars, plain=order.plain)
+        self._machine = VirtualMachine(
+            order.heap, order.jars, plain=order.plain, schemas=order.schemas
+        )
         self._connector = self._machine.connector(name, jars)
         self._check_kind(name)
         config, self._named = resolved(order.config)

@@ -97,7 +97,8 @@ class Sealer:
 
     def _store(self, part: Part, rows: pa.Table, offsets: Offsets) -> None:
         try:
-            self._spool.seal(part, rows, offsets, plain=self._order.plain)
+            order = self._order
+            self._spool.seal(part, rows, offsets, plain=order.plain, schemas=order.schemas)
         except OSError as error:
             self._failed = (
                 f"the spool {self._spool.folder} cannot be written ({error.strerror or error}): "

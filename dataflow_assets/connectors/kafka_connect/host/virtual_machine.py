@@ -18,7 +18,7 @@ _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"  # to standard error
 class VirtualMachine:
     """Classes of Connect, and of one plugin."""
 
-    def __init__(self, heap: str, jars: Sequence[str], *, plain: bool) -> None:
+    def __init__(self, heap: str, jars: Sequence[str], *, plain: bool, schemas: bool) -> None:
         library = next((java.home() / "lib").rglob("libjvm.*"))
         # A process without memory must not go on: its parent starts another one.
         options = [f"-Xmx{heap}", "-XX:+ExitOnOutOfMemoryError", _GIVES_BACK, _QUIET]
@@ -26,12 +26,12 @@ class VirtualMachine:
         compiler = jpype.JClass("org.codehaus.janino.SimpleCompiler")()
         compiler.cook(helper.TEXT)
         self._helper = jpype.JClass(compiler.getClassLoader().loadClass("Helper"))
-        self._plain = plain
+        self._plain, self._schemas = plain, schemas
         self._loader: Any = None
 
     def new_helper(self) -> Any:
         """Of the host, or of one task: its converter and its transformations are not shared."""
-        return self._helper(self._plain)
+        return self._helper(self._plain, self._schemas)
 
     def connector(self, name: str, jars: Sequence[Path]) -> Any:
         """A new connector of a plugin."""

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.source.position import Piece
-from dataflow_assets.connectors.kafka_connect.spool import Spool, is_plain
+from dataflow_assets.connectors.kafka_connect.spool import Spool, has_schemas, is_plain
 from dataflow_assets.contracts import METADATA, PartSlice, Slice
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
@@ -47,11 +47,13 @@ def read(
 
 
 def _check_form(source: KafkaConnectSourceOptions, file: pq.ParquetFile, number: int) -> None:
-    if is_plain(file) == source.envelope:
-        before = "false" if source.envelope else "true"
+    envelope, schemas = not is_plain(file), has_schemas(file)
+    differs = [f"envelope: {str(envelope).lower()}"] if envelope != source.envelope else []
+    differs += [f"schemas: {str(schemas).lower()}"] if schemas != source.schemas else []
+    if differs:
         raise PermanentError(
-            f"part {number} of the spool {source.spool} was made with envelope: {before}: set it "
-            "back until the flow has read what waits there"
+            f"part {number} of the spool {source.spool} was made with {' and '.join(differs)}: set "
+            "it back until the flow has read what waits there"
         )
 
 

@@ -235,6 +235,8 @@ def _invoked(node: Invoked, scope: Scope) -> Expression:
         _check(name, arguments)
         if name == "TIMESTAMPADD":
             arguments = _of_days(arguments)
+        if name == "LIKE" and len(arguments) == 2 and not isinstance(arguments[1], Constant):
+            arguments.append(Constant(STRING, "\\"))
         return _with_digits(name, call(name, arguments, scope.environment), arguments)
     except ValueError as error:
         _fail(node, f"{node.name}: {error}")

@@ -1,0 +1,245 @@
+"""What Flink 2.2 itself answers: expressions on values of a stream, and what it has written.
+
+Flink took the values from columns, never from literals, which its planner computes by other rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+Answer = tuple[str, str | None]
+"""An expression, and its result as CAST to STRING writes it."""
+UNTIMELY = "-9223372036854775808"
+
+
+def _patterns() -> Iterator[Answer]:
+    form = "'yyyy-MM-dd hh:mm a'"
+    for text, moment, seconds in (
+        ("01:05 PM", "13:05", "1577883900"),
+        ("12:05 AM", "00:05", "1577837100"),
+        ("12:05 PM", "12:05", "1577880300"),
+        ("00:05 AM", "00:05", "1577837100"),
+        ("13:05 PM", None, "1577927100"),
+    ):
+        given = f"'2020-01-01 {text}'"
+        wanted = moment and f"2020-01-01 {moment}:00.000"
+        yield f"TO_TIMESTAMP({given}, {form})", wanted
+        yield f"TO_TIMESTAMP_LTZ({given}, {form})", wanted
+        yield f"UNIX_TIMESTAMP({given}, {form})", seconds
+    for text, wanted in (("01:05 PM", None), ("12:05 AM", None), ("13:05 PM", "13:05")):
+        given = f"TO_TIMESTAMP('2020-01-01 {text}', 'yyyy-MM-dd HH:mm a')"
+        yield given, wanted and f"2020-01-01 {wanted}:00.000"
+    for text, wanted in (("01:05", "00:05"), ("13:05", None)):
+        given = f"TO_TIMESTAMP('2020-01-01 {text}', 'yyyy-MM-dd hh:mm')"
+        yield given, wanted and f"2020-01-01 {wanted}:00.000"
+
+
+def _decimals() -> Iterator[Answer]:
+    for given in ("-0.010", "-0.001", "0.000"):
+        value = f"CAST('{given}' AS DECIMAL(10, 3))"
+        for form in ("CAST({} AS DECIMAL(10, 1))", "ROUND({}, 1)", "TRUNCATE({}, 1)"):
+            yield form.format(value), "0.0"
+        for form in ("{} * 0", "-({} * 0)", "{0} - {0}"):
+            yield form.format(value), "0.000"
+        yield f"CEIL({value})", "0"
+        yield f"CAST(CAST({value} AS DECIMAL(10, 1)) AS DOUBLE)", "0.0"
+    yield "CEIL(CAST('-0.500' AS DECIMAL(10, 3)))", "0"
+    yield "FLOOR(CAST('-0.001' AS DECIMAL(10, 3)))", "-1"
+
+
+def _months() -> Iterator[Answer]:
+    for first, second, forth, back in (
+        ("2020-01-31", "2020-02-29", 1, -1),
+        ("2020-01-30", "2020-02-29", 1, -1),
+        ("2020-03-31", "2020-04-30", 1, -1),
+        ("2020-02-29", "2021-02-28", 12, -12),
+        ("2020-01-15", "2020-01-15", 0, 0),
+    ):
+        for a, b, months in ((first, second, forth), (second, first, back)):
+            yield f"TIMESTAMPDIFF(MONTH, DATE '{a}', DATE '{b}')", f"{months}"
+            pair = f"TIMESTAMP '{a} 00:00:00', TIMESTAMP '{b} 00:00:00'"
+            yield f"TIMESTAMPDIFF(MONTH, {pair})", f"{months}"
+            yield f"TIMESTAMPDIFF(QUARTER, {pair})", f"{int(months / 3)}"
+            yield f"TIMESTAMPDIFF(YEAR, {pair})", f"{int(months / 12)}"
+    for first, second, forth, back in (
+        ("2020-01-15 10:00:00", "2020-02-15 12:00:00", 1, -2),
+        ("2020-01-15 12:00:00", "2020-02-15 10:00:00", 0, -1),
+        ("2020-01-31 12:00:00", "2020-02-29 10:00:00", 0, -1),
+        ("2020-01-31 10:00:00", "2020-02-29 12:00:00", 1, -1),
+        ("2020-01-15 12:00:00", "2020-01-15 10:00:00", -1, 0),
+        ("2020-01-01 00:00:00", "2020-12-31 23:59:59.999", 11, -11),
+        ("2020-01-01 00:00:00.9999", "2020-01-01 00:00:01.0001", 0, -1),
+    ):
+        for a, b, months in ((first, second, forth), (second, first, back)):
+            yield f"TIMESTAMPDIFF(MONTH, TIMESTAMP '{a}', TIMESTAMP '{b}')", f"{months}"
+
+
+def _differences() -> Iterator[Answer]:
+    for first, second, unit, answer in (
+        ("1970-01-01 00:00:00", "2038-01-19 03:14:08", "SECOND", "-2147483648"),
+        ("1970-01-01 00:00:00", "2038-01-19 03:14:08", "MINUTE", "35791394"),
+        ("1970-01-01 00:00:00", "2038-01-19 03:14:08", "WEEK", "-3550"),
+        ("1970-01-01 00:00:00", "2038-01-19 03:14:08", "DAY", "24855"),
+        ("1900-01-01 00:00:00", "2100-01-01 00:00:00", "SECOND", "2016466304"),
+        ("2100-01-01 00:00:00", "1900-01-01 00:00:00", "SECOND", "-2016466304"),
+        ("1900-01-01 00:00:00", "2100-01-01 00:00:00", "WEEK", "3334"),
+        ("2020-01-01 00:00:00.0009", "2020-01-01 00:00:01.0001", "SECOND", "1"),
+        ("2020-01-01 00:00:00.9999", "2020-01-01 00:00:01.0001", "SECOND", "0"),
+        ("2020-01-31 12:00:00", "2020-02-29 10:00:00", "DAY", "28"),
+    ):
+        given = f"TIMESTAMP '{first}', TIMESTAMP '{second}'"
+        yield f"TIMESTAMPDIFF({unit}, {given})", answer
+    yield "TIMESTAMPDIFF(SECOND, DATE '1970-01-01', DATE '2038-01-19')", "2147472000"
+
+
+def _likes() -> Iterator[Answer]:
+    texts = ("a_b", "a\\%", "a\\xb", "axb", "a\\", "a%", "a\\bc", "xa%y")
+    for pattern, true in (
+        ("a\\_b", {"a_b"}),
+        ("a\\%", {"a\\%", "a\\xb", "a\\", "a\\bc"}),
+        ("%\\_%", {"a_b"}),
+        ("%\\%", {"a\\%", "a\\xb", "a\\", "a\\bc"}),
+        ("%a\\%%", {"a\\%", "a\\xb", "a\\", "a\\bc"}),
+        ("a\\%b%c", {"a\\bc"}),
+        ("_\\%", {"a%"}),
+        ("a\\\\_b", {"a\\xb"}),
+        ("\\_", set[str]()),
+        ("a\\xb", {"a\\xb"}),
+    ):
+        for text in texts:
+            yield f"'{text}' LIKE '{pattern}'", "TRUE" if text in true else "FALSE"
+    for text, pattern, holds in (
+        ("a\\%", "a\\%", False),
+        ("a%", "a\\%", True),
+        ("xa%y", "%a\\%%", True),
+        ("a\\bc", "a\\\\b_", True),
+    ):  # of a pattern that is a column
+        yield f"'{text}' LIKE CONCAT('{pattern}', '')", "TRUE" if holds else "FALSE"
+
+
+def _unix() -> Iterator[Answer]:
+    for text, answer in (
+        ("2020-01-01 00:00:00.5", "1577833200"),
+        ("2020-01-01 00:00:00 x", "1577833200"),
+        ("2020-02-30 00:00:00", "1583017200"),
+        ("2020-13-01 00:00:00", "1609455600"),
+        ("2020-10-25 02:30:00", "1603589400"),
+        ("2020-03-29 02:30:00", "1585445400"),
+        ("2020-1-2 3:4:5", "1577930645"),
+        (" 2020-01-01 00:00:00", "1577833200"),
+        ("2020-01-01", UNTIMELY),
+        ("20-01-01 00:00:00", "-61536243600"),
+        ("2020-01-01 25:61:61", "1577926921"),
+        ("2020-01-01T00:00:00", UNTIMELY),
+        ("-2020-01-01 00:00:00", "-125913747600"),
+        ("2020-01-01  00:00:00", "1577833200"),
+        ("020200-01-01 00:00:00", "575283250800"),
+        ("2020-01-01 -1:00:00", "1577829600"),
+        ("", UNTIMELY),
+        ("2020-01-01 00:00:0x", "1577833200"),
+        ("1500-02-29 00:00:00", "-14825898000"),
+    ):
+        yield f"UNIX_TIMESTAMP('{text}')", answer
+
+
+def _unix_by_pattern() -> Iterator[Answer]:
+    for text, pattern, answer in (
+        ("20200102", "yyyyMMdd", "1577923200"),
+        ("2020010203", "yyyyMMddHHmmss", UNTIMELY),
+        ("20200102x", "yyyyMMdd", "1577923200"),
+        ("200102", "yyMMdd", "1577923200"),
+        ("2/1/20", "d/M/yy", "1577923200"),
+        ("2/1/1920", "d/M/yy", "-1577836800"),
+        ("12 February 2020", "dd MMM yyyy", "1581465600"),
+        ("12 FEBRUARY 2020", "dd MMMM yyyy", "1581465600"),
+        ("12 feb 2020", "dd MMM yyyy", "1581465600"),
+        ("Mon, 12 Feb 2020", "E, dd MMM yyyy", "1581465600"),
+        ("2020-01-01 00:00:00.999999", "yyyy-MM-dd HH:mm:ss.SSSSSS", "1577837799"),
+        ("2020-01-01 00:00:00.5", "yyyy-MM-dd HH:mm:ss[.SSS]", UNTIMELY),
+        ("2020-01-01T05:06", "yyyy-MM-dd''T''HH:mm", "1577855160"),
+        ("1577833200", "s", "1577833200"),
+        ("5 pm", "h a", "61200"),
+        ("5PM", "ha", "61200"),
+        ("12 AM", "h a", "0"),
+        ("20-1", "y-M", "1577836800"),
+        ("99-1", "yy-M", "915148800"),
+        ("45-1", "yy-M", "2366841600"),
+        ("47-1", "yy-M", "-725846400"),
+        ("020-1", "yy-M", "-61536240000"),
+        ("2020-Feb", "yyyy-LLL", "1580515200"),
+        ("2020-02", "yyyy-LL", "1580515200"),
+        ("1x", "d''x''", "0"),
+    ):
+        yield f"UNIX_TIMESTAMP('{text}', '{pattern}')", answer
+
+
+def _json() -> Iterator[Answer]:
+    either = "DEFAULT 'empty' ON EMPTY DEFAULT 'error' ON ERROR"
+    sign = "EMPTY ARRAY ON EMPTY EMPTY OBJECT ON ERROR"
+    for text, path, value, query, exists in (
+        ("broken", "lax $.x", "empty", "[]", "FALSE"),
+        ("broken", "$.x", "error", "{}", "TRUE"),
+        ("broken", "lax $", "empty", "[]", "FALSE"),
+        ("null", "lax $.x", "error", "{}", "TRUE"),
+        ("null", "$", "error", "{}", "TRUE"),
+        ("  ", "lax $.x", "empty", "[]", "FALSE"),
+        ('{"a":4} x', "$.a", "4", None, "TRUE"),
+        ('{"a":1}{"a":2}', "$.a", "1", None, "TRUE"),
+        ('{"a":7}]', "lax $", "empty", '{"a":7}', "TRUE"),
+        ("4 5", "$", "4", "{}", "TRUE"),
+        ('{"x":null}', "$.x", "error", "{}", "TRUE"),
+        ('{"x":null}', "lax $.x", "empty", "[]", "FALSE"),
+        ("[null]", "$[0]", "error", "{}", "TRUE"),
+        ('\ufeff{"a":5}', "$.a", "error", "{}", "TRUE"),
+    ):
+        yield f"JSON_VALUE('{text}', '{path}' {either})", value
+        if query is not None:
+            yield f"JSON_QUERY('{text}', '{path}' {sign})", query
+        yield f"JSON_EXISTS('{text}', '{path}' TRUE ON ERROR)", exists
+    nested = '{"a":{"z":1,"b":2,"c":{"y":1e2,"x":1.50}}}'
+    yield f"JSON_QUERY('{nested}', '$.a')", '{"b":2,"c":{"x":1.50,"y":1E+2},"z":1}'
+    for text, answer in (("4 5", "TRUE"), ("null", "TRUE"), ('{"a":1} x', "FALSE")):
+        yield f"'{text}' IS JSON SCALAR", answer
+    for text, answer in (('{"a":7}]', "TRUE"), ("broken", "FALSE"), ("[1,2", "FALSE")):
+        yield f"'{text}' IS JSON", answer
+
+
+def _casts() -> Iterator[Answer]:
+    for text, kind, answer in (
+        (" true ", "BOOLEAN", None),
+        ("Yes", "BOOLEAN", "TRUE"),
+        (".5", "INT", "0"),
+        ("-.5", "TINYINT", "0"),
+        ("5.", "INT", "5"),
+        ("+7", "INT", "7"),
+        ("-0.9", "INT", "0"),
+        (".", "INT", None),
+        ("0x1p3", "DOUBLE", "8.0"),
+        ("0X1.8P1", "FLOAT", "3.0"),
+        (" 0x1p-2 ", "DOUBLE", "0.25"),
+        ("-0x1p3f", "DOUBLE", "-8.0"),
+        ("0x1p3", "INT", None),
+        ("+NaN", "DOUBLE", "NaN"),
+        ("1e400", "DOUBLE", "Infinity"),
+        ("2020-01-01 24:00:00", "TIMESTAMP(3)", "2020-01-02 00:00:00.000"),
+        ("2020-12-31 24:00:00", "TIMESTAMP_LTZ(3)", "2021-01-01 00:00:00.000"),
+        ("2020-01-01 24:00:00.5", "TIMESTAMP(3)", None),
+        ("2020-01-01 24:01:00", "TIMESTAMP(3)", None),
+        ("2020-01-01 24:00:00", "DATE", "2020-01-01"),
+        ("24:00:00", "TIME", None),
+    ):
+        yield f"TRY_CAST('{text}' AS {kind})", answer
+    yield "TO_TIMESTAMP('2020-01-01 24:00:00')", "2020-01-02 00:00:00.000"
+
+
+IN_UTC: Sequence[Answer] = (
+    *_patterns(),
+    *_decimals(),
+    *_months(),
+    *_differences(),
+    *_likes(),
+    *_unix_by_pattern(),
+    *_json(),
+    *_casts(),
+)
+IN_BERLIN: Sequence[Answer] = tuple(_unix())
