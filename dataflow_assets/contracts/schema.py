@@ -31,6 +31,7 @@ ONE_ROW, ROWS = b"row", b"rows"  # values of PLACE: they name one row, or rows m
 DIGITS = b"dataflow.digits"  # decimal digits behind the point, or of a second, that are stored
 LOOSE = b"dataflow.loose"  # b"1": texts that differ may be stored as equal ones
 PADDED = b"dataflow.padded"  # b"1": texts that differ in blanks at their end alone are equal
+FILLED = b"dataflow.filled"  # what rows have in it that are older than it, as PostgreSQL writes it
 HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
 MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters
 KEY = b"dataflow.key"  # in the schema's own metadata: JSON list of the columns rows are matched by

@@ -15,10 +15,12 @@ from dataflow_assets.connectors.postgresql.cdc.reader import HEADER
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
+from dataflow_assets.contracts import FILLED
 
 # What the catalogue says now; the table may have changed since, or be gone.
 _DIMENSIONS = """
-SELECT attname, attndims, attisdropped OR attgenerated <> '' FROM pg_attribute
+SELECT attname, attndims, attisdropped OR attgenerated <> '',
+       CASE WHEN atthasmissing THEN (attmissingval::text::text[])[1] END FROM pg_attribute
 WHERE attrelid = $1::oid AND attnum > 0 ORDER BY attnum
 """
 _KEY = """
@@ -49,11 +51,16 @@ class LoggedColumn:
     identifies: bool
     """Whether it names rows: in the log by the replica identity, of which alone the log has the
     values of rows that are deleted; in rows that are loaded first by the primary key."""
+    filled: str | None = None
+    """What rows have in it that are older than the column, of which the log has nothing."""
 
     @property
     def field(self) -> pa.Field:
         """The column in Arrow."""
-        return self.type.field(self.name)
+        found = self.type.field(self.name)
+        if self.filled is None:
+            return found
+        return found.with_metadata({**(found.metadata or {}), FILLED: self.filled.encode()})
 
 
 @dataclass(frozen=True)
@@ -136,12 +143,13 @@ class Announcement:
 
         `known`: the columns of the primary key, as the position says them; None: it says nothing.
         """
-        ever: list[tuple[str, int, bool]] = link.execute(_DIMENSIONS, self.oid)
-        depths = {name: depth for name, depth, _ in ever}
+        ever: list[tuple[str, int, bool, str | None]] = link.execute(_DIMENSIONS, self.oid)
+        depths = {name: depth for name, depth, *_ in ever}
+        filled = {name: value for name, *_, value in ever}
         rows = [(n, kind, mod, False, depths.get(n, 1)) for n, kind, mod, _ in self.columns]
         types: tuple[SourceColumn, ...] = typed(link, rows)
         columns = tuple(
-            LoggedColumn(one.name, one.type, identifies)
+            LoggedColumn(one.name, one.type, identifies, filled.get(one.name))
             for one, (*_, identifies) in zip(types, self.columns, strict=True)
         )
         primary: list[tuple[str, int]] = link.execute(_KEY, self.oid)
@@ -149,7 +157,7 @@ class Announcement:
         # Only under REPLICA IDENTITY FULL all columns but those are in the log.
         chosen = not all(one.identifies for one in columns)
         key = () if _is_another(primary, known) else tuple(name for name, _ in primary)
-        key = former_names(key, names, {name: chosen or gone for name, _, gone in ever})
+        key = former_names(key, names, {name: chosen or gone for name, _, gone, _ in ever})
         key = key or tuple(one.name for one in columns if one.identifies)
         deferred = () if chosen else _deferred(link, self.oid, names)
         return Layout(self.place, columns, key, _wanted(source, names), deferred)

@@ -133,7 +133,7 @@ def listed() -> tuple[TypeRow, ...]:
     arrays = (("int4[]", "int4", 1), ("numeric[]", "numeric", 1), ("text[][]", "text", 2))
     dimensions = (
         "values have as many dimensions as the column declares; elements are counted from 1 in the "
-        "target, also where the array begins elsewhere (`[0:1]={1,2}`); in one of JSON, null is NULL"
+        "target, also where the array begins elsewhere (`[0:1]={1,2}`); in JSON null is NULL"
     )
     rows += [
         TypeRow(name, TypeOf(f"_{element}", name, element, depth).field("a"), dimensions)
