@@ -24,6 +24,8 @@ UNKNOWN = "_unknown"
 # infinities), b"uuid" its canonical text, b"text" the textual form of any other type.
 KIND = b"dataflow.kind"
 DECIMAL = b"dataflow.decimal"  # of KIND numeric: b"10,2", the digits that its table declares
+# Of KIND json, where its values are arrays: one of their elements as a column, a schema of Arrow's.
+ELEMENT = b"dataflow.element"
 METADATA = b"dataflow.metadata"  # no column of the table, but each row's metadata of this name
 LACKS = b"dataflow.lacks"  # no column of the table, but each row's UNKNOWN; b"1"
 PLACE = b"dataflow.place"  # no column of the table, but a struct of what names each row
@@ -33,9 +35,11 @@ LOOSE = b"dataflow.loose"  # b"1": texts that differ may be stored as equal ones
 PADDED = b"dataflow.padded"  # b"1": texts that differ in blanks at their end alone are equal
 FILLED = b"dataflow.filled"  # what rows have in it that are older than it, as PostgreSQL writes it
 HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
+# Of KIND text: the JSON values beside text that it takes, b"boolean" or b"number"; as their text
+SCALARS = b"dataflow.scalars"
 MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters
 KEY = b"dataflow.key"  # in the schema's own metadata: JSON list of the columns rows are matched by
-INFINITE = b"dataflow.infinite"  # in the schema's own; b"1": dates and timestamps may be infinite
+INFINITE = b"dataflow.infinite"  # b"1": moments may be infinite, and a day may end at 24:00:00
 TYPED = b"dataflow.typed"  # in a sample's own; b"1": a table's types, not those of JSON messages
 EVERYTHING = "*"  # among the metadata keys that are read: all of them
 NO_NUL = b"dataflow.no_nul"  # in the schema's own metadata; b"1": text cannot hold U+0000
@@ -63,6 +67,24 @@ def kind_of(field: pa.Field) -> bytes | None:
     """
     found: bytes | None = (field.metadata or {}).get(KIND)
     return found
+
+
+def element_of(field: pa.Field) -> pa.Field | None:
+    """What an array's column of KIND json holds in its arrays.
+
+    Called inside tasks, when values are converted or written.
+
+    Args:
+        field: a column of a sink's schema.
+
+    Returns:
+        One of the elements as a nullable column; None where the column holds no arrays, or where
+        its sink does not say what is in them.
+    """
+    found = (field.metadata or {}).get(ELEMENT)
+    if found is None:
+        return None
+    return pa.ipc.read_schema(pa.py_buffer(found)).field(0).with_nullable(True)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import KIND, SCALARS
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import exact_json
 
@@ -45,6 +45,8 @@ def count_quotes(field: pa.Field, cells: Sequence[Any], array: pa.Array, absent:
     keys = 2 * (len(cells) - absent)
     if (field.metadata or {}).get(KIND) in (b"json", b"numeric"):
         return keys + _count(array, _QUOTE)
+    if SCALARS in (field.metadata or {}):
+        return keys + 2 * sum(bytes(cell)[:1] == b'"' for cell in cells if cell)
     if pa.types.is_nested(field.type):
         present = [cell for cell in cells if cell is not UNSET]
         return keys + exact_json(present).count(b'"')

@@ -98,9 +98,10 @@ class PostgresqlWriter(SliceTransaction):
         failpoints.reach("postgresql.before-commit")
         counts = (self._rows, len(self._rejected), self._size)
         values = (*self._row(), *checkpoint_tables.columns(position), *counts, self._place())
-        query = _MOVE.format(**names, shape=table.shape_sql("to_regclass($9::text)"))
-        ((oid, shape, *moved),) = link.execute(query, *values)
-        self._check(oid, shape)  # again: only the rows' own lock has kept it as it is
+        shape = table.shape_sql(self._ticket.schema, "to_regclass($9::text)")
+        query = _MOVE.format(**names, shape=shape)
+        ((oid, found, *moved),) = link.execute(query, *values)
+        self._check(oid, found)  # again: only the rows' own lock has kept it as it is
         link.execute("COMMIT")
         self._stored = Partition.of(tuple(moved))
         failpoints.reach("postgresql.after-commit")
@@ -126,7 +127,8 @@ class PostgresqlWriter(SliceTransaction):
         return (self._stored.dump(),) if self._begun and self.stored() is not None else ()
 
     def _locked(self, link: TextLink) -> Partition:
-        query = _LOCK.format(**self._names, shape=table.shape_sql("to_regclass($4::text)"))
+        expression = table.shape_sql(self._ticket.schema, "to_regclass($4::text)")
+        query = _LOCK.format(**self._names, shape=expression)
         found = link.execute(query, *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
             raise checkpoint_tables.lost(
