@@ -88,6 +88,25 @@ def test_elements_of_arrays_come_from_the_log_as_from_the_table(
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [("date[]", "{10000-01-01}"), ("timestamptz[]", '{"0044-03-15 12:00:00+00 BC"}')],
+)
+def test_a_year_in_an_array_is_stored_or_rejected_as_in_the_first_rows(
+    followed: Followed, declared: str, value: str
+) -> None:
+    followed.rejects = Rejects("table")
+    followed.make(f"id int PRIMARY KEY, v {declared}")
+    followed.run("INSERT INTO source VALUES (1, %s)", value)
+    loaded = [(one.delta.rows, one.delta.rejected) for one in followed.reports()]
+    followed.run("INSERT INTO source VALUES (2, %s)", value)
+    logged = [(one.delta.rows, one.delta.rejected) for one in followed.reports()]
+    assert sum(map(sum, loaded)) == 1
+    assert [sum(some) for some in zip(*loaded, strict=True)] == [
+        sum(some) for some in zip(*logged, strict=True)
+    ]
+
+
 def test_an_array_of_char_has_no_blanks_as_in_the_first_rows() -> None:
     kind = TypeOf("_bpchar", "character(3)[]", "bpchar", 1)
     texts = pa.array(['{"ab ",NULL,abc}', None, '{"   "}'])
