@@ -13,7 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from traceback import extract_tb
 from typing import TypeVar
+
+_PACKAGE = Path(__file__).parent
 
 Answer = TypeVar("Answer")
 
@@ -51,6 +55,10 @@ class ManifestError(DataflowError):
 
 class TransientError(DataflowError):
     """Something outside failed for now: a broker, a database, a session."""
+
+
+class Locked(TransientError):
+    """Another transaction holds a lock for longer than a commit waits for it."""
 
 
 class PermanentError(DataflowError):
@@ -134,11 +142,30 @@ def blamed(branch: str) -> Iterator[None]:
 
 
 def outcome(ask: Callable[[], Answer]) -> Answer | DataflowError:
-    """The answer, or the error in its place: where many are asked together, each has its own."""
+    """The answer, or the error in its place: where many are asked together, each has its own.
+
+    So has one whose question meets a mistake of this program: it takes no other one down.
+    """
     try:
         return ask()
     except DataflowError as error:
         return error
+    except Exception as error:  # noqa: BLE001 - becomes the answer, of this one alone
+        found = PermanentError(f"{unexpected(error)}: {error}")
+        found.__cause__ = error
+        return found
+
+
+def unexpected(error: Exception) -> str:
+    """What to say of an error that nobody meant: its kind, and where it was thrown.
+
+    Called where the error of one file or flow must not stop the others. Its own text is left out,
+    as it may quote a value.
+    """
+    frames = [(Path(one.filename), one.lineno) for one in extract_tb(error.__traceback__)]
+    own = [(path, line) for path, line in frames if path.is_relative_to(_PACKAGE)]
+    where = f" in {own[-1][0].relative_to(_PACKAGE)}:{own[-1][1]}" if own else ""
+    return f"unexpected {type(error).__name__}{where}, a mistake of dataflow-assets"
 
 
 def told(outcome: Answer | DataflowError) -> Answer:

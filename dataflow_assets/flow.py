@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Target
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.secrets import Lookup, Secrets
 
@@ -55,9 +56,16 @@ class Branch:
 
     @property
     def id(self) -> str:
-        """Stable under renamed connections and reordered branches."""
-        address = self.sink.address()
-        return ":".join(p for p in (address.system, address.namespace, address.name) if p)
+        """Stable under renamed connections, reordered branches, and secrets that are resolved."""
+        return _branch_id(self.sink.address())
+
+    @property
+    def stored_id(self) -> str:
+        """Under which its sink keeps the checkpoint. Secrets must be resolved.
+
+        A Secret that names another topic, or another Iceberg table, begins with a new checkpoint.
+        """
+        return _branch_id(self.sink.resolved_address())
 
 
 @dataclass(frozen=True)
@@ -146,9 +154,9 @@ class Flow:
         return steps | tombstones
 
     def target(self, branch: Branch) -> Target:
-        """The branch as its sink sees it."""
-        name = self.source.address().name
-        return Target(self.id, branch.id, self.hash, name, rejects=self.policies.rejects)
+        """The branch as its sink sees it. Secrets must be resolved."""
+        name = self.source.resolved_address().name
+        return Target(self.id, branch.stored_id, self.hash, name, rejects=self.policies.rejects)
 
     def resolved(self) -> Flow:
         """The flow with every SecretRef's value of this moment in place; called on the driver.
@@ -156,12 +164,13 @@ class Flow:
         Two of them are equal where all values, and all files of certificates and keys, are equal.
 
         Whoever opens the flow again calls it again: values may have been replaced. Raises
-        PermanentError that names all that is missing; TransientError where the Kubernetes API
-        cannot be asked.
+        PermanentError that names all that is missing, or the ends that Secrets have made one topic
+        or table; TransientError where the Kubernetes API cannot be asked.
         """
         lookup = Lookup(self.secrets)
         found = self._filled(lookup)
         lookup.check()
+        _check_apart(found)
         return replace(found, files=lookup.files())
 
     def resolvable(self) -> Flow:
@@ -176,6 +185,46 @@ class Flow:
             rejects = replace(rejects, sink=lookup.fill(rejects.sink))
         policies = replace(self.policies, rejects=rejects)
         return replace(self, source=source, branches=branches, policies=policies)
+
+
+def loops(source: Source, sink: Sink, one: Address, other: Address) -> bool:
+    """Whether a flow reads what it writes: a query reads what it likes.
+
+    Called when manifests are loaded and when secrets are in place, which name topics and tables.
+
+    Args:
+        source: what is read.
+        sink: what is written.
+        one: the source's address.
+        other: the sink's address.
+
+    Returns:
+        True where both are one topic or table of one server.
+    """
+    named = (one.system, one.namespace, one.name) == (other.system, other.namespace, other.name)
+    together = set(source.spellings()) & set(sink.spellings())
+    return named and bool(together) and source.reads_back and not getattr(source, "query", None)
+
+
+def _check_apart(flow: Flow) -> None:
+    """Raises where Secrets have made two ends one, which `dataflow check` cannot see."""
+    own, seen = flow.source.resolved_address(), dict[str, Branch]()
+    for branch in flow.branches:
+        if loops(flow.source, branch.sink, own, branch.sink.resolved_address()):
+            raise PermanentError(
+                f"the flow reads what it writes: the Secrets of {flow.source.address()} and "
+                f"{branch.sink.address()} hold one name; give one of them another"
+            )
+        other = seen.setdefault(branch.stored_id, branch)
+        if other is not branch and other.id != branch.id:
+            raise PermanentError(
+                f"{other.sink.address()} and {branch.sink.address()} are one target by what their "
+                "Secrets hold: a flow has one branch for each target; give one of them another name"
+            )
+
+
+def _branch_id(address: Address) -> str:
+    return ":".join(p for p in (address.system, address.namespace, address.name) if p)
 
 
 def listed(text: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ reference and the code cannot disagree:
 - `Refused("why", allowed=...)`: any other value than the allowed ones is a finding
 - `Needs("other_field")`: without effect unless that one is set, which is a note
 - `Requires("other_field")`: a finding unless that one is set
+- `Excludes("other_field")`: a finding where that one is set too
 - `Addition()`: ours, not the DataFlow Operator's; marked in the generated reference
 """
 
@@ -60,6 +61,14 @@ class Requires:
     """The other field, by its name in Python."""
     when: Any = None
     """The only value that requires the other field; None: every value but the default."""
+
+
+@dataclass(frozen=True)
+class Excludes:
+    """The field may not be set beside another one: a finding at the other's key says so."""
+
+    field: str
+    """The other field, by its name in Python."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,7 @@ class Spec(BaseModel):
 
     @model_validator(mode="after")
     def _rules_kept(self) -> Self:
-        """All that is broken at once: each `Requires` without its other field, and each rule."""
+        """All that is broken at once: each `Requires` and `Excludes`, and each rule."""
         errors = [*_unmet(self), *(_broken((), said) for said in self.broken_rules())]
         if errors:
             raise ValidationError.from_exception_data(type(self).__name__, errors, hide_input=True)
@@ -175,6 +184,10 @@ def _unmet(spec: Spec) -> Iterator[InitErrorDetails]:
             if _requiring(mark, field, value) and not getattr(spec, mark.other):
                 said = key if mark.when is None else f"{key} {mark.when}"
                 yield _broken((key,), f"{said} requires {_as_set(spec, mark.other)}")
+        for other in (mark.field for mark in marks(field, Excludes) if value is not None):
+            if other in spec.model_fields_set and getattr(spec, other):
+                named = type(spec).model_fields[other].alias or other
+                yield _broken((named,), f"is set beside {key}: keep one of the two")
 
 
 def _requiring(mark: Requires, field: FieldInfo, value: Any) -> bool:

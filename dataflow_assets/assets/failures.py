@@ -10,6 +10,7 @@ from dataflow_assets.assets.run_log import Context
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
+from dataflow_assets.micro_batch.tasks import JobDied
 from dataflow_assets.redaction import mask
 
 
@@ -42,3 +43,9 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, DataflowError):
         return str(error)
     return f"unexpected {type(error).__name__}: {error}"
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether a server may have been the cause; where a job died, the flow itself may be."""
+    died = any(isinstance(one, JobDied) for one in (error, error.__cause__))
+    return isinstance(error, TransientError) and not died

@@ -10,11 +10,11 @@ other, each flow's at most every ten seconds, and the one that waits longest fir
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import dagster as dg
 
-from dataflow_assets.assets.failures import sentence
+from dataflow_assets.assets.failures import may_pass, sentence
 from dataflow_assets.assets.flow_events import FlowEvents, LastEvents
 from dataflow_assets.assets.graph import Key, Node, upstream
 from dataflow_assets.assets.lane_book import FlowState
@@ -26,11 +26,16 @@ from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.runs import SENSOR
 from dataflow_assets.assets.stopping import Interrupts
 from dataflow_assets.assets.switches import INGEST
-from dataflow_assets.errors import DataflowError, PermanentError, TakenOver, TransientError
+from dataflow_assets.errors import (
+    DataflowError,
+    PermanentError,
+    TakenOver,
+    TransientError,
+    unexpected,
+)
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.lane import Lane
-from dataflow_assets.micro_batch.tasks import JobDied
 from dataflow_assets.redaction import mask
 from dataflow_assets.runs.request import Report
 
@@ -39,6 +44,7 @@ LINES_SECONDS = 1.0  # between two events with lines of the log
 IDLE_SECONDS = 60.0  # a lane ends when nothing came for so long
 
 Told = dg.AssetMaterialization | dg.AssetCheckEvaluation
+Making = Callable[[Node], dg.AssetMaterialization | None]
 Nodes = Callable[[Flow], Sequence[Node]]
 
 
@@ -65,6 +71,8 @@ class Ingest:
         self._ending = False
         self._last_told: dict[Key, Node] = {}
         """What has had its last event of this run."""
+        self._untold = set[str]()
+        """Flows whose events could not be made: they have left for that."""
         self._next = self._next_lines = 0.0
         self._lines = Lines(self._flows)
 
@@ -131,7 +139,8 @@ class Ingest:
                 self._events[flow.id] = FlowEvents(self._nodes(flow), link)
                 self._lane_flows.began(flow)
             case Report():
-                self._events[event.flow].take(event)
+                with self._alone(event.flow):
+                    self._events[event.flow].take(event)
                 self._recovered(event)
             case Failing(flow, _, lasting):
                 if flow.id not in self._failing:
@@ -148,6 +157,34 @@ class Ingest:
             case Left(flow, error):
                 self._left(flow, error)
                 self._ended(flow)
+
+    @contextmanager
+    def _alone(self, flow_id: str) -> Iterator[None]:
+        """A mistake of this program about one flow's events: that flow leaves, the others go on."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - of this flow alone
+            if flow_id not in self._untold:
+                flow = self._flows[flow_id]
+                text = f"its events cannot be made: {mask(f'{unexpected(error)}: {error}', [flow])}"
+                self._untold.add(flow_id)
+                self._departures.leave(flow, text)
+                self._log(logging.ERROR, flow, f"leaves the lane: {text}")
+                self._lane.end(flow, text)
+
+    def _told(self, events: FlowEvents, node: Node, make: Making | None = None) -> Iterator[Told]:
+        """The event that waits to be told, if one does; or what else is to be made of it."""
+        event = None
+        with self._alone(node.flow.id):
+            event = (make or events.event)(node)
+        if event is not None:
+            yield event
+
+    def _evaluations(self, events: FlowEvents, *, ended: bool = False) -> Sequence[Told]:
+        found: list[dg.AssetCheckEvaluation] = []
+        with self._alone(events.nodes[0].flow.id):
+            found += events.evaluations(ended=ended)
+        return found
 
     def _recovered(self, report: Report) -> None:
         failing = self._failing.get(report.flow)
@@ -174,7 +211,7 @@ class Ingest:
         if self._hands_over(flow, error):
             self._log(logging.WARNING, flow, f"had met an error when the lane was to end: {text}")
             return
-        self._departures.leave(flow, text, passing=_may_pass(error))
+        self._departures.leave(flow, text, passing=may_pass(error))
         again = "a run of its own tries again"
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
 
@@ -213,8 +250,8 @@ class Ingest:
         if due:
             _, events, node = min(due, key=lambda found: found[0])
             yield from self._before(node)
-            yield from _told(events, node)
-            yield from events.evaluations()
+            yield from self._told(events, node)
+            yield from self._evaluations(events)
         elif self._over and not self._waits_for_all:
             yield from self._last_of(self._over.next())
         self._next = time.monotonic() + EVENT_SECONDS
@@ -229,7 +266,7 @@ class Ingest:
         here = [(events, one) for events in self._events.values() for one in events.nodes]
         for one in upstream((each for _, each in here), node):
             events = next(events for events, each in here if each.key == one.key)
-            yield from _told(events, one)
+            yield from self._told(events, one)
 
     def _would_look_behind(self, events: FlowEvents, node: Node) -> bool:
         """It has read all of a table whose last event came just now, and would be unsynced."""
@@ -244,11 +281,11 @@ class Ingest:
         for node in events.nodes:
             yield from self._before(node)
             if node not in ended:
-                yield from _told(events, node)  # what was reported is committed
+                yield from self._told(events, node)  # what was reported is committed
             elif events.moved(node) or node.key in lost or self._would_look_behind(events, node):
                 self._last_told[node.key] = node
-                yield events.final_event(node)
-        yield from events.evaluations(ended=not self._lane_flows.successor)
+                yield from self._told(events, node, events.final_event)
+        yield from self._evaluations(events, ended=not self._lane_flows.successor)
 
 
 def _left_behind(flow: Flow) -> str:
@@ -257,15 +294,3 @@ def _left_behind(flow: Flow) -> str:
         return mask(flow.resolved().source.left_behind(), [flow])
     except DataflowError:
         return ""
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Whether a server may have been the cause; where a job died, the flow itself may be."""
-    died = any(isinstance(one, JobDied) for one in (error, error.__cause__))
-    return isinstance(error, TransientError) and not died
-
-
-def _told(events: FlowEvents, node: Node) -> Iterator[Told]:
-    event = events.event(node)
-    if event is not None:
-        yield event

@@ -48,8 +48,18 @@ class Connector(Spec):
     def address(self) -> Address:
         """Where it points, without resolving or reaching anything.
 
-        Called when manifests are loaded, in the code location and on the command line.
+        Called when manifests are loaded, in the code location and on the command line, and while a
+        flow runs. What a Secret holds is named by the reference (`SecretRef.label`): the address is
+        the same before and after secrets are resolved.
         """
+
+    def resolved_address(self) -> Address:
+        """The address under which sinks store what they know of a flow; secrets are in place.
+
+        Called on the driver. By default `address()`; of a topic, and of a table whose checkpoint
+        is in the table, it has the names that its Secrets hold.
+        """
+        return self.address()
 
     def spellings(self) -> tuple[str | SecretRef, ...]:
         """The ways this end is named in its manifest, for the location's `connections`.

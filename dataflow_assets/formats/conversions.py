@@ -20,6 +20,7 @@ from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_columns import array, within
 from dataflow_assets.formats.json_types import value_type
 from dataflow_assets.formats.rows import INFINITY, cells, infinite, moments, without
+from dataflow_assets.formats.structs import nulls, struct_of
 from dataflow_assets.formats.text_forms import NUMBER, UUID, all_have
 from dataflow_assets.records.record import exact_json
 
@@ -29,7 +30,7 @@ _WIDEST = 76  # digits of decimal256
 def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     """The column as `wanted` has it. Raises where a value does not fit."""
     if column.null_count == len(column):
-        return pa.nulls(len(column), wanted.type)
+        return nulls(len(column), wanted.type)
     if pa.types.is_string(wanted.type):
         return _string(column, given, wanted)
     if pa.types.is_nested(wanted.type):
@@ -256,11 +257,11 @@ def _struct(column: pa.Array, given: Any, wanted: Any) -> pa.Array:
         raise ValueError(f"the target has no field {', '.join(sorted(lost))}")
     children = [_member(column, given, field) for field in wanted]
     mask = column.is_null() if column.null_count else None
-    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+    return struct_of(children, list(wanted), mask)
 
 
 def _member(column: pa.Array, given: Any, wanted: pa.Field) -> pa.Array:
     index = given.get_field_index(wanted.name)
     if index < 0:
-        return pa.nulls(len(column), wanted.type)
+        return nulls(len(column), wanted.type)
     return convert(column.field(index), given.field(index), wanted)

@@ -5,7 +5,7 @@ JSON text and digits stay as sent. What is absent comes as UNSET, what is null a
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -21,6 +21,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import only_numbers
 from dataflow_assets.formats.json_types import is_optional
+from dataflow_assets.formats.structs import struct_of
 from dataflow_assets.formats.text_forms import NUMBER, all_have
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -54,8 +55,20 @@ def named(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
     except msgspec.ValidationError:
         raise
     except (ValueError, pa.ArrowException, OverflowError) as error:
-        reason = first_line(error)
+        reason = " or ".join(dict.fromkeys(_limits(field.type))) or first_line(error)
     raise RejectedRecord("decode", f"column {field.name}: {reason}")
+
+
+def _limits(kind: pa.DataType) -> Iterator[str]:
+    """What a value inside may have overstepped that only Arrow looks at, in words."""
+    if pa.types.is_nested(kind):
+        for index in range(kind.num_fields):
+            yield from _limits(kind.field(index).type)
+    elif pa.types.is_decimal(kind):
+        whole, scale = kind.precision - kind.scale, kind.scale
+        yield f"expected a number of at most {whole} digits before the point and {scale} behind it"
+    elif kind == pa.uint64():
+        yield "expected `int` <= 18446744073709551615"
 
 
 def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
@@ -131,7 +144,7 @@ def _struct(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         if UNSET in inner:  # inside an object, absent and null are the same
             inner = [None if value is UNSET else value for value in inner]
         children.append(array(child, inner))
-    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=_nulls(cells))
+    return struct_of(children, list(field.type), _nulls(cells))
 
 
 def _raw_text(cells: Sequence[Any]) -> pa.Array:

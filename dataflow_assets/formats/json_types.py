@@ -51,9 +51,7 @@ def is_optional(field: pa.Field) -> bool:
 
 
 def _member(name: str, field: pa.Field) -> Any:
-    kind = value_type(field)
-    if kind is not msgspec.Raw and field.nullable:
-        kind = kind | None
+    kind = _or_null(field) if field.nullable else value_type(field)
     return (name, kind, UNSET) if is_optional(field) else (name, kind)
 
 
@@ -75,6 +73,12 @@ def value_type(field: pa.Field) -> Any:
     return _compound_type(field.type)
 
 
+def _or_null(field: pa.Field) -> Any:
+    """What is kept as it was sent may be null anyway."""
+    kind = value_type(field)
+    return kind if kind is msgspec.Raw else kind | None
+
+
 def _compound_type(kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind):
         return Annotated[datetime, Meta(tz=True)] if kind.tz else datetime
@@ -83,10 +87,9 @@ def _compound_type(kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return struct_type(kind, forbid_unknown=True)
     if pa.types.is_list(kind):
-        return list[value_type(kind.value_field) | None]  # type: ignore[misc]
+        return list[_or_null(kind.value_field)]  # type: ignore[misc]
     if pa.types.is_map(kind):
-        key, item = value_type(kind.key_field), value_type(kind.item_field)
-        return dict[key, item | None]  # type: ignore[valid-type]
+        return dict[value_type(kind.key_field), _or_null(kind.item_field)]  # type: ignore[misc]
     raise TypeError(f"no JSON value can be read into a column of type {kind}")
 
 

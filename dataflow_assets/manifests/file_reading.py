@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.manifests import connections
+from dataflow_assets.manifests import connections, unexpected
 from dataflow_assets.manifests.dialects import (
     catalogs,
     dataflow,
@@ -63,7 +64,11 @@ def lacking_client(document: Document, connectors: Sequence[str]) -> dataflow.Re
 
 
 def read_file(path: Path) -> FileReading:
-    """What a file came to; it is parsed again only when it has changed."""
+    """What a file came to; it is parsed again only when it has changed.
+
+    Called for every file of a folder, at every look of a sensor. Throws nothing: one file that
+    cannot be read takes no other one down.
+    """
     try:
         stat = path.stat()
         return _parsed(str(path), stat.st_mtime_ns, stat.st_size, stat.st_ino)
@@ -74,6 +79,15 @@ def read_file(path: Path) -> FileReading:
 
 @lru_cache(maxsize=4096)
 def _parsed(file: str, _modified: int, size: int, _inode: int) -> FileReading:
+    try:
+        return _read(file, size)
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other files go on
+        return FileReading(findings=(unexpected.of_file(file, error),))
+
+
+def _read(file: str, size: int) -> FileReading:
     if not Path(file).is_file():
         return _refused(file, "is not a regular file")
     if size > MOST_BYTES:
@@ -91,7 +105,8 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> FileReading:
     documents, findings = parse(text, file)
     if not documents and not findings:
         return FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
-    return _sorted_out(documents, findings)
+    found = FileReading(findings=tuple(findings))
+    return _joined((found, *(_guarded(document) for document in documents)))
 
 
 def _sql(text: str, file: str) -> FileReading:
@@ -121,58 +136,57 @@ def _refused(file: str, message: str) -> FileReading:
     return FileReading(findings=(Finding(file, 1, 1, "file", message),))
 
 
-def _sorted_out(documents: list[Document], findings: list[Finding]) -> FileReading:
-    """Each document to the language that reads it."""
-    readings: list[dataflow.Reading] = []
-    secrets: list[kubernetes.SecretDocument] = []
-    hints: list[Finding] = []
-    names: list[connections.Entry] = []
-    found_targets: list[targets.Entry] = []
-    found_catalogs: list[catalogs.Catalog | None] = []
-    of_tables: list[tuple[Document, tuple[dataflow.Reading, ...]]] = []
-    connectors: list[Document] = []
-    for document in documents:
-        if problem := _list(document):
-            findings.append(problem)
-        elif connections.reads(document):
-            entries, more = connections.read(document)
-            names += entries
-            findings += more
-            target, more = targets.read(document)
-            found_targets.append(target)
-            findings += more
-            catalog, more = catalogs.read(document)
-            found_catalogs += [catalog] if document.get(catalogs.KEY) is not None else []
-            findings += more
-        elif dataflow.reads(document):
-            readings.append(dataflow.read(document))
-        elif tableflow.reads(document):
-            lacking = lacking_client(document, _TABLEFLOW)
-            readings += [lacking] if lacking else []
-            of_tables += [] if lacking else [(document, tuple(tableflow.read(document)))]
-        elif kubernetes.reads(document):
-            secret, more = kubernetes.read(document)
-            secrets += [secret] if secret else []
-            findings += more
-        elif connector := justone.from_json(document):
-            connectors.append(connector)
-        elif _of_dagster(document):
-            continue
-        elif problem := _unreadable(document):
-            findings.append(problem)
-        else:
-            message = "is not a flow: skipped"
-            hints.append(document.finding(("kind",), message))
+def _joined(parts: Iterable[FileReading]) -> FileReading:
+    """All that several documents came to."""
+    every = list(parts)
     return FileReading(
-        tuple(readings),
-        tuple(secrets),
-        tuple(names),
-        tuple(found_targets),
-        tuple(found_catalogs),
-        tuple(of_tables),
-        properties=tuple(connectors),
-        findings=tuple(findings),
-        hints=tuple(hints),
+        **{
+            one.name: tuple(chain.from_iterable(getattr(part, one.name) for part in every))
+            for one in fields(FileReading)
+        }
+    )
+
+
+def _guarded(document: Document) -> FileReading:
+    try:
+        return _of_document(document)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other documents go on
+        return FileReading(findings=(document.finding((), unexpected.message(error)),))
+
+
+def _of_document(document: Document) -> FileReading:
+    """A document goes to the language that reads it."""
+    if problem := _list(document):
+        return FileReading(findings=(problem,))
+    if connections.reads(document):
+        return _of_connections(document)
+    if dataflow.reads(document):
+        return FileReading((dataflow.read(document),))
+    if tableflow.reads(document):
+        if lacking := lacking_client(document, _TABLEFLOW):
+            return FileReading((lacking,))
+        return FileReading(tableflow=((document, tuple(tableflow.read(document))),))
+    if kubernetes.reads(document):
+        secret, findings = kubernetes.read(document)
+        return FileReading(secrets=(secret,) if secret else (), findings=tuple(findings))
+    if connector := justone.from_json(document):
+        return FileReading(properties=(connector,))
+    if _of_dagster(document):
+        return FileReading()
+    if problem := _unreadable(document):
+        return FileReading(findings=(problem,))
+    return FileReading(hints=(document.finding(("kind",), "is not a flow: skipped"),))
+
+
+def _of_connections(document: Document) -> FileReading:
+    entries, findings = connections.read(document)
+    target, of_target = targets.read(document)
+    catalog, of_catalog = catalogs.read(document)
+    return FileReading(
+        names=tuple(entries),
+        targets=(target,),
+        catalogs=(catalog,) if document.get(catalogs.KEY) is not None else (),
+        findings=(*findings, *of_target, *of_catalog),
     )
 
 

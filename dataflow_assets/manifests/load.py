@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import connections
+from dataflow_assets.manifests import connections, unexpected
 from dataflow_assets.manifests.dialects import (
     catalogs,
     dataflow,
@@ -27,7 +28,7 @@ from dataflow_assets.manifests.dialects.documents import Document
 from dataflow_assets.manifests.dialects.documents import Path as Place
 from dataflow_assets.manifests.dialects.justone import read as justone
 from dataflow_assets.manifests.dialects.pipelines import read as pipelines
-from dataflow_assets.manifests.dialects.sql.folder import read_folder
+from dataflow_assets.manifests.dialects.sql.folder import read_file as read_sql
 from dataflow_assets.manifests.file_reading import FileReading, lacking_client, read_file
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.neighbours import clashes, cycles
@@ -103,16 +104,19 @@ def _assemble(
     readings += _tableflow(read, near)
     readings += _connectors(read, near)
     readings += _pipelines(read, near)
-    queries = list(read_folder(*([one for f in files for one in f.sql] for files in (read, near))))
+    queries = list(_queries(read, near))
     readings += queries
-    flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
+    made = [(r.flow, r.document) for r in readings if r.flow is not None]
+    odd = list(unexpected.each(made, unexpected.unnamed))
+    flows = names.named([one for one in made if one[1] not in [document for document, _ in odd]])
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
+        *odd,
         *clashes(flows),
         *overwriting(flows),
-        *missing_keys(flows, documents, unreadable),
-        *foreign(flows),
-        *_without_files(flows),
+        *unexpected.each(flows, lambda some: missing_keys(some, documents, unreadable)),
+        *unexpected.each(flows, foreign),
+        *unexpected.each(flows, _without_files),
     ]
     bad = {id(document) for document, _ in late}
     kept = [
@@ -154,7 +158,8 @@ def _tableflow(read: list[FileReading], near: list[FileReading]) -> Iterator[dat
             if wrong:
                 yield dataflow.Reading(document, (document.finding((), wrong),))
             else:
-                yield from tableflow.read(document, found[0]) if found else without
+                read_again = partial(tableflow.read, document, found[0] if found else None)
+                yield from unexpected.readings(document, read_again) if found else without
 
 
 def _connectors(read: list[FileReading], near: list[FileReading]) -> Iterator[dataflow.Reading]:
@@ -174,7 +179,16 @@ def _pipelines(read: list[FileReading], near: list[FileReading]) -> Iterator[dat
     known = targets.Targets(one for file in (*read, *near) for one in file.targets)
     for file in read:
         for one in file.pipelines:
-            yield from pipelines.flows(one, known)
+            whole = unexpected.whole(one.file)
+            yield from unexpected.readings(whole, partial(pipelines.flows, one, known))
+
+
+def _queries(read: list[FileReading], near: list[FileReading]) -> Iterator[dataflow.Reading]:
+    """The readings of each file of SQL: its tables may be in the files beside it."""
+    own, others = ([one for file in files for one in file.sql] for files in (read, near))
+    every = [*own, *others]
+    for one in own:
+        yield from unexpected.readings(unexpected.whole(one.file), partial(read_sql, one, every))
 
 
 def _without_files(flows: list[tuple[Flow, Document]]) -> Iterator[tuple[Document, Finding]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,9 @@ def _stamps(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
     for folder in folders:
         paths = [folder] if folder.is_file() else folder.rglob("*")
         for path in paths:
-            if path.suffix in SUFFIXES and path.is_file():
+            with suppress(OSError):  # it may have gone since the folder was listed
+                if path.suffix not in SUFFIXES or not path.is_file():
+                    continue
                 stat = path.stat()
                 yield str(path), stat.st_mtime_ns, stat.st_size
 

@@ -25,7 +25,7 @@ A field does what its meaning says, unless it has a mark:
 | *Addition.* | the DataFlow Operator does not have the field |
 
 A *SecretRef* is a mapping with `name`, `key` and, if the Secret is in another namespace than the
-flow, `namespace`; each is a plain name, not a path. A SecretRef wins over the direct value. The
+flow, `namespace`; each is a plain name, not a path. A direct value beside it is a mistake. The
 value is looked up when the flow runs, in these places, in this order:
 
 1. the Kubernetes API, inside a cluster;

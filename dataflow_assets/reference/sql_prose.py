@@ -282,6 +282,7 @@ AGGREGATES = (
     "aggregate is a finding."
 )
 FUNCTIONS = (
-    "This list is complete: any other function is a finding. Results are Flink's own; each line is "
-    "a test. An argument that is null makes the result null, unless the line says otherwise."
+    "This list is complete: any other function is a finding. Results are Flink's own, but for "
+    "[these](#where-answers-differ-from-flinks); each line is a test. An argument that is null "
+    "makes the result null, unless the line says otherwise."
 )

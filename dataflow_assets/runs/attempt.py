@@ -226,7 +226,7 @@ class Attempt:
         failpoints.reach("drain.passed")
         seconds = time.monotonic() - self._committed
         for opened in ready:
-            yield self._finished(opened, done.span, done.receipts[opened.branch.id], seconds)
+            yield self._finished(opened, done.span, done.receipts[opened.branch.stored_id], seconds)
         self._committed = time.monotonic()
         failpoints.reach("drain.finished")
         self._release_when_due()

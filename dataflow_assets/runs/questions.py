@@ -43,7 +43,7 @@ def _shared(end: Source | Sink) -> Hashable:
     """
     try:
         return end.shared
-    except DataflowError:
+    except Exception:  # noqa: BLE001 - told where it is asked by itself
         return id(end)
 
 

@@ -113,7 +113,7 @@ def names_of(piece: Slice) -> tuple[EntryName, ...]:
 
 def is_for(branch: Branch, entry: Entry) -> bool:
     """Whether an entry goes through this branch."""
-    return entry.stage in WHOLE or entry.branch.removesuffix(REPLAY) == branch.id
+    return entry.stage in WHOLE or entry.branch.removesuffix(REPLAY) == branch.stored_id
 
 
 def replay_target(flow: Flow, branch: Branch) -> Target:

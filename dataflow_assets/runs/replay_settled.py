@@ -47,7 +47,7 @@ class Settled:
     def _checkpoint(self, branch_id: str) -> Checkpoint | None:
         """Looked at once."""
         if branch_id not in self._known:
-            found = [branch for branch in self._flow.branches if branch.id == branch_id]
+            found = [branch for branch in self._flow.branches if branch.stored_id == branch_id]
             looked = [branch.sink.peek(self._flow.target(branch)) for branch in found]
             self._known[branch_id] = next(iter(looked), None)
         return self._known[branch_id]

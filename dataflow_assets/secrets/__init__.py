@@ -3,7 +3,7 @@
 A reference is looked up in four places, in this order: the Kubernetes API, where the process runs
 inside a cluster (`cluster`); the `Secret` documents beside the manifest (`lookup`); the file
 `<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, as Kubernetes mounts Secrets (`mounts`); and an
-environment variable (`environment`). A reference beats a direct value.
+environment variable (`environment`).
 
 A dialect whose files name environment variables makes a `VariableRef` instead, which is looked up
 in the environment alone.

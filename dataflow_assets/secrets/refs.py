@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from dataflow_assets.spec import Spec
+from dataflow_assets.spec import Excludes, Spec
 
 PART = re.compile(r"(?!\.$|\.\.)[A-Za-z0-9._-]{1,253}")  # Kubernetes' own rule for keys
 _SECRET = re.compile(
@@ -42,6 +42,11 @@ class SecretRef(Spec):
     key: _Part
     namespace: _Part | None = None
 
+    @property
+    def label(self) -> str:
+        """What stands for the value in names that are known without it: `name/key`."""
+        return "/".join(part for part in (self.namespace, self.name, self.key) if part)
+
 
 class VariableRef(SecretRef):
     """Points at an environment variable, of which there may be several spellings.
@@ -65,10 +70,12 @@ class VariableRef(SecretRef):
 
 
 @dataclass(frozen=True)
-class Fills:
-    """Marks a `...SecretRef` field: the field that receives the secret's value."""
+class Fills(Excludes):
+    """Marks a `...SecretRef` field: the field that receives the secret's value.
 
-    field: str
+    A value beside it would be ignored, and a reader of the manifest would not know.
+    """
+
     required: bool = False
 
 

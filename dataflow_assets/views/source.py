@@ -44,6 +44,10 @@ class ViewSource(ViewSourceOptions):
     def address(self) -> Address:
         return self.source.address()
 
+    @override
+    def resolved_address(self) -> Address:
+        return self.source.resolved_address()
+
     @property
     @override
     def also_reads(self) -> tuple[Address, ...]:

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.assets import graph, ingest, lane_runs, mirror, tally
 from dataflow_assets.assets.claims import ERROR
-from dataflow_assets.assets.flow_events import FlowEvents
 from dataflow_assets.assets.lane_book import Book
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import LOCATION
@@ -701,7 +700,7 @@ def test_a_lane_that_fails_as_a_whole_has_ended_its_flows(
     def full(*_: object) -> None:
         raise OSError("no room for events")
 
-    monkeypatch.setattr(FlowEvents, "take", full)
+    monkeypatch.setattr(ingest.Ingest, "_turn", full)
     shop.add("a")
     shop.produce("a", 1)
     result = shop.lane()

@@ -5,7 +5,10 @@ Flink took the values from columns, never from literals, which its planner compu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+
+from dataflow_assets.sql.types import DOUBLE, INT, STRING, Type
 
 Answer = tuple[str, str | None]
 """An expression, and its result as CAST to STRING writes it."""
@@ -243,3 +246,75 @@ IN_UTC: Sequence[Answer] = (
     *_casts(),
 )
 IN_BERLIN: Sequence[Answer] = tuple(_unix())
+Options = Mapping[str, bool]
+PLAIN: Options = {"plain_decimals": True}
+NO_NULLS: Options = {"ignore_nulls": True}
+DECIMAL = Type("DECIMAL", 20, 2)
+FRACTION = Type("DECIMAL", 38, 18)
+WHOLE = Type("DECIMAL", 20, 0)
+FLOAT = Type("FLOAT")
+
+
+def _row(**fields: Type) -> Type:
+    return Type("ROW", items=tuple(fields.values()), names=tuple(fields))
+
+
+def _map(kind: Type) -> Type:
+    return Type("MAP", items=(STRING, kind))
+
+
+def _numbers() -> Iterator[tuple[Type, object, str]]:
+    for text, written in (
+        *(("1.50", "1.5"), ("0.00", "0"), ("-0.01", "-0.01"), ("100.00", "1E+2")),
+        *(("1234567.00", "1234567"), ("0.10", "0.1"), ("99.00", "99")),
+    ):
+        yield DECIMAL, Decimal(text), written
+    for text, written in (
+        *(("1.500000000000000000", "1.5"), ("0.000000000000000001", "1E-18")),
+        *(("0.000000100000000000", "1E-7"), ("0.000001230000000000", "0.00000123")),
+    ):
+        yield FRACTION, Decimal(text), written
+    for text, written in (
+        *(("10000000", "1E+7"), ("0", "0"), ("100", "1E+2"), ("123", "123"), ("1200", "1.2E+3")),
+        ("-100", "-1E+2"),
+    ):
+        yield WHOLE, Decimal(text), written
+    for number, written in (
+        *((1e16, "1.0E16"), (1e7, "1.0E7"), (0.001, "0.001"), (0.0001, "1.0E-4")),
+        *((123456.789, "123456.789"), (-0.0, "-0.0"), (1e21, "1.0E21"), (5e-324, "4.9E-324")),
+        *((12345678.9, "1.23456789E7"), (100.0, "100.0")),
+    ):
+        yield DOUBLE, number, written
+    for number, written in (
+        *((1e7, "1.0E7"), (0.001, "0.001"), (0.1, "0.1"), (3.4e38, "3.4E38")),
+        *((1.401298464324817e-45, "1.4E-45"), (16777216.0, "1.6777216E7"), (-0.0, "-0.0")),
+    ):
+        yield FLOAT, number, written
+
+
+NUMBERS: Sequence[tuple[Type, object, str]] = tuple(_numbers())
+"""Type, value, and the number in JSON and in CSV. Of Java 17, where later ones write the same."""
+WRITTEN: Sequence[tuple[Type, object, Options, str]] = (
+    (DOUBLE, float("nan"), {}, '"NaN"'),
+    (DOUBLE, float("-inf"), {}, '"-Infinity"'),
+    (DECIMAL, Decimal("1.50"), PLAIN, "1.50"),
+    (DECIMAL, Decimal("0.00"), PLAIN, "0.00"),
+    (WHOLE, Decimal(10000000), PLAIN, "10000000"),
+    (FRACTION, Decimal("0.000000000000000001"), PLAIN, "0.000000000000000001"),
+    (Type("ARRAY", items=(DECIMAL,)), [Decimal("1.50"), None], {}, "[1.5,null]"),
+    (_map(DOUBLE), {"k": 1e16}, {}, '{"k":1.0E16}'),
+    (_row(d=DECIMAL, f=DOUBLE), [Decimal("1.50"), 1e16], {}, '{"d":1.5,"f":1.0E16}'),
+    (
+        STRING,
+        '\U0001f600 ä \u2028 \x7f \x00\x1f\x0b\b\f\n\r\t " \\ / <',
+        {},
+        '"\\uD83D\\uDE00 ä \u2028 \x7f \\u0000\\u001F\\u000B\\b\\f\\n\\r\\t \\" \\\\ / <"',
+    ),
+    (STRING, "\\u00ab", {}, '"\\\\u00ab"'),
+    (_map(STRING), {"\U0001f600": "\U00010000"}, {}, '{"\\uD83D\\uDE00":"\\uD800\\uDC00"}'),
+    (_row(p=INT, q=_row(x=INT)), [None, [None]], NO_NULLS, '{"q":{}}'),
+    (Type("ARRAY", items=(_row(p=INT),)), [[None], None], NO_NULLS, "[{},null]"),
+    (_map(INT), {"k": None}, NO_NULLS, '{"k":null}'),
+    (_map(_row(p=INT)), {"k": [None]}, NO_NULLS, '{"k":{}}'),
+)
+"""Type, value, options of the format, and the value in JSON."""

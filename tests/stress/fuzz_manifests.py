@@ -1,8 +1,10 @@
 """Hostile manifests: `make fuzz-manifests` checks a hundred thousand, the suite a few hundred.
 
-Whatever a file holds, `dataflow check` ends with findings, notes or flows: no exception, no file
-opened outside the folder of manifests and that of secrets, none slower than LONGEST. What loads is
-resolved as a run would do it, without a server. A failure names its kind, seed and text.
+Whatever a file of any of the five languages holds, `dataflow check` ends with findings, notes or
+flows: no exception, and no finding that tells of one; no file is opened outside the folder of
+manifests and that of secrets; none is slower than LONGEST. What loads is resolved as a run would do
+it, without a server; the flows of NEIGHBOURS, one of each language, stay. A failure names its kind,
+seed and text.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,22 +31,24 @@ from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.check import as_json, as_lines
-from dataflow_assets.manifests.load import load
+from dataflow_assets.manifests.load import Loaded, load
 from tests import ROOT
-from tests.stress.hostile_manifests import KINDS, PLANTED, Text, draw
+from tests.stress.hostile_kinds import KINDS, draw
+from tests.stress.hostile_manifests import PLANTED, Text
 
 LONGEST = 2.0  # seconds of the processor for one file
 CHUNK = 500
 RESULT = ROOT / "docs/evidence/fuzz-manifests.md"
+UNEXPECTED = "a mistake of dataflow-assets"  # what a finding says that an exception has become
 OUTCOMES = ("flows", "notes", "findings", "nothing")
 
 PAGE = """# Fuzz of manifests
 
 {date}, commit {head}, by `make fuzz-manifests`: {sent} hostile files, {rate:.0f} a second
-with {cores} processes; seeds {first} to {last}, each for {chunk} of them. No exception; no file was
-opened outside the folders of manifests and secrets; the slowest took {slowest:.2f} s of the
-processor, {longest:.0f} s are allowed. {resolved} flows were resolved with their secrets, or
-refused that with a sentence.
+with {cores} processes; seeds {first} to {last}, each for {chunk} of them. No exception; the flows
+in the files beside it, one of each language, stayed; no file was opened outside the folders of
+manifests and secrets; the slowest took {slowest:.2f} s of the processor, {longest:.0f} s are
+allowed. {resolved} flows were resolved with their secrets, or refused that with a sentence.
 
 | kind | {outcomes} | all |
 |---|{dashes}---|
@@ -53,6 +58,53 @@ A file counts once, for the worst that was said about it: findings before notes 
 """
 
 Counts = Counter[tuple[str, str]]
+NEIGHBOURS = {
+    "dataflow/flow.yaml": """apiVersion: dataflow.dataflow.io/v1
+kind: DataFlow
+metadata: {name: neighbour-dataflow}
+spec:
+  source: {type: kafka, config: {brokers: ['n:1'], topic: neighbour-in}}
+  sink: {type: kafka, config: {brokers: ['n:1'], topic: neighbour-out}}
+""",
+    "sql/flow.sql": """
+CREATE TABLE nin (id INT) WITH ('connector' = 'kafka', 'topic' = 'nin', 'format' = 'json',
+  'properties.bootstrap.servers' = 'n:1');
+CREATE TABLE nout (id INT) WITH ('connector' = 'kafka', 'topic' = 'nout', 'format' = 'json',
+  'properties.bootstrap.servers' = 'n:1');
+INSERT INTO nout SELECT id FROM nin;
+""",
+    "pipelines/flow.sql": """
+CREATE INFERRED PIPELINE neighbour_pipeline AS LOAD DATA KAFKACONNECT 'kafka-connector' CONFIG '{
+  "connector.class": "com.singlestore.kafka.connect.kinesis.KinesisSourceConnector",
+  "kafka.topic": "n", "kinesis.stream": "n", "kinesis.region": "eu-central-1"}' FORMAT AVRO;
+START PIPELINE neighbour_pipeline;
+""",
+    "pipelines/connections.yaml": """target: neighbours
+targets:
+  neighbours: {type: postgresql, config: {connectionString: 'postgresql://u@n/neighbours'}}
+""",
+    "justone/flow.properties": """name=neighbour-justone
+connector.class=com.justone.kafka.sink.pg.json.PostgreSQLSinkConnector
+topics=nj
+db.host=n
+db.database=n
+db.username=n
+db.password=n
+db.schema=n
+db.table=n
+db.columns=id
+db.json.parse=/@id
+""",
+    "justone/worker.properties": "bootstrap.servers=n:1\n",
+    "tableflow/flow.yaml": """source_clusters:
+  - {name: n, bootstrap_brokers: [{hostname: n, port: 1}]}
+tables:
+  - {source_cluster_name: n, source_topic: nt, source_format: json, schema_mode: inline,
+     schema: {fields: [{name: a, type: string, id: 1}]}}
+destination_bucket_url: s3://neighbour
+""",
+}
+"""By the file in a folder of its own a flow of each language, beside the hostile file."""
 
 
 class Crashed(AssertionError):
@@ -108,11 +160,15 @@ class Place:
         (self.inside / "secrets/default/far").symlink_to("/etc")
         for name in ("outside", "inside/secrets/..outside"):
             (self.root / name).write_text(PLANTED)
-        (self.inside / "flows").mkdir()
+        (self.inside / "flows/hostile").mkdir(parents=True)
+        for name, text in NEIGHBOURS.items():
+            file = self.inside / "flows" / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
 
     def check(self, given: Text) -> tuple[str, int]:
         """The outcome, and how many flows were resolved. Raises Crashed."""
-        file = self.inside / "flows" / given.name
+        file = self.inside / "flows/hostile" / given.name
         file.write_bytes(given.content)
         try:
             return self._checked(file)
@@ -124,7 +180,8 @@ class Place:
         heard.opened.clear()
         heard.on = True
         try:
-            loaded = load(file)
+            every = load(self.inside / "flows")
+            loaded = _of(file, every)
             said = "\n".join([*as_lines(loaded), repr(as_json(loaded)["hints"])])
             resolved = [_resolved(flow) for flow in loaded.flows]
         finally:
@@ -133,8 +190,26 @@ class Place:
             raise Crashed(f"opened {found[0]}")
         if PLANTED in said + "".join(resolved):
             raise Crashed("shows what is outside")
+        if UNEXPECTED in said:
+            raise Crashed(said)
+        if lost := _folders(NEIGHBOURS) - _folders(flow.file for flow in every.flows):
+            raise Crashed(f"the neighbours of {lost} are gone: {every.findings}")
         kinds = {"findings": loaded.findings, "notes": loaded.hints, "flows": loaded.flows}
         return next((kind for kind, some in kinds.items() if some), "nothing"), len(resolved)
+
+
+def _folders(files: Iterable[str | Path]) -> set[str]:
+    return {Path(file).parent.name for file in files}
+
+
+def _of(file: Path, loaded: Loaded) -> Loaded:
+    """What was said of one file."""
+    findings, hints = (
+        tuple(one for one in some if one.file == str(file))
+        for some in (loaded.findings, loaded.hints)
+    )
+    flows = tuple(flow for flow in loaded.flows if flow.file == file)
+    return Loaded(flows, findings, hints)
 
 
 def _resolved(flow: Flow) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -173,7 +172,8 @@ def _real() -> tuple[str, ...]:
     return tuple(file.read_text(encoding="utf-8") for file in files)
 
 
-def _encoded(text: str) -> Text:
+def encoded(text: str) -> Text:
+    """As a file has it; half a pair of surrogates is kept."""
     return Text(text.encode("utf-8", "surrogatepass"))
 
 
@@ -190,7 +190,7 @@ def values(rng: random.Random) -> Text:
         if found := re.match(r"(\s*(?:- )?[\w.]+:)( .*)?$", lines[at]):
             value = rng.choice(VALUES) if rng.random() < 0.6 else _quoted(rng.choice(NAMES), rng)
             lines[at] = f"{found[1]} {value}"
-    return _encoded("\n".join(lines))
+    return encoded("\n".join(lines))
 
 
 def keys(rng: random.Random) -> Text:
@@ -207,7 +207,7 @@ def keys(rng: random.Random) -> Text:
             f"{lines[at]}\n{lines[at]}",
         )
         lines[at] = rng.choice(changes)
-    return _encoded("\n".join(lines))
+    return encoded("\n".join(lines))
 
 
 def soup(rng: random.Random) -> Text:
@@ -215,7 +215,7 @@ def soup(rng: random.Random) -> Text:
     parts = [rng.choice(SOUP) for _ in range(rng.randrange(1, 60))]
     if rng.random() < 0.02:
         parts.insert(rng.randrange(len(parts)), rng.choice(SOUP) * rng.choice((999, 20_000)))
-    return _encoded("".join(parts))
+    return encoded("".join(parts))
 
 
 def cuts(rng: random.Random) -> Text:
@@ -224,11 +224,11 @@ def cuts(rng: random.Random) -> Text:
     at = rng.randrange(len(text))
     choice = rng.random()
     if choice < 0.3:
-        return _encoded(text[:at])
+        return encoded(text[:at])
     if choice < 0.6:
-        return _encoded(text[:at] + rng.choice(SOUP) + text[at:])
+        return encoded(text[:at] + rng.choice(SOUP) + text[at:])
     if choice < 0.8:
-        return _encoded(text[:at] + rng.choice(_real())[rng.randrange(50) :])
+        return encoded(text[:at] + rng.choice(_real())[rng.randrange(50) :])
     raw = bytearray(text.encode())
     for _ in range(rng.randrange(1, 5)):
         raw[rng.randrange(len(raw))] = rng.randrange(256)
@@ -244,8 +244,8 @@ def bombs(rng: random.Random) -> Text:
         inner = ", ".join([f"*a{number - 1}"] * times)
         lines.append(f"a{number}: &a{number} {form.format(inner)}")
     if rng.random() < 0.05:
-        return _encoded(rng.choice(("---\na\n", "- a\n", "[", "- ", "a: 1\n", "{a: ")) * 60_000)
-    return _encoded(rng.choice(("\n", "\n", "\n---\n")).join(lines))
+        return encoded(rng.choice(("---\na\n", "- a\n", "[", "- ", "a: 1\n", "{a: ")) * 60_000)
+    return encoded(rng.choice(("\n", "\n", "\n---\n")).join(lines))
 
 
 def names(rng: random.Random) -> Text:
@@ -253,7 +253,7 @@ def names(rng: random.Random) -> Text:
     name, space, topic, table, other = (json.dumps(rng.choice(NAMES)) for _ in range(5))
     if rng.random() < 0.2:
         return Text(f"{other}: [{topic}, {{secret: {table}}}]".encode(), "connections.yaml")
-    return _encoded(
+    return encoded(
         "apiVersion: dataflow.dataflow.io/v1\nkind: DataFlow\n"
         f"metadata: {{name: {name}, namespace: {space}, labels: {{{other}: {other}}}}}\n"
         f"spec:\n  source: {{type: kafka, config: {{brokers: ['h:1'], topic: {topic}}}}}\n"
@@ -287,30 +287,8 @@ def references(rng: random.Random) -> Text:
         place = "/".join(rng.choice((*near, "..", "")) for _ in range(3))
         option = rng.choice(("sslrootcert", "sslkey", "sslcert", "passfile", "service", "sslcrl"))
         refs[0] = f"connectionString: 'postgresql://h/d?{option}={place}'"
-    return _encoded(
+    return encoded(
         "apiVersion: dataflow.dataflow.io/v1\nkind: DataFlow\nmetadata: {name: a}\n"
         "spec:\n  source: {type: kafka, config: {brokers: ['h:1'], topic: t}}\n"
         f"  sink: {{type: postgresql, config: {{{', '.join(refs)}}}}}\n"
     )
-
-
-KINDS: Mapping[str, Callable[[random.Random], Text]] = {
-    "values": values,
-    "keys": keys,
-    "YAML": soup,
-    "cut": cuts,
-    "bombs": bombs,
-    "names": names,
-    "secret references": references,
-}
-
-
-WEIGHTS = {"bombs": 0.06}
-"""A bomb costs as much as fifty others."""
-
-
-def draw(rng: random.Random) -> tuple[str, Text]:
-    """The next file, and its kind."""
-    weights = [WEIGHTS.get(kind, 1.0) for kind in KINDS]
-    (kind,) = rng.choices(tuple(KINDS), weights)
-    return kind, KINDS[kind](rng)

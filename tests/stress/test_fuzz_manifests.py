@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.stress.fuzz_manifests import Chunk, Place, chunk, stray, watch
-from tests.stress.hostile_manifests import KINDS
+from tests.stress.hostile_kinds import KINDS
 
 SEEDS = [900_001, *(pytest.param(n, marks=pytest.mark.full) for n in (900_002, 900_003))]
 FILES = 120

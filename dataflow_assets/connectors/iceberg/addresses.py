@@ -6,7 +6,6 @@ import re
 from urllib.parse import urlsplit
 
 from dataflow_assets.sdk.http_addresses import of_secret, parts_of
-from dataflow_assets.secrets import SecretRef
 
 
 def check_address(value: str, example: str) -> None:
@@ -60,8 +59,3 @@ def host_slug(address: str, *more: str | None) -> str:
 def slug(text: str) -> str:
     """Lower-case words joined by dashes."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-def ref_slug(ref: SecretRef | None) -> str:
-    """What stands for a value that only a Secret knows."""
-    return slug(ref.name) if ref else ""

@@ -96,10 +96,9 @@ class BucketConnection(CatalogConnection):
         return found | self._file_properties()
 
     @override
-    def address(self) -> Address:
-        """iceberg, a slug of bucket and prefix, namespace, table."""
+    def _address(self, namespace: str, table: str) -> Address:
         parts = urlsplit(self.bucket)
-        return Address("iceberg", slug(f"{parts.netloc} {parts.path}"), self.namespace, self.table)
+        return Address("iceberg", slug(f"{parts.netloc} {parts.path}"), namespace, table)
 
     @override
     def spellings(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.addresses import check_address, given_address
-from dataflow_assets.contracts import Connector
+from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Fills, SecretRef, one_word
 from dataflow_assets.spec import Addition, Spec
@@ -200,6 +200,22 @@ class CatalogConnection(Connector):
     @abstractmethod
     def catalog(self) -> str:
         """The address of the catalog's REST interface, without `/v1`; secrets are in place."""
+
+    @override
+    def address(self) -> Address:
+        """The system, a slug of the catalog's host and warehouse, namespace, table."""
+        namespace, table = self.namespace_secret_ref, self.table_secret_ref
+        return self._address(
+            namespace.label if namespace else self.namespace, table.label if table else self.table
+        )
+
+    @override
+    def resolved_address(self) -> Address:
+        return self._address(self.namespace, self.table)
+
+    @abstractmethod
+    def _address(self, namespace: str, table: str) -> Address:
+        """That of a table of these names."""
 
     @property
     def identifier(self) -> tuple[str, ...]:

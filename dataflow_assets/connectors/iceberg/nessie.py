@@ -18,7 +18,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.iceberg.addresses import (
     given_address,
     host_slug,
-    ref_slug,
+    slug,
     with_host,
 )
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection, Ref, Secret
@@ -132,21 +132,18 @@ class NessieConnection(CatalogConnection):
         return f"{reference}|{self.warehouse}" if self.warehouse else reference
 
     @override
-    def address(self) -> Address:
-        """nessie, a slug of the server's host and warehouse, namespace, table with its branch."""
-        namespace = self.namespace or ref_slug(self.namespace_secret_ref)
-        table = self.table or ref_slug(self.table_secret_ref)
+    def _address(self, namespace: str, table: str) -> Address:
+        """A table has its branch behind it."""
         on = "" if self.branch == MAIN else f"@{self.branch}"
         return Address("nessie", self._connection(), namespace, f"{table}{on}")
 
     def _connection(self) -> str:
-        if not self.base_url:
-            return ref_slug(self.base_url_secret_ref)
-        return host_slug(self.base_url, self.warehouse)
+        ref = self.base_url_secret_ref
+        return slug(ref.name) if ref else host_slug(self.base_url, self.warehouse)
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:
         """The server's address with the warehouse behind it."""
-        if not self.base_url:
-            return (self.base_url_secret_ref,) if self.base_url_secret_ref else ()
+        if self.base_url_secret_ref:
+            return (self.base_url_secret_ref,)
         return (f"{self.base_url}/{self.warehouse}" if self.warehouse else self.base_url,)

@@ -11,7 +11,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.iceberg.addresses import (
     given_address,
     host_slug,
-    ref_slug,
+    slug,
     with_host,
 )
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection, Ref
@@ -55,20 +55,16 @@ class RestConnection(CatalogConnection):
         return super().catalog_properties() | ({"prefix": self.prefix} if self.prefix else {})
 
     @override
-    def address(self) -> Address:
-        """iceberg, a slug of the catalog's host and warehouse, namespace, table."""
-        namespace = self.namespace or ref_slug(self.namespace_secret_ref)
-        table = self.table or ref_slug(self.table_secret_ref)
+    def _address(self, namespace: str, table: str) -> Address:
         return Address("iceberg", self._connection(), namespace, table)
 
     def _connection(self) -> str:
-        if not self.catalog_uri:
-            return ref_slug(self.catalog_uri_secret_ref)
-        return host_slug(self.catalog_uri, self.warehouse)
+        ref = self.catalog_uri_secret_ref
+        return slug(ref.name) if ref else host_slug(self.catalog_uri, self.warehouse)
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:
         """The catalog's address with the warehouse behind it: catalogs may hold several."""
-        if not self.catalog_uri:
-            return (self.catalog_uri_secret_ref,) if self.catalog_uri_secret_ref else ()
+        if self.catalog_uri_secret_ref:
+            return (self.catalog_uri_secret_ref,)
         return (f"{self.catalog_uri}/{self.warehouse}" if self.warehouse else self.catalog_uri,)

@@ -120,19 +120,23 @@ class KafkaConnection(Connector):
 
     @override
     def address(self) -> Address:
-        topic = self.topic or _slug(self.topic_secret_ref.name if self.topic_secret_ref else "")
-        return Address("kafka", self._connection(), None, topic)
+        ref = self.topic_secret_ref
+        return Address("kafka", self._connection(), None, ref.label if ref else self.topic)
+
+    @override
+    def resolved_address(self) -> Address:
+        return Address("kafka", self._connection(), None, self.topic)
 
     def _connection(self) -> str:
-        if self.brokers:
-            return _slug(self.brokers[0].removesuffix(f":{DEFAULT_PORT}"))
-        return _slug(self.brokers_secret_ref.name if self.brokers_secret_ref else "")
+        if self.brokers_secret_ref:
+            return _slug(self.brokers_secret_ref.name)
+        return _slug(self.brokers[0].removesuffix(f":{DEFAULT_PORT}"))
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:
         """Each of the brokers; the default port may be left out."""
-        if not self.brokers:
-            return (self.brokers_secret_ref,) if self.brokers_secret_ref else ()
+        if self.brokers_secret_ref:
+            return (self.brokers_secret_ref,)
         pairs = ((broker, broker.removesuffix(f":{DEFAULT_PORT}")) for broker in self.brokers)
         return tuple(dict.fromkeys(spelling for pair in pairs for spelling in pair))
 

@@ -15,6 +15,7 @@ from dataflow_assets.connectors.trino.client import Rows
 from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.connectors.trino.type_names import Type
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.structs import struct_of
 
 _ZONED = "timestamp with time zone"
 BATCH_ROWS = 20_000
@@ -133,7 +134,7 @@ def _structs(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
         for at, inner in enumerate(kind.inner)
     ]
     mask = pa.array([value is None for value in values], pa.bool_())
-    return pa.StructArray.from_arrays(children, fields=list(arrow), mask=mask)
+    return struct_of(children, list(arrow), mask)
 
 
 def _json(value: Any) -> str | None:

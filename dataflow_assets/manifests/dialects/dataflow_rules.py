@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataflow_assets import registry
 from dataflow_assets.contracts import Sink, Source
 from dataflow_assets.errors import Finding
-from dataflow_assets.flow import Branch, listed
+from dataflow_assets.flow import Branch, listed, loops
 from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import meant
@@ -127,15 +127,6 @@ def _looping(
     ends = [(branch.place, branch.sink) for branch in branches]
     ends += [((*ERRORS, "config"), errors)] if errors else []
     for place, sink in ends:
-        if same(source, sink):
+        if loops(source, sink, source.address(), sink.address()):
             message = f"the flow reads what it writes: {sink.address().name} is also its source"
             yield document.finding(place, message, key=True)
-
-
-def same(source: Source, sink: Sink) -> bool:
-    """Whether both are one topic or table of one server; a query reads what it likes."""
-    one, other = source.address(), sink.address()
-    named = (one.system, one.namespace, one.name) == (other.system, other.namespace, other.name)
-    together = set(source.spellings()) & set(sink.spellings())
-    reads = source.reads_back and getattr(source, "query", None) is None
-    return named and bool(together) and reads

@@ -161,7 +161,9 @@ def _finding(
     details = group[0].details
     code = details["type"]
     if code == "extra_forbidden":
-        return document.finding(path, unknown(path, model, base), key=True)
+        key = details["loc"][-1]  # without a place where a dialect has made the block
+        named = path if path[-1:] == (key,) else (*path, key)
+        return document.finding(named, unknown(named, model, base), key=True)
     if code == "missing":
         empty = ", but has no value" if path in document.empty else ""
         usual = _USUAL.get(path, "")

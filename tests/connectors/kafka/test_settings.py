@@ -28,7 +28,9 @@ SASL = {"mechanism": "SCRAM-SHA-256", "username": "u", "password": "hush-hush"}
 
 
 def parse(**config: Any) -> KafkaSource:
-    text = json.dumps({**PLAIN, **config})
+    """`PLAIN` with changes; what a Secret has is not there as a value."""
+    plain = {key: value for key, value in PLAIN.items() if f"{key}SecretRef" not in config}
+    text = json.dumps({**plain, **config})
     return KafkaSource.model_validate_json(text, strict=True, by_alias=True, by_name=False)
 
 
@@ -59,9 +61,12 @@ def test_is_found_by_its_type_and_survives_pickling() -> None:
     [
         ({}, Address("kafka", "one", None, "orders")),
         ({"brokers": ["A.b.example:9093"]}, Address("kafka", "a-b-example-9093", None, "orders")),
-        ({"brokersSecretRef": REF}, Address("kafka", "one", None, "orders")),
+        ({"brokersSecretRef": REF}, Address("kafka", "kafka-prod", None, "orders")),
         ({"brokers": [], "brokersSecretRef": REF}, Address("kafka", "kafka-prod", None, "orders")),
-        ({"topic": "", "topicSecretRef": REF}, Address("kafka", "one", None, "kafka-prod")),
+        (
+            {"topic": "", "topicSecretRef": REF},
+            Address("kafka", "one", None, "kafka-prod/value"),
+        ),
     ],
 )
 def test_address_needs_neither_network_nor_secrets(

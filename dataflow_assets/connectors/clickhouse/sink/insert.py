@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import Client, insert, inserting, known, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.sink.defaults import Defaults, absent
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
+from dataflow_assets.contracts import ABSENT
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.sdk.refused_rows import RefusedRow, SuspectRows, attempted
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
@@ -63,6 +65,7 @@ class Insert:
         self._database, self._name = place
         self._facts = facts
         self._schema = schema
+        self._defaults = Defaults(client, place, schema)
 
     def insert(self, rows: pa.Table, token: str, version: int) -> ServerFailure | None:
         """All rows or none, once under the token; why not, where a row may be the reason."""
@@ -127,10 +130,13 @@ class Insert:
         chosen = rows.select(self._schema.names)
         for name, values in filled.items():
             chosen = chosen.append_column(name, values)
+        chosen = chosen.append_column(ABSENT, absent(rows))
         return chosen.replace_schema_metadata(None)
 
     def _insert(self, table: str, rows: pa.Table, settings: Mapping[str, object]) -> None:
-        given = {"max_execution_time": SECONDS, "input_format_null_as_default": 1, **settings}
+        """`rows`: as `_columns` makes them."""
+        given = {"max_execution_time": SECONDS, **self._defaults.settings, **settings}
+        filled = self._defaults.filled(rows)
         with failing():
             place = quote(self._database, table)
-            insert(self._client, place, rows, known(self._client, given))
+            insert(self._client, place, filled, known(self._client, given))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, quote, stream
 from dataflow_assets.connectors.clickhouse.type_names import Type
-from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE
+from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, SINK_TEXT
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.key_folding import Ints
 
@@ -70,7 +70,7 @@ class StoredRows:
         asked = self._asked(keys, first)
         listed = ", ".join(quote(name) for name in dict.fromkeys([*keys, *columns]))
         values = ", ".join(
-            f"{types.selected(name, self._type(name))} AS {quote(f'#value {n}')}"
+            f"{types.selected(name, self._type(name), SINK_TEXT)} AS {quote(f'#value {n}')}"
             for n, name in enumerate(columns)
         )
         same = " AND ".join(

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
@@ -22,6 +20,7 @@ from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
+from dataflow_assets.connectors.iceberg.table.stored_rows import live_rows
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.errors import PermanentError
 
@@ -105,8 +104,7 @@ class _Reader:
 
     def _read(self, tasks: tuple[FileScanTask, ...]) -> Iterator[pa.RecordBatch]:
         io = load_file_io(dict(self.target.io), self.target.location)
-        schema = self.metadata.schema().select(*self.columns.names)
-        scan = ArrowScan(self.metadata, io, schema, AlwaysTrue())
-        for batch in scan.to_record_batches(list(tasks)):
-            table = pa.Table.from_batches([batch]).select(self.columns.names)
-            yield from table.cast(self.columns).combine_chunks().to_batches()
+        for task in tasks:
+            for batch in live_rows(self.metadata, io, task, self.columns.names):
+                table = pa.Table.from_batches([batch])
+                yield from table.cast(self.columns).combine_chunks().to_batches()

@@ -30,6 +30,7 @@ from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.formats.structs import cast_rows
 from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class _Writer:
         files, rows = file_writer(self.target, "frame", list(self.names), TARGET_BYTES), 0
         try:
             for batch in batches:
-                files.write(batch.select(files.schema.names).cast(files.schema))
+                files.write(cast_rows(batch, files.schema))
                 rows += batch.num_rows
             done = files.close()
         except BaseException:

@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from dataflow_assets.errors import Finding
+from dataflow_assets.errors import Finding, unexpected
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.dialects.documents import Document, Path, Place
 from dataflow_assets.manifests.dialects.justone.connector import flows
@@ -92,7 +92,11 @@ def read(own: Iterable[Document], near: Iterable[Document]) -> Iterator[Read]:
     workers = [one for one in [*mine, *near] if is_worker(one)]
     for document in mine:
         if is_connector(document):
-            yield _one(document, _beside(document, workers))
+            try:
+                yield _one(document, _beside(document, workers))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other files go on
+                said = f"cannot be read: {unexpected(error)}"
+                yield Read(document, (), (document.finding((), said),), ())
 
 
 def check_worker(document: Document) -> tuple[Finding, ...]:

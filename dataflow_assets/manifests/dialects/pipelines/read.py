@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 
 from dataflow_assets.contracts import Limit, Rejects
+from dataflow_assets.errors import unexpected
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects.dataflow import Reading
 from dataflow_assets.manifests.dialects.keys import meant
@@ -87,6 +88,10 @@ def _flows(state: Declarations, targets: Targets) -> Iterator[Reading]:
             continue
         except RecursionError:
             state.wrong(_what(pipeline), pipeline.statement.place, _DEEP)
+            continue
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other pipelines go on
+            said = f"cannot be read: {unexpected(error)}"
+            state.wrong(_what(pipeline), pipeline.statement.place, said)
             continue
         if found is not None and len(state.notes.findings) == before:
             yield found

@@ -35,7 +35,7 @@ def of_database(table: Declared, notes: Notes) -> Sink | None:
     """The table as a sink; None where `notes` has got the reason."""
     cls = registry.sinks()[table.connector]
     refs = _references(table, notes)
-    config, places = _config(table, cls, refs)
+    config, places = _config(table, cls, refs, notes)
     for name, message in _OF_TABLE.items():
         if name in config:
             notes.wrong((table.document, _written(table, name)), message, key=True)
@@ -84,7 +84,7 @@ def _written(table: Declared, key: str) -> str:
 
 
 def _config(
-    table: Declared, cls: type[Any], refs: Mapping[str, SecretRef]
+    table: Declared, cls: type[Any], refs: Mapping[str, SecretRef], notes: Notes
 ) -> tuple[dict[str, Any], dict[Path, Place]]:
     """Nested by the dots of the options' names."""
     config: dict[str, Any] = {}
@@ -95,10 +95,16 @@ def _config(
         value: Any = _typed(cls, path[0], option.value)
         if name in refs:
             path, value = (f"{name}SecretRef",), {"name": refs[name].name, "key": refs[name].key}
-        inner = config
-        for part in path[:-1]:
+        inner: Any = config
+        for size, part in enumerate(path[:-1], 1):
             inner = inner.setdefault(part, {})
-        inner[path[-1]] = value
+            places.setdefault(path[:size], table.document.places[key,])
+            if not isinstance(inner, dict):
+                message = f"is inside of {'.'.join(path[:size])}, which has a value of its own"
+                notes.wrong((table.document, key), message, key=True)
+                break
+        else:
+            inner[path[-1]] = value
         places[path] = table.document.places[key,]
     del config["connector"]
     return config, places

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,13 +25,10 @@ class SqlFile:
         return Path(self.file).resolve().parent
 
 
-def read_folder(own: Iterable[SqlFile], near: Iterable[SqlFile]) -> Iterator[Reading]:
-    """The readings of the files that were named; `near` are those that lie beside them."""
-    mine = list(own)
-    every = [*mine, *near]
-    for one in mine:
-        beside = tuple(two for two in every if two is not one and two.folder == one.folder)
-        yield from _readings(one, beside)
+def read_file(own: SqlFile, every: Sequence[SqlFile]) -> Sequence[Reading]:
+    """The readings of a file; `every` has those that lie beside it, among others."""
+    beside = tuple(two for two in every if two is not own and two.folder == own.folder)
+    return _readings(own, beside)
 
 
 @lru_cache(maxsize=1024)

@@ -197,7 +197,12 @@ FORMATS: Sequence[Key] = (
         "refused",
         "belongs to the mode LITERAL, which is not supported",
     ),
-    Key("json.encode.decimal-as-plain-number", "used", "`true`: no exponents.", "false"),
+    Key(
+        "json.encode.decimal-as-plain-number",
+        "used",
+        "`true`: all digits of the type, no exponents.",
+        "false",
+    ),
     Key("json.encode.ignore-null-fields", "used", "`true`: null fields are left out.", "false"),
     Key("json.decode.json-parser.enabled", "ignored", "There is one parser."),
     Key("csv.field-delimiter", "used", "One character; `\\t` is a tab.", ","),
@@ -217,7 +222,7 @@ FORMATS: Sequence[Key] = (
     Key(
         "csv.write-bigdecimal-in-scientific-notation",
         "used",
-        "`false`: decimals have no exponents.",
+        "`false`: decimals have all digits of their type, and no exponents.",
         "true",
     ),
     Key("avro.encoding", "used", "`binary`; `json` is refused.", "binary"),

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as File
 
 from dataflow_assets.contracts import Rejects, Source
-from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.errors import unexpected
+from dataflow_assets.flow import Branch, Flow, Policies, loops
 from dataflow_assets.manifests.dialects.dataflow import Reading
-from dataflow_assets.manifests.dialects.dataflow_rules import same
 from dataflow_assets.manifests.dialects.documents import Path
 from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.sql import ends, settings, views
@@ -56,7 +56,7 @@ def tables_of(text: str, file: str) -> Mapping[str, Declared | None]:
         for one in script.statements:
             if isinstance(one, Table):
                 declare(one, state)
-    except RecursionError:
+    except Exception:  # noqa: BLE001 - a finding of that file, where it is read by itself
         return {}
     return {name: state.tables.get(name) for name in (*state.tables, *state.broken)}
 
@@ -93,18 +93,31 @@ def _flows(
 ) -> Iterator[Reading]:
     targets = Counter(one.table for insert in inserts for one in insert.parts)
     for one in statements:
-        if isinstance(one, Set):
-            settings.apply(one.option, state, state.settings)
-        elif isinstance(one, Remark):
-            state.note("SQL", one.place, one.message)
-        elif isinstance(one, Table | View):
-            declare(one, state)
-        else:
-            before = len(state.notes.findings)
-            alone = targets[one.table] == 1
-            found = [flow for part in one.parts for flow in _flows_of(part, state, alone=alone)]
-            # Half of a UNION would be a table that lacks rows.
-            yield from found if len(state.notes.findings) == before else ()
+        try:
+            yield from _stated(one, targets, state)
+        except RecursionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other statements go on
+            place = one.option.place if isinstance(one, Set) else one.place
+            state.wrong("SQL", place, f"cannot be read: {unexpected(error)}")
+            state.broken |= {one.name} if isinstance(one, Table | View) else set()
+
+
+def _stated(one: Statement, targets: Mapping[str, int], state: FileState) -> list[Reading]:
+    """What a statement says: the flows of an INSERT; what others declare goes into the state."""
+    if isinstance(one, Set):
+        settings.apply(one.option, state, state.settings)
+    elif isinstance(one, Remark):
+        state.note("SQL", one.place, one.message)
+    elif isinstance(one, Table | View):
+        declare(one, state)
+    else:
+        before = len(state.notes.findings)
+        alone = targets[one.table] == 1
+        found = [flow for part in one.parts for flow in _flows_of(part, state, alone=alone)]
+        # Half of a UNION would be a table that lacks rows.
+        return found if len(state.notes.findings) == before else []
+    return []
 
 
 def _flows_of(insert: Insert, state: FileState, *, alone: bool) -> Iterator[Reading]:
@@ -151,7 +164,7 @@ def _flow_of(
     found = [ends.source(table, name, state.notes) for table in relation.tables]
     sources = [one for one in found if one is not None]
     sink = ends.sink(target, state.notes)
-    if sink is not None and any(same(one, sink) for one in sources):
+    if sink is not None and any(loops(one, sink, one.address(), sink.address()) for one in sources):
         message = f"the flow reads what it writes: {sink.address().name} is also its source"
         state.wrong(what, insert.table_place, message)
     if sink is None or len(sources) < len(found) or len(state.notes.findings) > before:

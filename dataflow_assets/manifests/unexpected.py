@@ -1,0 +1,60 @@
+"""A mistake of this program while a file is read is a finding of that file: all others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from dataflow_assets.errors import Finding, unexpected
+from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.dialects.dataflow import Reading
+from dataflow_assets.manifests.dialects.documents import Document, Place
+from dataflow_assets.manifests.secret_refs import references
+
+Pair = tuple[Flow, Document]
+Check = Callable[[list[Pair]], Iterable[tuple[Document, Finding]]]
+
+
+def message(error: Exception) -> str:
+    """What to say of an error that nobody meant, and that goes on."""
+    return f"cannot be read: {unexpected(error)}: report it with this file; the others go on"
+
+
+def of_file(file: str, error: Exception) -> Finding:
+    """A finding at the beginning of a file."""
+    return Finding(file, 1, 1, "file", message(error))
+
+
+def whole(file: str) -> Document:
+    """What stands for a file in findings about all of it."""
+    return Document(file, {}, {(): Place(1, 1, 1, 1)})
+
+
+def readings(document: Document, read: Callable[[], Iterable[Reading]]) -> Sequence[Reading]:
+    """What a document comes to, or the finding that it cannot be read."""
+    try:
+        return list(read())
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other files go on
+        return [Reading(document, (document.finding((), message(error)),))]
+
+
+def each(flows: Sequence[Pair], check: Check) -> Iterator[tuple[Document, Finding]]:
+    """What a check finds flow by flow; what it throws about one is a finding of that one."""
+    for flow, document in flows:
+        try:
+            yield from list(check([(flow, document)]))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other flows go on
+            yield document, document.finding((), message(error))
+
+
+def unnamed(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
+    """Asks each flow all that flows are compared by, so that comparing throws no more.
+
+    Called when manifests are loaded, by `each`, before flows are held against each other.
+    """
+    for flow, _ in flows:
+        ends = (flow.source, *(branch.sink for branch in flow.branches))
+        _ = flow.slug, flow.read_addresses, flow.source.reserved
+        _ = [(end.address(), end.spellings()) for end in ends]
+        _ = [(branch.id, branch.sink.folder()) for branch in flow.branches]
+        _ = list(references(flow))
+    return iter(())
