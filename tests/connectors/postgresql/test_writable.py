@@ -8,7 +8,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import Run, Target
+from dataflow_assets.contracts import DELETE, OP, Run, Target
 from dataflow_assets.errors import PermanentError
 from tests.connectors.postgresql.driver import TARGET, Place, store
 
@@ -94,7 +94,7 @@ def test_a_foreign_key_between_targets_of_one_flow_is_named(place: Place, side: 
     else:
         place.table = "base"
         _open(place.sink(table=f"{place.schema}.orders", **UPSERT), other)
-        store(place.sink(deleteMode="hard", **UPSERT), [{"id": 1, "_op": 2}]).close()
+        store(place.sink(deleteMode="hard", **UPSERT), [{"id": 1, OP: DELETE}]).close()
         expected = f"{place.schema}.orders is a target of this flow too"
     ((_, _, _, reason, _),) = place.rejected()
     assert "23503, constraint fk" in reason
