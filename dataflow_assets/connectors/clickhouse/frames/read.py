@@ -23,6 +23,7 @@ from dataflow_assets.connectors.clickhouse.frames.frame_table import (
     is_bytes,
 )
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.sdk.table_frames import chosen
 from dataflow_assets.sdk.table_partitions import Partitions
@@ -118,8 +119,9 @@ class _Reader:
                 yield from self._read()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
+        stem = free_stem(self.columns, "#")
         listed = ", ".join(
-            f"{types.selected(name, kind)} AS {quote(f'#{n}')}"
+            f"{types.selected(name, kind)} AS {quote(f'{stem}{n}')}"
             for n, (name, kind) in enumerate(self.columns.items())
         )
         # S608: every name is quoted
