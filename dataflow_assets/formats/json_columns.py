@@ -5,7 +5,7 @@ JSON text and digits stay as sent. What is absent comes as UNSET, what is null a
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -20,6 +20,7 @@ from dataflow_assets.contracts import KIND, SCALARS
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import only_numbers
+from dataflow_assets.formats.json_structs import opened
 from dataflow_assets.formats.json_types import is_optional
 from dataflow_assets.formats.structs import struct_of
 from dataflow_assets.formats.text_forms import NUMBER, all_have
@@ -55,8 +56,20 @@ def named(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
     except msgspec.ValidationError:
         raise
     except (ValueError, pa.ArrowException, OverflowError) as error:
-        reason = first_line(error)
+        reason = " or ".join(dict.fromkeys(_limits(field.type))) or first_line(error)
     raise RejectedRecord("decode", f"column {field.name}: {reason}")
+
+
+def _limits(kind: pa.DataType) -> Iterator[str]:
+    """What a value inside may have overstepped that only Arrow looks at, in words."""
+    if pa.types.is_nested(kind):
+        for index in range(kind.num_fields):
+            yield from _limits(kind.field(index).type)
+    elif pa.types.is_decimal(kind):
+        whole, scale = kind.precision - kind.scale, kind.scale
+        yield f"expected a number of at most {whole} digits before the point and {scale} behind it"
+    elif kind == pa.uint64():
+        yield "expected `int` <= 18446744073709551615"
 
 
 def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
@@ -73,7 +86,7 @@ def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
     if pa.types.is_floating(field.type):
         return _floats(field, cells)
     if pa.types.is_struct(field.type):
-        return _struct(field, cells)
+        return _struct(field, opened(field, cells))
     if pa.types.is_list(field.type):
         offsets, null = _bounds(cells)
         items = array(field.type.value_field, list(chain.from_iterable(c or () for c in cells)))

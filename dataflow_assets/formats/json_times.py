@@ -35,6 +35,7 @@ _EXPECTED = {
     "naive": "expected a time, like 2026-01-31T23:59:59",
     "aware": "expected a time with a timezone, like 2026-01-31T23:59:59Z",
 }
+_REACH = ", from 1677-09-21 to 2262-04-11"  # of nanoseconds in 64 bits
 
 Ints = npt.NDArray[np.integer[Any]]
 Texts = Sequence[str | None]
@@ -89,7 +90,8 @@ def times(field: pa.Field, cells: Texts) -> pa.Array:
     try:
         found = _read(kept, field, usual, single)
     except (ValueError, OverflowError, pa.ArrowException):
-        raise RejectedRecord("decode", _EXPECTED[kind]) from None
+        finest = pa.types.is_timestamp(field.type) and field.type.unit == "ns"
+        raise RejectedRecord("decode", _EXPECTED[kind] + _REACH * finest) from None
     return _with_endless(found, texts, endless) if kept.null_count > texts.null_count else found
 
 

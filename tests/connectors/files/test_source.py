@@ -18,7 +18,7 @@ import pytest
 from dataflow_assets.connectors.files import FilesSource
 from dataflow_assets.connectors.files.source import read as reading
 from dataflow_assets.connectors.files.source.session import FilesSourceSession
-from dataflow_assets.contracts import Limit, Positions, Span
+from dataflow_assets.contracts import Limit, Positions, Span, reserved
 from dataflow_assets.errors import Outdated, PermanentError, TransientError
 
 LIMIT = Limit()
@@ -71,8 +71,8 @@ def test_lines_are_cut_at_their_ends_wherever_a_part_ends(
     rows = Reader(folder).rows(Limit(bytes=size))
     assert [row["body"] for row in rows] == [*lines, b'{"last":1}', *lines]
     for row in rows:
-        text = (folder / row["#file"]).read_bytes()
-        assert text[row["#position"] :].startswith(row["body"])
+        text = (folder / row[reserved("file")]).read_bytes()
+        assert text[row[reserved("position")] :].startswith(row["body"])
 
 
 def test_parts_of_an_unfinished_span_are_divided_into_the_same_lines(folder: Path) -> None:
@@ -117,7 +117,7 @@ def test_what_nobody_can_name_or_may_read_is_left_out(
     (folder / "same.jsonl").symlink_to(folder / "a" / "1.jsonl")
     (folder / "out.jsonl").symlink_to(tmp_path / "outside" / "x.jsonl")
     (folder / "dangling.jsonl").symlink_to(folder / "nowhere")
-    names = {row["#file"] for row in Reader(folder).rows()}
+    names = {row[reserved("file")] for row in Reader(folder).rows()}
     assert names == {"a/1.jsonl", "\u00fc.jsonl", "new\nline.jsonl", "same.jsonl"}
     said = sorted(record.getMessage().rpartition("/")[2] for record in caplog.records)
     assert said == [

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.files.client import Folder, Stored
 from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesSourceOptions
 from dataflow_assets.connectors.files.source.planning import Range, compression, ranges_of
-from dataflow_assets.contracts import METADATA, PartSlice, Slice
+from dataflow_assets.contracts import PartSlice, Slice, metadata_column
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.place import constant, named
@@ -69,7 +69,7 @@ def _batch(name: str, rows: list[Line], metadata: frozenset[str]) -> pa.RecordBa
     fields = [pa.field("body", pa.binary())]
     arrays = [pa.array([line for _, line in rows], pa.binary())]
     for key in sorted(metadata & columns.keys()):
-        fields.append(pa.field(f"#{key}", _METADATA[key], metadata={METADATA: key.encode()}))
+        fields.append(metadata_column(key, _METADATA[key]))
         arrays.append(pa.array(columns[key], _METADATA[key]))
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
     at = pa.array(columns["position"], pa.int64())

@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.contracts import reserved
 from dataflow_assets.sdk.refused_rows import SuspectRows, attempted, halves
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 ATTEMPTS = 6  # of a statement that lost to a deadlock, before the whole slice is tried again
 
-ORDER = "_dataflow_order"  # optional column: which row came after which
+ORDER = reserved("order")  # optional column: which row came after which
 
 Refused = list[tuple[pa.RecordBatch, ServerFailure]]
 Load = Callable[[pa.RecordBatch], None]
