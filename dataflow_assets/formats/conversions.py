@@ -18,7 +18,7 @@ from dataflow_assets.contracts import INFINITE, element_of, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_columns import array, within
-from dataflow_assets.formats.json_types import value_type
+from dataflow_assets.formats.json_types import or_null
 from dataflow_assets.formats.rows import INFINITY, cells, infinite, moments, without
 from dataflow_assets.formats.structs import nulls, struct_of
 from dataflow_assets.formats.text_forms import NUMBER, UUID, all_have
@@ -86,7 +86,7 @@ def _read_from_json(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.A
     if pa.types.is_binary(wanted.type) and not pa.types.is_string(given.type):
         raise ValueError("only text in base64 can be bytes")  # as the word Infinity could be
     texts = column if kind_of(given) == b"json" else _json(column, given)
-    decode = msgspec.json.Decoder(value_type(json_times.as_text(wanted)) | None).decode
+    decode = msgspec.json.Decoder(or_null(json_times.as_text(wanted))).decode
     try:
         found = [None if text is None else decode(text) for text in texts.to_pylist()]
         return array(wanted, found)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +27,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import check_bodies, count_quotes
 from dataflow_assets.formats.json_columns import Mask, array, column
+from dataflow_assets.formats.json_structs import decoder
 from dataflow_assets.formats.json_tombstones import (
     DECODE_ERRORS,
     REJECT_NULLS,
@@ -36,7 +36,6 @@ from dataflow_assets.formats.json_tombstones import (
     reason,
     with_deletes,
 )
-from dataflow_assets.formats.json_types import struct_type
 
 __all__ = ["Decoded", "JsonDecoder", "Tombstones"]
 
@@ -64,9 +63,8 @@ class JsonDecoder:
         self.schema = schema
         self.tombstones = tombstones
         strict = unknown_fields == "reject"
-        fast = struct_type(map(json_times.as_text, schema), forbid_unknown=strict)
-        self._decode = msgspec.json.Decoder(fast).decode
-        self._cells = [_cells_of(name) for name in fast.__struct_fields__]
+        self._decode = decoder(map(json_times.as_text, schema), forbid_unknown=strict)
+        self._cells = [_cells_of(f"c{at}") for at in range(len(schema))]
         self._keys = KeyDecoder(schema, tombstones)
         self._nested = {field.name for field in schema if pa.types.is_nested(field.type)}
         self._no_nul = (schema.metadata or {}).get(NO_NUL) == b"1"

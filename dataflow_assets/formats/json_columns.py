@@ -20,6 +20,7 @@ from dataflow_assets.contracts import KIND, SCALARS
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import only_numbers
+from dataflow_assets.formats.json_structs import opened
 from dataflow_assets.formats.json_types import is_optional
 from dataflow_assets.formats.structs import struct_of
 from dataflow_assets.formats.text_forms import NUMBER, all_have
@@ -85,7 +86,7 @@ def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
     if pa.types.is_floating(field.type):
         return _floats(field, cells)
     if pa.types.is_struct(field.type):
-        return _struct(field, cells)
+        return _struct(field, opened(field, cells))
     if pa.types.is_list(field.type):
         offsets, null = _bounds(cells)
         items = array(field.type.value_field, list(chain.from_iterable(c or () for c in cells)))

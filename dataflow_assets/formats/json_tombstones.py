@@ -15,7 +15,7 @@ from dataflow_assets.contracts import INSERT, KIND, OFFSET, OP
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_columns import first_line, named
-from dataflow_assets.formats.json_types import struct_type
+from dataflow_assets.formats.json_structs import decoder
 from dataflow_assets.records.connect_types import is_envelope, unpack_envelope
 from dataflow_assets.records.record import encode, parse
 
@@ -40,8 +40,7 @@ class KeyDecoder:
         self._mode = tombstones.mode
         self._columns = tombstones.key_columns
         self._fields = [schema.field(name) for name in self._columns]
-        keys = struct_type(map(json_times.as_text, self._fields), forbid_unknown=False)
-        self._decode = msgspec.json.Decoder(keys).decode
+        self._decode = decoder(map(json_times.as_text, self._fields), forbid_unknown=False)
 
     def deleted(self, key: bytes | None) -> dict[str, Any]:
         """The key's columns of the row to delete; raises RejectedRecord when nothing says which."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import literal, quote
 from dataflow_assets.connectors.clickhouse.type_names import Type
-from dataflow_assets.contracts import KIND, TypeRow
+from dataflow_assets.contracts import KIND, TypeRow, checked_name
 from dataflow_assets.errors import PermanentError
 
 CLICKHOUSE_TYPE = b"dataflow.clickhouse.type"
@@ -138,7 +138,7 @@ def field(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> pa.Field:
     kind = Type.of(text)
     arrow, mark = (_TEXT, b"json") if _is_json(kind, as_json) else _arrow(name, kind)
     metadata = {CLICKHOUSE_TYPE: text.encode()} | ({KIND: mark} if mark else {})
-    return pa.field(name, arrow, kind.nullable, metadata)
+    return pa.field(checked_name(name), arrow, kind.nullable, metadata)
 
 
 def selected(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino.type_names import Type
-from dataflow_assets.contracts import KIND, MAX_LENGTH, TypeRow
+from dataflow_assets.contracts import KIND, MAX_LENGTH, TypeRow, checked_name
 from dataflow_assets.errors import PermanentError
 
 TRINO_TYPE = b"dataflow.trino.type"
@@ -110,7 +110,7 @@ def _field(
         metadata[KIND] = mark or told or b""
     if kind.name in {"varchar", "char"} and kind.numbers:
         metadata[MAX_LENGTH] = str(kind.numbers[0]).encode()
-    return pa.field(name, arrow, metadata=metadata)
+    return pa.field(checked_name(name), arrow, metadata=metadata)
 
 
 Made = tuple[pa.DataType, bytes | None]

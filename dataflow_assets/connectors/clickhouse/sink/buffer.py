@@ -13,7 +13,17 @@ from dataflow_assets.connectors.clickhouse.sink.chunks import Piece
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.unfit_values import unfit
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
-from dataflow_assets.contracts import ABSENT, OFFSET, OP, UNKNOWN, Chunk, N, Rejection, Sent
+from dataflow_assets.contracts import (
+    ABSENT,
+    OFFSET,
+    OP,
+    UNKNOWN,
+    Chunk,
+    N,
+    Rejection,
+    Sent,
+    written_name,
+)
 
 _NO_DELETES = "a delete needs upsertMode: true with deleteMode: hard or soft"
 _GAPS = ((ABSENT, pa.binary()), (UNKNOWN, pa.string()))
@@ -64,6 +74,7 @@ class Buffer:
         rows = self.cut(piece).rows
         if rows.column(UNKNOWN).null_count == rows.num_rows:
             rows = rows.drop_columns([ABSENT, UNKNOWN])  # what a row leaves out has its default
+        rows = rows.rename_columns([written_name(one) for one in rows.schema.names])
         rows = rows.combine_chunks()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as stream:
