@@ -34,10 +34,6 @@ _ADVICE = {
 
 _OF_OPTIONS = frozenset({"42704", "22023"})
 """A setting that the server does not know, or not with this value."""
-_NO_COPY = (
-    "set upsertMode: true, whose statements are no COPY, or give the role BYPASSRLS where row "
-    "policies are the reason"
-)
 
 
 _LOCKED = "55P03"
@@ -117,8 +113,6 @@ class Failure(ServerFailure):
         if self.kind in {Kind.TRANSIENT, Kind.AGAIN}:
             return TransientError(f"{what}: {self.reason}")
         advice = _ADVICE.get(self.sqlstate or "")
-        if (self.sqlstate, self.routine) == ("0A000", "DoCopy"):
-            advice = _NO_COPY
         return PermanentError(f"{what}: {self.reason}" + (f"; {advice}" if advice else ""))
 
 
