@@ -57,6 +57,10 @@ class TransientError(DataflowError):
     """Something outside failed for now: a broker, a database, a session."""
 
 
+class Locked(TransientError):
+    """Another transaction holds a lock for longer than a commit waits for it."""
+
+
 class PermanentError(DataflowError):
     """Trying again will not help until somebody has changed something."""
 

@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 BATCH_ROWS = 7  # Spark cuts what it hands to Python into batches too
 Batches = Iterator[pa.RecordBatch]
@@ -37,6 +39,22 @@ class Frame:
 
     partitions: Callable[[], list[Batches]]
     on_spark: Callable[[], DataFrame]
+    names: tuple[str, ...] | None = None
+    """Its columns; None where only Spark knows them."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Their names."""
+        return self.on_spark().columns if self.names is None else list(self.names)
+
+    def toDF(self, *names: str) -> Frame:  # noqa: N802 - Spark's name
+        """The same under other names."""
+        return self._each(
+            lambda batches: (batch.rename_columns(list(names)) for batch in batches),
+            "toDF",
+            *names,
+            names=names,
+        )
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
         """Runs it. Any error reaches the caller as Spark's client would raise it."""
@@ -57,7 +75,8 @@ class Frame:
         def mapped(batches: Batches) -> Batches:
             return _mapped(function, batches, schema)
 
-        return self._each(mapped, "mapInArrow", function, schema)
+        names = tuple(schema.names) if isinstance(schema, StructType) else None
+        return self._each(mapped, "mapInArrow", function, schema, names=names)
 
     def select(self, *columns: str) -> Frame:
         """These columns."""
@@ -120,10 +139,17 @@ class Frame:
         method = getattr(self.on_spark(), name)
         return lambda *given: method(*map(_on_spark, given))
 
-    def _each(self, here: Callable[[Batches], Batches], name: str, *given: Any) -> Frame:
+    def _each(
+        self,
+        here: Callable[[Batches], Batches],
+        name: str,
+        *given: Any,
+        names: tuple[str, ...] | None = None,
+    ) -> Frame:
         return Frame(
             lambda: [here(partition) for partition in self.partitions()],
             lambda: getattr(self.on_spark(), name)(*given),
+            names,
         )
 
 
@@ -141,6 +167,8 @@ def _mapped(function: Function, batches: Batches, schema: object) -> Batches:
 
 def _nothing(schema: object) -> pa.RecordBatch | None:
     """No rows, where it is clear of what: a frame to join has columns."""
+    if isinstance(schema, StructType):
+        return _empty(to_arrow_schema(schema))
     columns = [column.split() for column in schema.split(",")] if isinstance(schema, str) else []
     if not columns or not all(len(each) == 2 and each[1] in TYPES for each in columns):
         return None

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
+import psycopg
 import pyarrow as pa
 from ruamel.yaml import YAML
 
@@ -212,17 +213,17 @@ class Postgresql(System):
         return {**config, "connectionString": self.dsn, "table": table}
 
     def change(self, config: Config, changes: Sequence[Change]) -> None:
-        import psycopg
-
         with psycopg.connect(self.dsn) as connection:
-            names = list(changes[0].row)
-            listed = ", ".join(f"{name} {_POSTGRESQL[name]}" for name in names)
-            connection.execute(f"create table {config['table']} ({listed})".encode())
+            self._create(connection, config["table"], changes[0].row)
             for change in changes:
-                connection.execute(_sql(config["table"], change), change.row)
+                connection.execute(*_sql(config["table"], change))
+
+    @staticmethod
+    def _create(connection: psycopg.Connection[Any], table: str, names: Iterable[str]) -> None:
+        listed = ", ".join(f"{_quoted(name)} {_POSTGRESQL.get(name, 'bigint')}" for name in names)
+        connection.execute(f"create table {table} ({listed})".encode())
 
     def rows(self, config: Config) -> list[Row]:
-        import psycopg
         from psycopg.rows import dict_row
         from psycopg.types.string import TextLoader
 
@@ -233,8 +234,6 @@ class Postgresql(System):
         return [_without(row, ("created_at", "updated_at")) for row in found]
 
     def declared(self, config: Config) -> dict[str, str]:
-        import psycopg
-
         sql = (
             "select attname, format_type(atttypid, atttypmod) || repeat('[]', attndims - 1) "
             "from pg_attribute "
@@ -268,28 +267,20 @@ class PostgresqlCdc(Postgresql):
         return {"snapshotMode": "never", **found, **names}
 
     def change(self, config: Config, changes: Sequence[Change]) -> None:
-        import psycopg
         from psycopg import sql
 
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            columns = [
-                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_POSTGRESQL[name]))
-                for name in changes[0].row
-            ]
-            make = sql.SQL("create table {} ({})")
             table = sql.Identifier(*self.table.split("."))
-            connection.execute(make.format(table, sql.SQL(", ").join(columns)))
+            self._create(connection, self.table, changes[0].row)
             if config["snapshotMode"] == "never":
                 publish = sql.SQL("create publication {} for table {}")
                 connection.execute(publish.format(sql.Identifier(self.name), table))
                 slot = "select pg_create_logical_replication_slot(%s, 'pgoutput')"
                 connection.execute(slot, [self.name])
             for change in changes:
-                connection.execute(_sql(self.table, change), change.row)
+                connection.execute(*_sql(self.table, change))
 
     def _remove(self) -> None:
-        import psycopg
-
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(
                 "select pg_drop_replication_slot(slot_name) from pg_replication_slots "
@@ -310,15 +301,21 @@ _POSTGRESQL = {
 }
 
 
-def _sql(table: str, change: Change) -> bytes:
+def _sql(table: str, change: Change) -> tuple[bytes, list[Any]]:
+    """A statement and its values."""
+    values = list(change.row.values())
     if change.op == "insert":
-        text = f"insert into {table} values ({', '.join(f'%({name})s' for name in change.row)})"
-    elif change.op == "update":
-        listed = ", ".join(f"{name} = %({name})s" for name in change.row)
-        text = f"update {table} set {listed} where id = %(id)s"
-    else:
-        text = f"delete from {table} where id = %(id)s"
-    return text.encode()
+        return f"insert into {table} values ({', '.join(['%s'] * len(values))})".encode(), values
+    if change.op == "update":
+        names = [_quoted(name).replace("%", "%%") for name in change.row]
+        listed = ", ".join(f"{name} = %s" for name in names)
+        return f"update {table} set {listed} where id = %s".encode(), [*values, change.row["id"]]
+    return f"delete from {table} where id = %s".encode(), [change.row["id"]]
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 class Clickhouse(System):
@@ -340,10 +337,12 @@ class Clickhouse(System):
         return {**config, "connectionString": dsn, "table": role}
 
     def change(self, config: Config, changes: Sequence[Change]) -> None:
+        from dataflow_assets.connectors.clickhouse.client import quote
+
         kinds = {"id": "Int64", "name": "String", "price": "Float64", "ok": "Bool"}
         kinds["updated_at"] = "DateTime64(6, 'UTC')"
         names = list(changes[0].row)
-        listed = ", ".join(f"{name} {kinds[name]}" for name in names)
+        listed = ", ".join(f"{quote(name)} {kinds.get(name, 'Int64')}" for name in names)
         self.client.command(
             f"CREATE TABLE {config['table']} ({listed}) ENGINE = ReplacingMergeTree ORDER BY id"
         )
@@ -395,7 +394,7 @@ class Iceberg(System):
         rows = state(changes)
         kinds = {"id": pa.int64(), "name": pa.string(), "price": pa.float64(), "ok": pa.bool_()}
         kinds["updated_at"] = pa.timestamp("us", "UTC")
-        schema = pa.schema([(name, kinds[name]) for name in changes[0].row])
+        schema = pa.schema([(name, kinds.get(name, pa.int64())) for name in changes[0].row])
         place = (config["namespace"], config["table"])
         table = self.catalog.create_table(place, schema)
         for half in (rows[::2], rows[1::2]):  # two snapshots
@@ -550,7 +549,7 @@ class Trino(System):
         kinds = {"id": "bigint", "name": "varchar", "price": "double", "ok": "boolean"}
         kinds["updated_at"] = "timestamp(6) with time zone"
         names = list(changes[0].row)
-        listed = ", ".join(f"{name} {kinds[name]}" for name in names)
+        listed = ", ".join(f"{_quoted(name)} {kinds.get(name, 'bigint')}" for name in names)
         self.execute(f"CREATE TABLE {config['table']} ({listed})")
         rows = [f"({', '.join(map(_trino, row.values()))})" for row in state(changes)]
         self.execute(f"INSERT INTO {config['table']} VALUES {', '.join(rows)}")
@@ -561,9 +560,9 @@ class Trino(System):
 
         kinds = self.declared(config)
         listed = ", ".join(
-            f'json_format(CAST("{n}" AS json)) AS "{n}"'
+            f"json_format(CAST({_quoted(n)} AS json)) AS {_quoted(n)}"
             if "(" in k and k[:3] in _COMPOUND
-            else f'"{n}"'
+            else _quoted(n)
             for n, k in kinds.items()
         )
         host, port = "127.0.0.1", self.server.ports["http"]

@@ -1,7 +1,7 @@
 """Who drives a flow in Dagster and how it fares there, for the command line."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,27 +45,33 @@ def drive_states(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
         As `states_in` does.
     """
     with dg.DagsterInstance.get() as instance:
-        return states_in(instance, flows)
+        return states_in(instance, flows, switches.off(instance, flows))
 
 
-def states_in(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[str, DriveState]:
+def states_in(
+    instance: dg.DagsterInstance, flows: Sequence[Flow], off: Collection[str]
+) -> Mapping[str, DriveState]:
     """How flows fare in Dagster.
 
     Called by `dataflow status` once, and by the sensor `lag` with each tick: four questions to
     Dagster's storage, and two for each lane. Raises what the storage raises.
 
+    Args:
+        instance: of Dagster.
+        flows: that are asked about.
+        off: the ids of those that are switched off.
+
     Returns:
         By the id of a flow its state; no entry for a flow that is switched on, and that nobody
         drives now.
     """
-    on = switches.on(instance, flows)
-    off = {flow.id: DriveState("its switch is off", STOPPED) for flow in flows if flow.id not in on}
-    out = Departures(instance).of([flow for flow in flows if flow.id in on])
+    stopped = {name: DriveState("its switch is off", STOPPED) for name in off}
+    out = Departures(instance).of([flow for flow in flows if flow.id not in off])
     left = {
         name: DriveState(f"has left its lane, runs of its own try again: {one.error}", ERROR)
         for name, one in out.items()
     }
-    return {**off, **_alone(instance, flows), **_driven(instance, flows), **left}
+    return {**stopped, **_alone(instance, flows), **_driven(instance, flows), **left}
 
 
 def _alone(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:

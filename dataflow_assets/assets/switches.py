@@ -11,6 +11,8 @@ from dataflow_assets.flow import Flow
 INGEST = "ingest"
 """The sensor that looks for all flows, and the job of lanes."""
 _DECLARED = "DECLARED_IN_CODE"
+_DEFAULT = "dataflow/started"
+"""The key in Dagster's storage under which the location notes its DATAFLOW_START."""
 
 
 def sensor_name(flow: Flow) -> str:
@@ -23,13 +25,33 @@ def started() -> bool:
     return os.environ.get("DATAFLOW_START") == "1"
 
 
+def remember_default(instance: dg.DagsterInstance) -> None:
+    """Stores whether flows that nobody has switched are on: other processes cannot know it.
+
+    Called by the sensor `ingest` with each tick. Raises what Dagster's storage raises.
+    """
+    instance.daemon_cursor_storage.set_cursor_values({_DEFAULT: str(int(started()))})
+
+
+def off(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
+    """The ids of the flows that are switched off, also where this is no process of Dagster's.
+
+    Two questions to Dagster's storage, by `dataflow status`. Raises what the storage raises. Where
+    no sensor of the location has run yet, flows that nobody has switched are not among them.
+    """
+    stored = instance.daemon_cursor_storage.get_cursor_values({_DEFAULT}).get(_DEFAULT)
+    untouched = started() or stored != "0" or instance.schedule_storage is None
+    states = _states(instance, untouched=untouched)
+    return {flow.id for flow in flows if not states.get(sensor_name(flow), untouched)}
+
+
 def on(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
     """The ids of the flows that are switched on.
 
     One question to Dagster's storage for all of them, by the sensor `ingest` with each tick and by
     the run of a lane every two seconds. Raises what the storage raises.
     """
-    states = _states(instance)
+    states = _states(instance, untouched=started())
     untouched = started() or instance.schedule_storage is None  # in tests there are no switches
     return {flow.id for flow in flows if states.get(sensor_name(flow), untouched)}
 
@@ -54,20 +76,22 @@ def switched_off(
     A run that somebody asked for by hand while the switch was off goes on.
     """
     name = sensor_name(flow)
-    was_on = run.tags.get(SENSOR) == INGEST or _states(instance).get(name, False)
+    was_on = run.tags.get(SENSOR) == INGEST or _states(instance, untouched=started()).get(
+        name, False
+    )
 
     def look() -> str | None:
-        if was_on and not _states(instance).get(name, True):
+        if was_on and not _states(instance, untouched=started()).get(name, True):
             return f"its sensor {name} was switched off"
         return None
 
     return look
 
 
-def _states(instance: dg.DagsterInstance) -> dict[str, bool]:
-    """By the name of a sensor whether it is on; without those that nobody has touched."""
+def _states(instance: dg.DagsterInstance, *, untouched: bool) -> dict[str, bool]:
+    """By the name of a sensor whether it is on; `untouched`: whether that is the default."""
     if instance.schedule_storage is None:
         return {}
     states = {state.name: state.status.value for state in instance.all_instigator_state()}
-    declared = {_DECLARED: started()}
+    declared = {_DECLARED: untouched}
     return {name: declared.get(status, status == "RUNNING") for name, status in states.items()}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_assets.cli.console import err, out
 from dataflow_assets.contracts import Checkpoint, Lag, Position, Positions
+from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.statuses import Answer, Status
 
 if TYPE_CHECKING:
@@ -47,10 +48,20 @@ def as_json(answers: Sequence[Answer], describe: Describe, driven: Driven) -> di
 
 
 def as_rows(answers: Sequence[Answer], driven: Driven) -> list[list[str]]:
-    """The cells of the table, in the order of `COLUMNS`; what is furthest behind comes first."""
+    """The cells of the table, in the order of `COLUMNS`; what is furthest behind comes first.
+
+    Above them are the branches of which nothing is known.
+    """
+    unknown = [
+        [*_unknown(answer, branch), _state(answer, driven), _lane(answer, driven)]
+        for answer in answers
+        for branch in answer.flow.branches
+        if answer.error is not None and branch.id not in {one.branch for one in answer.found}
+    ]
     rows = [(answer, found) for answer in answers for found in answer.found]
     rows.sort(key=lambda row: (-row[1].lag.seconds, -row[1].lag.records))
-    return [[*_row(*row), _shown_state(*row, driven), _lane(row[0], driven)] for row in rows]
+    known = [[*_row(*row), _shown_state(*row, driven), _lane(row[0], driven)] for row in rows]
+    return unknown + known
 
 
 def as_summary(answers: Sequence[Answer], driven: Driven) -> str:
@@ -59,10 +70,10 @@ def as_summary(answers: Sequence[Answer], driven: Driven) -> str:
     It is the last line: those that fail have been said on stderr, hundreds of lines above.
     """
     unknown = sum(answer.error is not None for answer in answers)
-    behind = sum(answer.error is None and answer.is_behind for answer in answers)
-    current = len(answers) - unknown - behind
+    late = sum(answer.error is None and answer.is_late for answer in answers)
+    in_time = len(answers) - unknown - late
     flows = "1 flow" if len(answers) == 1 else f"{len(answers)} flows"
-    said = f"{flows}: {current} up to date, {behind} behind, {unknown} not known"
+    said = f"{flows}: {in_time} in time, {late} late, {unknown} not known"
     failing = sum(a.flow.id in driven and driven[a.flow.id].failing for a in answers)
     return said + (f"; {failing} of them failing" if failing else "")
 
@@ -132,11 +143,20 @@ def _show_table(answers: Sequence[Answer], driven: Driven) -> None:
         Console(highlight=False).print(table)
 
 
+def _unknown(answer: Answer, branch: Branch) -> list[str]:
+    columns = len(COLUMNS) - 4  # without those of the flow, its target, its state and its lane
+    return [_name(answer.flow), str(branch.address), "not known", *["-"] * (columns - 1)]
+
+
+def _name(flow: Flow) -> str:
+    return f"{flow.id}{' (suspended)' if flow.suspended else ''}"
+
+
 def _row(answer: Answer, found: Status) -> list[str]:
     checkpoint = found.checkpoint or Checkpoint(epoch=0)
     totals = checkpoint.totals
     return [
-        f"{found.flow}{' (suspended)' if answer.flow.suspended else ''}",
+        _name(answer.flow),
         str(found.address),
         _where(found.checkpoint),
         _positions(found.lag.ends),

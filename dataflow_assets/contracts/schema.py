@@ -2,28 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dataflow_assets.errors import PermanentError
+
+_RESERVED = "\0"
+
+
+def reserved(name: str) -> str:
+    """The name of a column of ours, which no column of users can have.
+
+    Called where columns are put beside those of a table. It begins with the character NUL, and a
+    table with a column of such a name is refused: see `checked_name`.
+    """
+    return _RESERVED + name
+
+
+def checked_name(name: str) -> str:
+    """The name of a table's column.
+
+    Called by the connectors whose servers allow every name, where they make Arrow's columns.
+
+    Raises:
+        PermanentError: it is one of those that `reserved` makes.
+    """
+    if name.startswith(_RESERVED):
+        raise PermanentError(
+            f"the column {name!r} cannot be read or filled: its name begins with the character "
+            "NUL; rename it"
+        )
+    return name
+
+
+def written_name(name: str) -> str:
+    """A name of ours as earlier versions spelled it, for what is stored of it."""
+    return name.replace(_RESERVED, "_", 1)
+
+
 # Columns that travel beside the sink's own in every batch.
-OFFSET = "_offset"  # int64: the record's offset, or its ordinal inside a part slice; ascending
-N = "_n"  # int32, optional: index of the row within its record
-OP = "_op"  # int8, optional: INSERT, UPDATE or DELETE; without the column all rows are inserts
+OFFSET = reserved("offset")  # int64: the record's offset, or its ordinal in a part; ascending
+N = reserved("n")  # int32, optional: index of the row within its record
+OP = reserved("op")  # int8, optional: INSERT, UPDATE or DELETE; without it all rows are inserts
 # binary, optional: bit i (little-endian) set: column i of the batch's own was not in the record
-ABSENT = "_absent"
+ABSENT = reserved("absent")
 # string, optional, beside entries: why one was refused before it got here; else null
-REFUSED_ROW = "_refused"
+REFUSED_ROW = reserved("refused")
 INSERT, UPDATE, DELETE = 0, 1, 2
 SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
 # string, optional, beside those in the chunks of a sink that replaces whole rows: why the source
 # does not know some values of the row, which a change has left as they were; null: it knows all
-UNKNOWN = "_unknown"
+UNKNOWN = reserved("unknown")
 
 # Field metadata. KIND says what a string holds: b"json" JSON text, b"numeric" digits (or NaN and
 # infinities), b"uuid" its canonical text, b"text" the textual form of any other type.
 KIND = b"dataflow.kind"
 DECIMAL = b"dataflow.decimal"  # of KIND numeric: b"10,2", the digits that its table declares
+# Of KIND json, where its values are arrays: one of their elements as a column, a schema of Arrow's.
+ELEMENT = b"dataflow.element"
 METADATA = b"dataflow.metadata"  # no column of the table, but each row's metadata of this name
 LACKS = b"dataflow.lacks"  # no column of the table, but each row's UNKNOWN; b"1"
 PLACE = b"dataflow.place"  # no column of the table, but a struct of what names each row
@@ -31,13 +69,32 @@ ONE_ROW, ROWS = b"row", b"rows"  # values of PLACE: they name one row, or rows m
 DIGITS = b"dataflow.digits"  # decimal digits behind the point, or of a second, that are stored
 LOOSE = b"dataflow.loose"  # b"1": texts that differ may be stored as equal ones
 PADDED = b"dataflow.padded"  # b"1": texts that differ in blanks at their end alone are equal
+FILLED = b"dataflow.filled"  # what rows have in it that are older than it, as PostgreSQL writes it
 HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
+# Of KIND text: the JSON values beside text that it takes, b"boolean" or b"number"; as their text
+SCALARS = b"dataflow.scalars"
 MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters
 KEY = b"dataflow.key"  # in the schema's own metadata: JSON list of the columns rows are matched by
-INFINITE = b"dataflow.infinite"  # in the schema's own; b"1": dates and timestamps may be infinite
+INFINITE = b"dataflow.infinite"  # b"1": moments may be infinite, and a day may end at 24:00:00
 TYPED = b"dataflow.typed"  # in a sample's own; b"1": a table's types, not those of JSON messages
 EVERYTHING = "*"  # among the metadata keys that are read: all of them
 NO_NUL = b"dataflow.no_nul"  # in the schema's own metadata; b"1": text cannot hold U+0000
+
+
+def metadata_column(
+    name: str, kind: pa.DataType, marks: Mapping[bytes, bytes] | None = None
+) -> pa.Field:
+    """The column in which metadata of rows travels beside the columns of their table.
+
+    Called by sources, where they make the columns that they deliver.
+
+    Args:
+        name: of the metadata.
+        kind: of its values.
+        marks: what else the column's own metadata says, such as its KIND.
+    """
+    return pa.field(reserved(name), kind, metadata={**(marks or {}), METADATA: name.encode()})
+
 
 MESSAGES = pa.schema(
     [
@@ -62,6 +119,24 @@ def kind_of(field: pa.Field) -> bytes | None:
     """
     found: bytes | None = (field.metadata or {}).get(KIND)
     return found
+
+
+def element_of(field: pa.Field) -> pa.Field | None:
+    """What an array's column of KIND json holds in its arrays.
+
+    Called inside tasks, when values are converted or written.
+
+    Args:
+        field: a column of a sink's schema.
+
+    Returns:
+        One of the elements as a nullable column; None where the column holds no arrays, or where
+        its sink does not say what is in them.
+    """
+    found = (field.metadata or {}).get(ELEMENT)
+    if found is None:
+        return None
+    return pa.ipc.read_schema(pa.py_buffer(found)).field(0).with_nullable(True)
 
 
 @dataclass(frozen=True)

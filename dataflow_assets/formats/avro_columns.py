@@ -27,6 +27,7 @@ from dataflow_assets.formats import avro_logical
 from dataflow_assets.formats.avro_json import texts
 from dataflow_assets.formats.avro_logical import Build, Made, logical_type
 from dataflow_assets.formats.avro_schema import AvroSchema, Schema, filled
+from dataflow_assets.formats.structs import struct_of
 
 _SIMPLE: dict[str, pa.DataType] = {
     "null": pa.null(),
@@ -113,7 +114,7 @@ def _record(schema: AvroSchema, name: str, found: Any) -> Made:
             inner([None if one is None else one[field.name] for one in values])
             for field, inner in made
         ]
-        return pa.StructArray.from_arrays(children, fields=fields, mask=null)
+        return struct_of(children, fields, null)
 
     return pa.field(name, pa.struct(fields)), build
 

@@ -21,10 +21,9 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import NewColumns, PermanentError
 from dataflow_assets.formats.conversions import convert
 from dataflow_assets.formats.json_types import is_optional
-from dataflow_assets.formats.rows import infinite, moments, table_columns
+from dataflow_assets.formats.rows import endless, moments, table_columns
 
 _UNFIT = (pa.ArrowException, ValueError, ArithmeticError)
-_RULES = (NO_NUL, INFINITE)
 
 Refused = dict[int, str]
 """By row: the reason in words."""
@@ -49,11 +48,11 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
     given = {field.name: field for field in table_columns(batch.schema)}
     _check(given, schema, unknown_fields if batch.num_rows else "ignore")
     refused: Refused = {}
-    rules = frozenset(name for name in _RULES if (schema.metadata or {}).get(name) == b"1")
+    no_nul = (schema.metadata or {}).get(NO_NUL) == b"1"
     arrays = []
     absent = _absent(batch, list(given), schema)
     for index, field in enumerate(schema):
-        array, unfit = _column(batch, given.get(field.name), field, rules)
+        array, unfit = _column(batch, given.get(field.name), field, no_nul=no_nul)
         arrays.append(array)
         refused = {row: why for row, why in unfit.items() if not absent[row, index]} | refused
     rows = _assembled(batch, schema, arrays, absent)
@@ -111,12 +110,12 @@ def _bits(mask: bytes, width: int) -> npt.NDArray[np.bool_]:
 
 
 def _column(
-    batch: pa.RecordBatch, given: pa.Field | None, wanted: pa.Field, rules: frozenset[bytes]
+    batch: pa.RecordBatch, given: pa.Field | None, wanted: pa.Field, *, no_nul: bool
 ) -> tuple[pa.Array, Refused]:
     if given is None:
         return pa.nulls(batch.num_rows, wanted.type), {}
     array, refused = _converted(batch.column(given.name), given, wanted)
-    for row, reason in _against_rules(array, wanted, rules):
+    for row, reason in _against_rules(array, wanted, no_nul=no_nul):
         refused.setdefault(row, f"column {wanted.name}: {reason}")
     return array, refused
 
@@ -155,25 +154,35 @@ def _halved(
         yield from _halved(pa.concat_arrays([column[half:]]), given, wanted)
 
 
-def _against_rules(
-    array: pa.Array, field: pa.Field, rules: frozenset[bytes]
-) -> Iterator[tuple[int, str]]:
+def _against_rules(array: pa.Array, field: pa.Field, *, no_nul: bool) -> Iterator[tuple[int, str]]:
     if not field.nullable and array.null_count:
         yield from ((row, "must not be null") for row in _rows(array.is_null()))
-    if pa.types.is_temporal(field.type) and INFINITE not in rules:
-        yield from ((row, f"{text} cannot be stored") for row, text in infinite(array).items())
+    yield from ((row, f"{text} cannot be stored") for row, text in _endless(array, field))
     if pa.types.is_string(field.type):
-        yield from _against_text_rules(array, field, rules)
+        yield from _against_text_rules(array, field, no_nul=no_nul)
+
+
+def _endless(array: pa.Array, field: pa.Field) -> Iterator[tuple[int, str]]:
+    """Which rows hold a moment, also in a list or a struct, that the column has no value for."""
+    if pa.types.is_list(field.type):
+        parents = pc.list_parent_indices(array).to_numpy()
+        found = _endless(pc.list_flatten(array), field.type.value_field)
+        yield from ((int(parents[place]), text) for place, text in found)
+    elif pa.types.is_struct(field.type):
+        for index, child in enumerate(field.type):
+            yield from _endless(array.field(index), child)
+    elif pa.types.is_temporal(field.type) and INFINITE not in (field.metadata or {}):
+        yield from endless(array).items()
 
 
 def _against_text_rules(
-    array: pa.Array, field: pa.Field, rules: frozenset[bytes]
+    array: pa.Array, field: pa.Field, *, no_nul: bool
 ) -> Iterator[tuple[int, str]]:
     longest = int((field.metadata or {}).get(MAX_LENGTH, 0))
     if longest:
         long = pc.greater(pc.utf8_length(array), longest)
         yield from ((row, f"longer than {longest} characters") for row in _rows(long))
-    if NO_NUL in rules and _may_hold_nul(array):
+    if no_nul and _may_hold_nul(array):
         holds = pc.match_substring(array, "\x00")
         yield from ((row, "holds the character NUL") for row in _rows(holds))
 

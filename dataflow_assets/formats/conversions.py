@@ -10,15 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import kind_of
+from dataflow_assets.contracts import INFINITE, element_of, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_columns import array, within
-from dataflow_assets.formats.json_types import value_type
-from dataflow_assets.formats.rows import cells, infinite, moments
+from dataflow_assets.formats.json_types import or_null
+from dataflow_assets.formats.rows import INFINITY, cells, infinite, moments, without
+from dataflow_assets.formats.structs import nulls, struct_of
 from dataflow_assets.formats.text_forms import NUMBER, UUID, all_have
 from dataflow_assets.records.record import exact_json
 
@@ -28,7 +30,7 @@ _WIDEST = 76  # digits of decimal256
 def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     """The column as `wanted` has it. Raises where a value does not fit."""
     if column.null_count == len(column):
-        return pa.nulls(len(column), wanted.type)
+        return nulls(len(column), wanted.type)
     if pa.types.is_string(wanted.type):
         return _string(column, given, wanted)
     if pa.types.is_nested(wanted.type):
@@ -38,14 +40,16 @@ def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     if _is_number(wanted.type) and _holds_numbers(given, wanted):
         return _number(column, wanted.type)
     if _is_moment(wanted.type) and _is_moment(given.type):
-        return _moment(column, wanted.type)
+        return _moment(column, wanted)
     return _read_from_json(column, given, wanted)
 
 
 def _string(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     kind = kind_of(wanted)
     if kind == b"json":
-        return column if kind_of(given) == b"json" else _json(column, given)
+        return (
+            column if kind_of(given) == b"json" else _json(*_with_elements(column, given, wanted))
+        )
     if kind == b"numeric":
         return _digits(column, given, wanted)
     if kind == b"uuid" and kind_of(given) != b"uuid":
@@ -82,11 +86,10 @@ def _read_from_json(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.A
     if pa.types.is_binary(wanted.type) and not pa.types.is_string(given.type):
         raise ValueError("only text in base64 can be bytes")  # as the word Infinity could be
     texts = column if kind_of(given) == b"json" else _json(column, given)
-    decode = msgspec.json.Decoder(value_type(json_times.as_text(wanted)) | None).decode
-    build = json_times.times if json_times.served(wanted.type) else array
+    decode = msgspec.json.Decoder(or_null(json_times.as_text(wanted))).decode
     try:
         found = [None if text is None else decode(text) for text in texts.to_pylist()]
-        return build(wanted, found)
+        return array(wanted, found)
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from None
     except RejectedRecord as error:
@@ -129,10 +132,29 @@ def _exact(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return floats
 
 
-def _moment(column: pa.Array, wanted: Any) -> pa.Array:
-    """Midnight is a date, and a date is its midnight; a naive time counts as UTC."""
-    if getattr(column.type, "unit", None) != getattr(wanted, "unit", None) and infinite(column):
+def _moment(column: pa.Array, wanted: pa.Field) -> pa.Array:
+    """Infinite ones into the infinite ones of the other type, where it has any."""
+    endless = infinite(column)
+    if not endless or _unit(column.type) == _unit(wanted.type):
+        return _finite(column, wanted.type)
+    if INFINITE not in (wanted.metadata or {}):
         raise ValueError("infinity is a moment of its own type alone")
+    whole = pa.int32() if pa.types.is_date(wanted.type) else pa.int64()
+    limits = np.iinfo(whole.to_pandas_dtype())
+    mask = np.isin(np.arange(len(column)), list(endless))
+    ends = [
+        int(limits.max if text == INFINITY else limits.min) for _, text in sorted(endless.items())
+    ]
+    found = _finite(without(column, endless), wanted.type).view(whole)
+    return pc.replace_with_mask(found, mask, pa.array(ends, whole)).view(wanted.type)
+
+
+def _unit(kind: Any) -> str | None:
+    return getattr(kind, "unit", None)
+
+
+def _finite(column: pa.Array, wanted: Any) -> pa.Array:
+    """Midnight is a date, and a date is its midnight; a naive time counts as UTC."""
     if not pa.types.is_timestamp(wanted):
         return _day(column, wanted)
     if not pa.types.is_timestamp(column.type):
@@ -204,6 +226,25 @@ def _json(column: pa.Array, given: pa.Field) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
+def _with_elements(
+    column: pa.Array, given: pa.Field, wanted: pa.Field
+) -> tuple[pa.Array, pa.Field]:
+    """Lists for a column of arrays, in whose JSON the elements are as that column has them."""
+    element = element_of(wanted)
+    if element is None or not pa.types.is_list(given.type):
+        return column, given
+    kind = _listed(given.type, element)
+    return _list(column, given.type, kind), given.with_type(kind)
+
+
+def _listed(given: Any, element: pa.Field) -> pa.DataType:
+    """Lists as deep as these; of JSON an inner list is one element."""
+    inner = given.value_field
+    if pa.types.is_list(inner.type) and kind_of(element) != b"json":
+        return pa.list_(pa.field("item", _listed(inner.type, element)))
+    return pa.list_(element.with_name("item"))
+
+
 def _list(column: pa.Array, given: Any, wanted: Any) -> pa.Array:
     values = convert(column.values, given.value_field, wanted.value_field)
     mask = column.is_null() if column.null_count else None
@@ -216,11 +257,11 @@ def _struct(column: pa.Array, given: Any, wanted: Any) -> pa.Array:
         raise ValueError(f"the target has no field {', '.join(sorted(lost))}")
     children = [_member(column, given, field) for field in wanted]
     mask = column.is_null() if column.null_count else None
-    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+    return struct_of(children, list(wanted), mask)
 
 
 def _member(column: pa.Array, given: Any, wanted: pa.Field) -> pa.Array:
     index = given.get_field_index(wanted.name)
     if index < 0:
-        return pa.nulls(len(column), wanted.type)
+        return nulls(len(column), wanted.type)
     return convert(column.field(index), given.field(index), wanted)

@@ -8,16 +8,16 @@ column and the reason. Rules that JSON leaves open are settled here:
 - `numeric` columns keep the digits as sent; `json` columns keep the text as sent
 - an absent key is not null: it sets the row's bit in ABSENT
 - a record with a duplicate key is rejected; inside a `json` column the target decides
-- timestamps are RFC 3339; one with a zone is required where the column has a zone
+- times are RFC 3339 or ISO 8601; one with a zone is required where the column has a zone
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import check_bodies, count_quotes
 from dataflow_assets.formats.json_columns import Mask, array, column
+from dataflow_assets.formats.json_structs import decoder
 from dataflow_assets.formats.json_tombstones import (
     DECODE_ERRORS,
     REJECT_NULLS,
@@ -35,10 +36,10 @@ from dataflow_assets.formats.json_tombstones import (
     reason,
     with_deletes,
 )
-from dataflow_assets.formats.json_types import struct_type
 
 __all__ = ["Decoded", "JsonDecoder", "Tombstones"]
 
+_NO_TEXT = re.compile(r"Expected `str.* - at `\$\.(.*?)(?:\[[0-9.]*\])*`$")
 _REFUSALS = (RejectedRecord, pa.ArrowException, *DECODE_ERRORS)
 
 
@@ -62,10 +63,8 @@ class JsonDecoder:
         self.schema = schema
         self.tombstones = tombstones
         strict = unknown_fields == "reject"
-        fast = struct_type(map(json_times.as_text, schema), forbid_unknown=strict)
-        self._decode = msgspec.json.Decoder(fast).decode
-        self._judge = msgspec.json.Decoder(struct_type(schema, forbid_unknown=strict)).decode
-        self._cells = [_cells_of(name) for name in fast.__struct_fields__]
+        self._decode = decoder(map(json_times.as_text, schema), forbid_unknown=strict)
+        self._cells = [_cells_of(f"c{at}") for at in range(len(schema))]
         self._keys = KeyDecoder(schema, tombstones)
         self._nested = {field.name for field in schema if pa.types.is_nested(field.type)}
         self._no_nul = (schema.metadata or {}).get(NO_NUL) == b"1"
@@ -93,19 +92,19 @@ class JsonDecoder:
             half = len(bodies) // 2
             if half == 0:
                 body = bodies[0].as_py()
-                why = _explain(body, self._own_error(body) or error)
+                why = self._of_times(_explain(body, error))
                 yield Rejection(offsets[0].as_py(), "decode", why, body)
                 return
             yield from self._refused(bodies[:half], offsets[:half])
             yield from self._refused(bodies[half:], offsets[half:])
 
-    def _own_error(self, body: bytes) -> Exception | None:
-        """What the decoder says where the columns' own types are asked for, timestamps as well."""
-        try:
-            self._judge(body)
-        except DECODE_ERRORS as error:
-            return error
-        return None
+    def _of_times(self, why: str) -> str:
+        """A reason in the words of the column's type: the decoder has read its times as texts."""
+        found = _NO_TEXT.search(why)
+        if found is None or found[1] not in self.schema.names:
+            return why
+        word = json_times.word(self.schema.field(found[1]).type)
+        return why.replace("`str", f"`{word}", 1) if word else why
 
     def _rows(self, bodies: pa.Array, offsets: pa.Array) -> pa.RecordBatch:
         """All bodies as one batch; raises when a single one of them does not fit."""

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import KIND, SCALARS
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.json_types import has_plain_keys
 from dataflow_assets.records.record import exact_json
 
 # Never more marks than were sent, or they would hide those of a lost member.
@@ -45,7 +46,11 @@ def count_quotes(field: pa.Field, cells: Sequence[Any], array: pa.Array, absent:
     keys = 2 * (len(cells) - absent)
     if (field.metadata or {}).get(KIND) in (b"json", b"numeric"):
         return keys + _count(array, _QUOTE)
+    if SCALARS in (field.metadata or {}):
+        return keys + 2 * sum(bytes(cell)[:1] == b'"' for cell in cells if cell)
     if pa.types.is_nested(field.type):
+        if not _is_decoded(field.type):
+            return keys  # text may repeat a key: costs a look at the bodies
         present = [cell for cell in cells if cell is not UNSET]
         return keys + exact_json(present).count(b'"')
     if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
@@ -53,6 +58,13 @@ def count_quotes(field: pa.Field, cells: Sequence[Any], array: pa.Array, absent:
     if pa.types.is_boolean(field.type) or pa.types.is_decimal(field.type):
         return keys  # decimals sent as text cost a look at the bodies
     return keys + 2 * int(len(array) - array.null_count)
+
+
+def _is_decoded(kind: pa.DataType) -> bool:
+    """Whether all objects inside have become structs, and none has stayed text."""
+    inner = [kind.field(at).type for at in range(kind.num_fields)]
+    decoded = not pa.types.is_struct(kind) or has_plain_keys(kind)
+    return decoded and all(map(_is_decoded, filter(pa.types.is_nested, inner)))
 
 
 def only_numbers(texts: pa.Array) -> bool:

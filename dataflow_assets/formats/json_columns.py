@@ -5,7 +5,7 @@ JSON text and digits stay as sent. What is absent comes as UNSET, what is null a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -16,15 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import KIND, SCALARS
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import only_numbers
+from dataflow_assets.formats.json_structs import opened
 from dataflow_assets.formats.json_types import is_optional
+from dataflow_assets.formats.structs import struct_of
 from dataflow_assets.formats.text_forms import NUMBER, all_have
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-Build = Callable[[pa.Field, Sequence[Any]], pa.Array]
 
 """Digits as text, and the numbers that JSON has no digits for."""
 _UNFIT = (RejectedRecord, ValueError, pa.ArrowException, OverflowError, TypeError)
@@ -32,45 +33,60 @@ _UNFIT = (RejectedRecord, ValueError, pa.ArrowException, OverflowError, TypeErro
 
 def column(field: pa.Field, cells: Sequence[Any]) -> tuple[pa.Array, Mask | None]:
     """The column, and where its key was absent (None: nowhere)."""
-    build = json_times.times if json_times.served(field.type) else array
     if is_optional(field):
         # Looking for UNSET costs as much as a column of numbers, and no flat one can hold it.
         if not pa.types.is_nested(field.type):
             try:
-                return build(field, cells), None
+                return array(field, cells), None
             except _UNFIT:
                 pass
         if UNSET in cells:
             mask = np.fromiter((cell is UNSET for cell in cells), dtype=bool, count=len(cells))
             cells = [None if cell is UNSET else cell for cell in cells]
-            return named(build, field, cells), mask
-    return named(build, field, cells), None
+            return named(field, cells), mask
+    return named(field, cells), None
 
 
-def named(build: Build, field: pa.Field, cells: Sequence[Any]) -> pa.Array:
-    """What is built; raises RejectedRecord that names the column when it cannot hold the values."""
+def named(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
+    """The column; raises RejectedRecord that names it when it cannot hold the values."""
     try:
-        return build(field, cells)
+        return array(field, cells)
     except RejectedRecord as error:
         reason = error.reason
     except msgspec.ValidationError:
         raise
     except (ValueError, pa.ArrowException, OverflowError) as error:
-        reason = first_line(error)
+        reason = " or ".join(dict.fromkeys(_limits(field.type))) or first_line(error)
     raise RejectedRecord("decode", f"column {field.name}: {reason}")
 
 
+def _limits(kind: pa.DataType) -> Iterator[str]:
+    """What a value inside may have overstepped that only Arrow looks at, in words."""
+    if pa.types.is_nested(kind):
+        for index in range(kind.num_fields):
+            yield from _limits(kind.field(index).type)
+    elif pa.types.is_decimal(kind):
+        whole, scale = kind.precision - kind.scale, kind.scale
+        yield f"expected a number of at most {whole} digits before the point and {scale} behind it"
+    elif kind == pa.uint64():
+        yield "expected `int` <= 18446744073709551615"
+
+
 def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
-    """The column of values that are all there, timestamps as datetimes."""
+    """The column of values that are all there, dates and times as text."""
+    if json_times.served(field.type):
+        return json_times.times(field, cells)
     kind = (field.metadata or {}).get(KIND)
     if kind == b"json":
         return _raw_text(cells)
     if kind == b"numeric":
         return _numbers(cells)
+    if taken := (field.metadata or {}).get(SCALARS):
+        return pa.array([_scalar(cell, taken.decode()) for cell in cells], pa.string())
     if pa.types.is_floating(field.type):
         return _floats(field, cells)
     if pa.types.is_struct(field.type):
-        return _struct(field, cells)
+        return _struct(field, opened(field, cells))
     if pa.types.is_list(field.type):
         offsets, null = _bounds(cells)
         items = array(field.type.value_field, list(chain.from_iterable(c or () for c in cells)))
@@ -129,7 +145,7 @@ def _struct(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         if UNSET in inner:  # inside an object, absent and null are the same
             inner = [None if value is UNSET else value for value in inner]
         children.append(array(child, inner))
-    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=_nulls(cells))
+    return struct_of(children, list(field.type), _nulls(cells))
 
 
 def _raw_text(cells: Sequence[Any]) -> pa.Array:
@@ -148,6 +164,19 @@ def _raw_text(cells: Sequence[Any]) -> pa.Array:
     bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [bitmap, pa.py_buffer(bounds), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(cells), buffers).cast(pa.string())
+
+
+def _scalar(cell: Any, taken: str) -> str | None:
+    """The text of a JSON value; raises RejectedRecord where it is of another type."""
+    text = "null" if cell is None else bytes(cell).decode()
+    if text[0] == '"':
+        return msgspec.json.decode(text, type=str)
+    if text == "null":
+        return None
+    kind = "boolean" if text[0] in "tf" else "number" if text[0] in "-0123456789" else "other"
+    if kind != taken:
+        raise RejectedRecord("decode", f"expected text or a {taken}")
+    return text
 
 
 def _numbers(cells: Sequence[Any]) -> pa.Array:

@@ -13,8 +13,9 @@ from msgspec.structs import astuple
 
 from dataflow_assets.contracts import INSERT, KIND, OFFSET, OP
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.formats.json_columns import array, first_line, named
-from dataflow_assets.formats.json_types import struct_type
+from dataflow_assets.formats import json_times
+from dataflow_assets.formats.json_columns import first_line, named
+from dataflow_assets.formats.json_structs import decoder
 from dataflow_assets.records.connect_types import is_envelope, unpack_envelope
 from dataflow_assets.records.record import encode, parse
 
@@ -39,7 +40,7 @@ class KeyDecoder:
         self._mode = tombstones.mode
         self._columns = tombstones.key_columns
         self._fields = [schema.field(name) for name in self._columns]
-        self._decode = msgspec.json.Decoder(struct_type(self._fields, forbid_unknown=False)).decode
+        self._decode = decoder(map(json_times.as_text, self._fields), forbid_unknown=False)
 
     def deleted(self, key: bytes | None) -> dict[str, Any]:
         """The key's columns of the row to delete; raises RejectedRecord when nothing says which."""
@@ -59,7 +60,7 @@ class KeyDecoder:
         for field, cell in zip(self._fields, cells, strict=True):
             if cell is UNSET:
                 raise RejectedRecord("decode", f"column {field.name} is missing")
-            named(array, field, [cell])
+            named(field, [cell])
         return dict(zip(self._columns, cells, strict=True))
 
 

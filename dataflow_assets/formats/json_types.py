@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -12,7 +13,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Meta
 
-from dataflow_assets.contracts import HAS_DEFAULT, KIND, MAX_LENGTH
+from dataflow_assets.contracts import HAS_DEFAULT, KIND, MAX_LENGTH, SCALARS
 from dataflow_assets.formats.text_forms import UUID
 
 _INTEGERS: dict[pa.DataType, tuple[int, int | None]] = {
@@ -35,8 +36,21 @@ _SIMPLE: dict[Any, Any] = {
 }
 
 
+_UNFIT = re.compile(r'["\\\x00-\x1f]')
+
+
+def is_plain_key(name: object) -> bool:
+    """Whether msgspec takes a name as the key of a struct's member."""
+    return not _UNFIT.search(str(name))
+
+
+def has_plain_keys(kind: pa.StructType) -> bool:
+    """Whether msgspec takes the names of all of a struct's fields as keys."""
+    return all(is_plain_key(field.name) for field in kind)
+
+
 def struct_type(fields: Iterable[pa.Field], *, forbid_unknown: bool) -> type[msgspec.Struct]:
-    """A struct with one field per column, in order, whatever the columns are called."""
+    """A struct with one field per column, in order; their names must be plain keys."""
     columns = list(fields)
     names = {f"c{index}": field.name for index, field in enumerate(columns)}
     members = [_member(name, field) for name, field in zip(names, columns, strict=True)]
@@ -51,16 +65,14 @@ def is_optional(field: pa.Field) -> bool:
 
 
 def _member(name: str, field: pa.Field) -> Any:
-    kind = value_type(field)
-    if kind is not msgspec.Raw and field.nullable:
-        kind = kind | None
+    kind = or_null(field) if field.nullable else value_type(field)
     return (name, kind, UNSET) if is_optional(field) else (name, kind)
 
 
 def value_type(field: pa.Field) -> Any:
     """The Python type that a column's JSON value decodes to."""
     metadata = field.metadata or {}
-    if metadata.get(KIND) in (b"json", b"numeric"):
+    if metadata.get(KIND) in (b"json", b"numeric") or SCALARS in metadata:
         return msgspec.Raw
     if metadata.get(KIND) == b"uuid":
         return Annotated[str, Meta(pattern=UUID)]
@@ -75,18 +87,23 @@ def value_type(field: pa.Field) -> Any:
     return _compound_type(field.type)
 
 
+def or_null(field: pa.Field) -> Any:
+    """What is kept as it was sent may be null anyway."""
+    kind = value_type(field)
+    return kind if kind is msgspec.Raw else kind | None
+
+
 def _compound_type(kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind):
         return Annotated[datetime, Meta(tz=True)] if kind.tz else datetime
     if pa.types.is_decimal(kind):
         return Decimal
     if pa.types.is_struct(kind):
-        return struct_type(kind, forbid_unknown=True)
+        return struct_type(kind, forbid_unknown=True) if has_plain_keys(kind) else msgspec.Raw
     if pa.types.is_list(kind):
-        return list[value_type(kind.value_field) | None]  # type: ignore[misc]
+        return list[or_null(kind.value_field)]  # type: ignore[misc]
     if pa.types.is_map(kind):
-        key, item = value_type(kind.key_field), value_type(kind.item_field)
-        return dict[key, item | None]  # type: ignore[valid-type]
+        return dict[value_type(kind.key_field), or_null(kind.item_field)]  # type: ignore[misc]
     raise TypeError(f"no JSON value can be read into a column of type {kind}")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dataflow_assets.formats.json_types import is_plain_key
 from dataflow_assets.records.paths.parse_path import Item
 
 UNFIT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -32,8 +33,10 @@ class Reader:
 
     def __init__(self, ways: Sequence[tuple[Item, ...]]) -> None:
         self._ways = ways
-        self._tree = _tree(ways)
-        places = [_place(self._tree, way) for way in ways]
+        # Messages are walked where a key is none that a member can be named for.
+        self._walks = not all(is_plain_key(item) for way in ways for item in way)
+        self._tree = {} if self._walks else _tree(ways)
+        places = [("", way) if self._walks else _place(self._tree, way) for way in ways]
         self._members = [members for members, _ in places]
         self._finds = [_finder(*place) for place in places]
         self._raw = msgspec.json.Decoder(_struct(self._tree)).decode
@@ -50,6 +53,8 @@ class Reader:
             except UNFIT:
                 pass  # one of them is no string, or a message is no JSON
         rows, odd, refused = self._decoded(bodies)
+        if self._walks:
+            odd = [*range(len(bodies))]
         found = self._all_found(rows, bodies)
         if not (odd or refused):
             self._learn(found)

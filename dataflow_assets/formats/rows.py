@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.contracts import ABSENT, LACKS, METADATA, PLACE, SYSTEM_COLUMNS, kind_of
+from dataflow_assets.formats.iso_forms import DAY
 from dataflow_assets.records.record import exact_json, parse
 
 INFINITY, MINUS_INFINITY = "infinity", "-infinity"
@@ -94,7 +95,7 @@ def cells(column: pa.Array, field: pa.Field) -> list[Any]:
 def moments(column: pa.Array) -> list[str | None]:
     """Dates, times and timestamps as text."""
     endless = infinite(column)
-    texts: list[str | None] = _moment_texts(_without(column, endless)).to_pylist()
+    texts: list[str | None] = _moment_texts(without(column, endless)).to_pylist()
     for row, text in enumerate(texts):
         if text is not None and text.startswith("<"):  # Arrow writes none beyond the year 32767
             texts[row] = _far(column[row])
@@ -139,7 +140,16 @@ def infinite(column: pa.Array) -> dict[int, str]:
     return {int(row): MINUS_INFINITY for row in low} | {int(row): INFINITY for row in high}
 
 
-def _without(column: pa.Array, rows: dict[int, str]) -> pa.Array:
+def endless(column: pa.Array) -> dict[int, str]:
+    """Which rows hold what few systems store: infinite moments, and midnight at a day's end."""
+    if not pa.types.is_time64(column.type) or column.type.unit != "us":
+        return infinite(column)
+    late = pc.greater_equal(column.view(pa.int64()), DAY).fill_null(False)
+    return dict.fromkeys(np.flatnonzero(late.to_numpy(zero_copy_only=False)).tolist(), "24:00:00")
+
+
+def without(column: pa.Array, rows: Collection[int]) -> pa.Array:
+    """The column with null in these rows."""
     if not rows:
         return column
     mask = np.zeros(len(column), bool)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dataflow_assets.contracts import Limit
-from dataflow_assets.errors import DataflowError, TransientError
+from dataflow_assets.errors import DataflowError, Locked, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.pace import PART, TURN_SECONDS, Pace
@@ -89,7 +89,8 @@ class Member(Host):
         self.singly = False
         """Its last pass was part of a job that died: the next one is a job of its own."""
         self.alone = False
-        """A job of its own took too long, or died: its next ones run beside those of the lane."""
+        """A job of its own took too long or died, or its target is locked: its next jobs run beside
+        those of the lane."""
         self.pace = Pace()
         self.paused_at = self.passed = time.monotonic()
         """When it paused last, and when its last pass was answered: who waits longest is first."""
@@ -163,6 +164,7 @@ class Member(Host):
         try:
             answer: Outcome | Exception = waiting.reading.outcome()
         except Exception as error:  # noqa: BLE001 - the flow's own
+            self.alone = isinstance(error, Locked)
             answer = error
         self.answer(answer)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
-from dataflow_assets.errors import DataflowError, TransientError
+from dataflow_assets.errors import DataflowError, Locked, TransientError
 from dataflow_assets.lanes.member import Member
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.micro_batch.tasks import CutOff, JobDied, limited, within
@@ -132,7 +132,7 @@ def _failed(members: Sequence[Member], error: Exception) -> None:
             member.answer(copy(error) if isinstance(error, DataflowError) else unexpected(error))
         return
     (member,) = members
-    member.alone = isinstance(error, JobDied)
+    member.alone = isinstance(error, JobDied | Locked)
     if isinstance(error, CutOff):
         error = _too_long(member, error)
         log.warning("%s", error)

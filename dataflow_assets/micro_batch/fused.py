@@ -12,8 +12,9 @@ So a slice that turns out much larger than planned simply ends early, and the dr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -53,6 +54,8 @@ from dataflow_assets.micro_batch.task_failures import Failure
 from dataflow_assets.micro_batch.tasks import spare_worker
 from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.micro_batch.typed_rows import typed
+
+log = logging.getLogger(__name__)
 
 Shares = Generator[list[Chunk], None, None]
 """For each batch what each branch's writer gets; closed, it lets go of what it reads from."""
@@ -288,5 +291,7 @@ class Pass:
 
 def _abort_all(writers: Sequence[Writer]) -> None:
     for writer in writers:
-        with suppress(DataflowError):
+        try:
             writer.abort()
+        except Exception as error:  # noqa: BLE001 - what has failed before is the error to tell
+            log.warning("a writer could not be ended: %s", error)

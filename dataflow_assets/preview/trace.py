@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.flow import Flow
+from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.records.chain import Chain
-from dataflow_assets.records.record import Record
+from dataflow_assets.records.record import NotJson, Record, text
 from dataflow_assets.records.step import Context
-from dataflow_assets.testing import Rejected, Result, outcome
+from dataflow_assets.records.wrapped import unwrapped
+from dataflow_assets.testing import Out, Rejected, Result, outcome
+
+_OBJECTS = JsonDecoder(pa.schema([]), "ignore")
+"""Takes every JSON object."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ class Tracer(Chain):
         whens = (one.when for one in flow.transformations)
         self._holds = tuple(when.compile() if when else None for when in whens)
         self._visits: list[Visit] = []
+        self._sinks = {route: branch.sink for branch in flow.branches for route in branch.routes}
 
     def trace(
         self, raw: bytes | None, metadata: Mapping[str, Any], unreadable: str | None = None
@@ -58,7 +65,23 @@ class Tracer(Chain):
         if unreadable is not None:
             return Trace((), Result(rejected=Rejected(None, "decode", unreadable)))
         result = outcome(self, raw, metadata)
+        reasons = (reason for one in result.out if (reason := self._refusal(one)))
+        if reason := next(reasons, None):
+            result = Result(result.out, Rejected(None, "decode", reason))
         return Trace(tuple(self._visits), result)
+
+    def _refusal(self, record: Out) -> str | None:
+        """Why a sink of columns refuses a body that is no JSON object; its table is not asked."""
+        sink = self._sinks.get(record.route)
+        if sink is None or sink.takes == "messages" or sink.shape(None) is not None:
+            return None
+        body = record.text
+        if sink.unwraps and not isinstance(record.body, NotJson):
+            body = text(unwrapped(record.body))
+        if body is None:
+            return None  # a tombstone: the source says what it means
+        decoded = _OBJECTS.decode(pa.array([body], pa.binary()), pa.array([0], pa.int64()))
+        return decoded.rejected[0].reason if decoded.rejected else None
 
     @override
     def apply(self, index: int, record: Record) -> Record | list[Record] | None:

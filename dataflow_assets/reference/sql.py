@@ -9,6 +9,7 @@ from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
 from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
+from dataflow_assets.reference import sql_differences as differences
 from dataflow_assets.reference import sql_prose as prose
 from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, UNNEST, WINDOWS
 from dataflow_assets.reference.tables import escaped, section, statements
@@ -34,12 +35,14 @@ def render() -> str:
         section("Options of `kafka`", "", options.ONLY_KAFKA),
         section("Options of `upsert-kafka`", "It is read from the earliest.", options.ONLY_UPSERT),
         section("Formats", prose.FORMATS, (*options.FORMATS, *_other_formats())),
+        f"## Bytes\n\n{differences.BYTES}\n",
         section("Properties of clients", prose.PROPERTIES, PRODUCERS),
         f"## Tables of databases\n\n{prose.DATABASES}\n\n{prose.EQUAL}\n",
         section("Options of `jdbc`", "PostgreSQL alone.", options.OF_JDBC),
         section("SET", "", SETTINGS),
         _aggregates(),
         _functions(),
+        _differences(),
     ]
     return "\n".join(parts)
 
@@ -51,6 +54,12 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _other_formats() -> Sequence[Key]:
     return [Key(name, "refused", says) for name, says in options.OTHER_KINDS.items()]
+
+
+def _differences() -> str:
+    rows = _table(("Where", "Flink", "Here"), differences.DIFFERENCES)
+    parts = (differences.MEASURED, rows, differences.ONE_SIDED)
+    return "\n\n".join(("## Where answers differ from Flink's", *parts)) + "\n"
 
 
 def _aggregates() -> str:

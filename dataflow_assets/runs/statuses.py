@@ -51,9 +51,10 @@ class Answer:
     error: DataflowError | None = None
 
     @property
-    def is_behind(self) -> bool:
-        """Whether one of its branches has something to read."""
-        return any(status.lag.records > 0 for status in self.found)
+    def is_late(self) -> bool:
+        """Whether one of its branches has records to read that are older than it promises."""
+        promised = self.flow.policies.freshness_seconds
+        return any(one.lag.records > 0 and one.lag.seconds > promised for one in self.found)
 
 
 def statuses(flows: Sequence[Flow], silence: float = SILENCE) -> list[Answer]:

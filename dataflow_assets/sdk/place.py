@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.contracts import ONE_ROW, PLACE, ROWS
+from dataflow_assets.contracts import ONE_ROW, PLACE, ROWS, reserved
 
 
 def named(batch: pa.RecordBatch, values: Mapping[str, pa.Array]) -> pa.RecordBatch:
@@ -64,4 +64,5 @@ def _with(
     batch: pa.RecordBatch, arrays: list[pa.Array], fields: list[pa.Field], kind: bytes
 ) -> pa.RecordBatch:
     column = pa.StructArray.from_arrays(arrays, fields=fields)
-    return batch.append_column(pa.field("#place", column.type, metadata={PLACE: kind}), column)
+    place = pa.field(reserved("place"), column.type, metadata={PLACE: kind})
+    return batch.append_column(place, column)

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Sink
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,15 +38,18 @@ Mode = Literal["append", "overwrite", "upsert"]
 class TableFrames:
     """One table of one connection, whether it exists yet or not; secrets are in place."""
 
-    read: Callable[[SparkSession, Sequence[str] | None, ExitStack], DataFrame]
-    """The named columns, or all of them, as a lazy frame of one state of the table. What must stay
-    open until the frame was read (a snapshot, say) goes on the stack, which is closed with the run.
-    Raises PermanentError where there is no table, TransientError where it cannot be reached."""
-    write: Callable[[DataFrame, Mode, Sequence[str]], int]
+    read: Callable[[SparkSession, Sequence[str] | None, ExitStack, Partitions | None], DataFrame]
+    """The named columns, or all of them, of the rows of some partitions, or of all rows, as a lazy
+    frame of one state of the table. What must stay open until the frame was read (a snapshot, say)
+    goes on the stack, which is closed with the run. Raises PermanentError where there is no table
+    or no such column, TransientError where it cannot be reached."""
+    write: Callable[[DataFrame, Mode, Sequence[str], Partitions | None], int]
     """Writes the rows of a frame and counts them: readers see all of them or none. `overwrite`
-    replaces all rows, `append` none, `upsert` those of the same key, whose columns follow. Creates
-    a missing table from the frame's columns. Raises PermanentError for what does not fit the table,
-    TransientError where the table cannot be reached."""
+    replaces all rows, or those of the given partitions, and then refuses a frame with others;
+    `append` replaces none, `upsert` those of the same key, whose columns follow: columns that the
+    frame lacks keep their values, and a key with null is refused. Creates a missing table from the
+    frame's columns. Raises PermanentError for what does not fit the table, TransientError where the
+    table cannot be reached, or where another writer was quicker."""
     describe: Callable[[], tuple[pa.Schema, int | None]]
     """The table's columns, as flows show them, and its rows in all; None where their number is not
     known exactly. Raises PermanentError where there is no table."""
@@ -71,6 +75,44 @@ class FrameSink(Sink):
         Returns:
             The table's functions; the sink's own table plays no part in them.
         """
+
+
+def chosen(
+    table: object, names: Sequence[str] | None, known: Collection[str]
+) -> Sequence[str] | Collection[str]:
+    """The columns that are read.
+
+    Called by `TableFrames.read` on the driver, once the table is known.
+
+    Args:
+        table: as errors name it.
+        names: the columns that are asked for; None: all of them.
+        known: the table's columns.
+
+    Raises:
+        PermanentError: the table has no such column.
+    """
+    if absent := [name for name in names or () if name not in known]:
+        raise PermanentError(
+            f"metadata columns: {table} has no column {', '.join(absent)}; it has "
+            f"{', '.join(known)}"
+        )
+    return known if names is None else names
+
+
+def several_of_one_key(table: object) -> PermanentError:
+    """The error of a frame that is upserted, and has two rows of one key."""
+    return PermanentError(
+        f"{table}: the frame has several rows of one key: say which of them counts"
+    )
+
+
+def null_in_key(table: object, key: Sequence[str]) -> PermanentError:
+    """The error of a frame that is upserted, and has a row whose key has no value."""
+    return PermanentError(
+        f"{table}: the frame has rows with null in the key ({', '.join(key)}): no later run could "
+        "find them again, and each would add them once more; fill the key or leave these rows out"
+    )
 
 
 def refuse_unknown_columns(table: object, names: Iterable[str], known: Collection[str]) -> None:

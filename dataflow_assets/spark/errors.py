@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+
 LONGEST = 400
+_OWN = re.compile(r"^dataflow_assets\.errors\.(PermanentError|TransientError): (.+)$")
 _TRACE = re.compile(r"\n\s*(?:at [\w.$]+[(/]|\.\.\. \d+ more|JVM stacktrace:|Driver stacktrace:)")
 _WRAPPERS = re.compile(
     r"^(?:\([\w.$]+\) |Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\): "
@@ -32,6 +35,14 @@ def sentence(error: BaseException) -> str:
     found = _python(text) or _details(text) or _jvm(text) or type(error).__name__
     ours = [advice for option, advice in _OURS.items() if option in text]
     return "; ".join([found[:LONGEST], *ours])
+
+
+def task_failure(error: BaseException) -> DataflowError:
+    """What our own code has raised in a task, as it was; TransientError for all else."""
+    if match := _OWN.match(_python(str(error))):
+        kind = PermanentError if match[1] == PermanentError.__name__ else TransientError
+        return kind(match[2])
+    return TransientError(sentence(error))
 
 
 def python_error(error: BaseException) -> str:

@@ -101,7 +101,9 @@ def shortest(value: float) -> float:
 
 def float_text(value: float) -> str:
     """The same as `double_text` for FLOAT."""
-    return _java_text(shortest(value), value)
+    import numpy as np
+
+    return _java_text(shortest(value), float(np.float32(value)))
 
 
 def as_text(value: Any, given: Type, zone: ZoneInfo) -> str:

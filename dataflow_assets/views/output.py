@@ -12,7 +12,14 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.connectors.files.options import FilesConnection
-from dataflow_assets.contracts import METADATA, ONE_ROW, PLACE, REFUSED_ROW, PartSlice
+from dataflow_assets.contracts import (
+    ONE_ROW,
+    PLACE,
+    REFUSED_ROW,
+    PartSlice,
+    metadata_column,
+    reserved,
+)
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.manifest import File
@@ -81,11 +88,11 @@ def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
     fields: list[pa.Field] = [pa.field("body", pa.binary())]
     arrays: list[pa.Array] = [batch.column("body")]
     for name in _BESIDE:
-        fields.append(batch.schema.field(name).with_name(f"_{name}").with_metadata(_named(name)))
+        fields.append(metadata_column(name, batch.schema.field(name).type))
         arrays.append(batch.column(name))
     names = _place(batch)
     place = pa.StructArray.from_arrays([batch.column(one) for one in names], names)
-    fields.append(pa.field("_place", place.type, metadata={PLACE: ONE_ROW}))
+    fields.append(pa.field(reserved("place"), place.type, metadata={PLACE: ONE_ROW}))
     fields.append(pa.field(REFUSED_ROW, pa.string()))
     return pa.RecordBatch.from_arrays(
         [*arrays, place, batch.column("reason")], schema=pa.schema(fields)
@@ -96,10 +103,6 @@ def _place(batch: pa.RecordBatch) -> list[str]:
     """The first table of a topic has no number: so its ids are those that it had alone."""
     first = "table" not in batch.schema.names or batch.column("table").null_count
     return _PLACE if first else [*_PLACE, "table"]
-
-
-def _named(name: str) -> dict[bytes, bytes]:
-    return {METADATA: name.encode()}
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -76,7 +76,9 @@ class Demo(ABC):
 
     def status_command(self) -> str:
         """What shows on a terminal how far the flows are."""
-        return f"dataflow status {near(self.manifests)}"
+        return (
+            f"DAGSTER_HOME={self.dagster.folder.absolute()} dataflow status {near(self.manifests)}"
+        )
 
     def moved(self, ports: Mapping[str, int]) -> dict[str, int]:
         """These ports by the offset."""

@@ -82,6 +82,9 @@ def given(folder: Path, *lines: Any) -> str:
     return str(path)
 
 
+NO_JSON = "JSON is malformed: invalid character (byte {})"
+
+
 def results(said: Said) -> list[dict[str, Any]]:
     return [json.loads(line) for line in said.readouterr().out.splitlines()]
 
@@ -113,7 +116,7 @@ def test_one_object_for_each_record_in_order(tmp_path: Path, capsys: Said) -> No
     assert [one["rejected"] for one in found] == [
         *(None, None, None),
         {"step": 2, "type": "cast", "reason": reason},
-        None,
+        {"step": None, "type": "decode", "reason": NO_JSON.format(0)},
     ]
 
 
@@ -233,6 +236,7 @@ def test_skipped_filtered_rejected_and_no_json(tmp_path: Path, capsys: Said) -> 
         *("record 3", untouched),
         "[2] cast: rejected: id: must be a whole number of 64 bits",
         *("record 4", untouched, skipped, "[3] router: unchanged", "-> memory/s/people"),
+        f"decode: rejected: {NO_JSON.format(0)}",
     ]
     assert '    text: "hi\\u001b"' in said
 

@@ -95,12 +95,15 @@ def test_what_is_wrong_comes_first(folder: Path, capsys: pytest.CaptureFixture[s
     assert "127.0.0.1:1" in no_table
     assert "hidden-word" not in no_table
     assert no_topic.startswith("default/no-topic: topic there-is-none does not exist")
-    _, first, second, third, *_, last = said.out.splitlines()
+    _, *unknown, first, second, third = said.out.splitlines()[:6]
+    last = said.out.splitlines()[-1]
+    assert sorted(line.split()[0] for line in unknown) == ["default/no-table", "default/no-topic"]
+    assert all("not known" in line for line in unknown)
     assert first.split()[0] == "default/flow-30", "two hours would have been too much"
     assert 3_600 <= int(first.split()[5].replace(",", "")) < 3_700
     assert second.split()[0] == "default/flow-7"
     assert third.split()[4:6] == ["0", "0"]
-    assert last == "50 flows: 46 up to date, 2 behind, 2 not known"
+    assert last == "50 flows: 46 in time, 2 late, 2 not known"
 
 
 def test_json_has_every_flow_in_the_order_of_the_manifests(

@@ -11,7 +11,7 @@ from threading import Event
 import dagster as dg
 import pytest
 
-from dataflow_assets.assets import drive_states
+from dataflow_assets.assets import drive_states, switches
 from dataflow_assets.assets.claims import DRIVER, DRIVES, value
 from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.lane_book import Book, FlowState
@@ -120,7 +120,7 @@ def test_a_storage_that_cannot_be_read_is_said_and_the_rest_is_shown(
     assert main(["status", str(flows)]) == 0
     said = capsys.readouterr()
     assert said.err.startswith("DAGSTER_HOME cannot be read, lanes are not shown: ")
-    assert said.out.splitlines()[-1] == "4 flows: 4 up to date, 0 behind, 0 not known"
+    assert said.out.splitlines()[-1] == "4 flows: 4 in time, 0 late, 0 not known"
 
 
 def test_a_storage_that_does_not_answer_is_said_and_the_rest_is_shown(
@@ -139,7 +139,7 @@ def test_a_storage_that_does_not_answer_is_said_and_the_rest_is_shown(
     assert said.err == (
         "DAGSTER_HOME cannot be read, lanes are not shown: no answer for 0.5 seconds\n"
     )
-    assert said.out.splitlines()[-1] == "4 flows: 4 up to date, 0 behind, 0 not known"
+    assert said.out.splitlines()[-1] == "4 flows: 4 in time, 0 late, 0 not known"
 
 
 def test_a_flow_whose_switch_is_off_is_stopped_unless_somebody_drives_it(
@@ -151,15 +151,40 @@ def test_a_flow_whose_switch_is_off_is_stopped_unless_somebody_drives_it(
     """What had left its lane is not tried again."""
     written(instance, flows)
     monkeypatch.delenv("DATAFLOW_START")
-    main(["status", str(flows), "--json"])
-    answers = json.loads(capsys.readouterr().out)["flows"]
-    states = {one["flow"].removeprefix("default/"): one["state"] for one in answers}
-    assert states == {
+    switches.remember_default(instance)
+    assert states(flows, capsys) == {
         "driven": "Running",
         "retried": "Error",
         "left": "Stopped",
         "nowhere": "Stopped",
     }
+
+
+def states(flows: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    main(["status", str(flows), "--json"])
+    answers = json.loads(capsys.readouterr().out)["flows"]
+    return {one["flow"].removeprefix("default/"): one["state"] for one in answers}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the location has run", "not yet"])
+def test_a_terminal_need_not_have_the_environment_of_the_code_location(
+    flows: Path,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    known: bool,
+) -> None:
+    """Flows that nobody has switched are on or off by the location's DATAFLOW_START.
+
+    Where nobody knows it, no flow is called stopped.
+    """
+    written(instance, flows)
+    if known:
+        switches.remember_default(instance)
+    monkeypatch.delenv("DATAFLOW_START")
+    expected = {"driven": "Running", "retried": "Error", "left": "Error", "nowhere": "-"}
+    assert states(flows, capsys) == expected
 
 
 def test_a_flow_that_a_run_of_its_own_drives_is_running(
@@ -170,9 +195,10 @@ def test_a_flow_that_a_run_of_its_own_drives_is_running(
     run = dg.DagsterRun(job_name="j", status=dg.DagsterRunStatus.STARTED)
     instance.add_run(run)
     with Runs(instance, nowhere).driving(run.run_id):
-        found = drive_states.states_in(instance, [nowhere])
+        found = drive_states.states_in(instance, [nowhere], {nowhere.id})
     assert found[nowhere.id].name == "Running"
-    assert drive_states.states_in(instance, [nowhere])[nowhere.id].name == "Stopped"
+    after = drive_states.states_in(instance, [nowhere], {nowhere.id})
+    assert after[nowhere.id].name == "Stopped"
 
 
 def test_a_flow_whose_own_run_was_killed_is_not_running(
@@ -184,6 +210,6 @@ def test_a_flow_whose_own_run_was_killed_is_not_running(
     run = dg.DagsterRun(job_name="j", status=dg.DagsterRunStatus.STARTED)
     claim = {DRIVES: "true", f"{DRIVER}/{nowhere.id}": value(run.run_id, killed)}
     instance.add_run(run.with_tags(claim))
-    found = drive_states.states_in(instance, [nowhere])[nowhere.id]
+    found = drive_states.states_in(instance, [nowhere], ())[nowhere.id]
     assert found.name == "Error"
     assert found.text.startswith(f"its run has died: its process (pid {killed.pid} on ")

@@ -18,7 +18,6 @@ import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.clickhouse import ClickhouseSink
 from dataflow_assets.connectors.clickhouse.client import connect
-from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.postgresql.frames import read
 from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
@@ -26,6 +25,7 @@ from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.location.resources.io_managers import DefaultIOManager, io_managers
 from tests.dagster.flows import SharedSpark, location, memory_flow
+from tests.frame_sinks import lake_sink
 
 DDL = "id bigint, name string, price decimal(10,2), at timestamp, day date, tags array<string>"
 
@@ -81,25 +81,6 @@ def olap(
     shop.flows = [*shop.flows, memory_flow(store, "to_ch", branches=(Branch(sink, "ch"),))]
     with closing(connect(clickhouse.dsn(database), "tests")) as client:
         yield client
-
-
-def lake_sink(seaweedfs: devservers.SeaweedFS, namespace: str) -> IcebergSink:
-    found = seaweedfs.endpoints()
-    return IcebergSink.model_validate(
-        {
-            "catalogURI": found["uri"],
-            "warehouse": found["warehouse"],
-            "namespace": namespace,
-            "table": "orders",
-            "oauth2ClientID": found["access_key"],
-            "oauth2ClientSecret": found["secret_key"],
-            "autoCreateTable": True,
-            "s3Endpoint": found["s3_endpoint"],
-            "s3Region": "us-east-1",
-            "accessKey": found["access_key"],
-            "secretAccessKey": found["secret_key"],
-        }
-    )
 
 
 def rows_of(spark: SparkSession, count: int, start: int = 0) -> DataFrame:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -61,6 +64,28 @@ def test_every_maintenance_job_that_a_page_names_is_one_of_the_launchpad() -> No
     named = {name for text in texts for name in re.findall(r"`(\w+_maintenance)`", text)}
     assert named
     assert named <= SECTIONS.keys()
+
+
+def test_definitions_beside_flows_load_as_the_page_shows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster refuses a module in which two Definitions have a name."""
+
+    @dg.job
+    def nightly() -> None:
+        """Does nothing."""
+
+    page = (ROOT / "docs" / "dagster-project.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```python\n([^`]*beside=mine[^`]*)```", page)
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "orders.yaml").write_text(to_postgresql("orders", "orders", "orders"))
+    monkeypatch.setitem(sys.modules, "jobs.nightly", SimpleNamespace(nightly=nightly))
+    monkeypatch.chdir(tmp_path)
+    module: dict[str, Any] = {}
+    exec(text, module)  # noqa: S102 - what the page shows
+    assert not [name for name, value in module.items() if isinstance(value, dg.Definitions)]
+    defined = module["defs"]()
+    assert {"nightly", "ingest"} <= {one.name for one in defined.resolve_all_job_defs()}
 
 
 def test_the_assets_that_are_shown_load_beside_flows(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -286,8 +287,13 @@ TIMES = st.one_of(
 )
 
 
+SHORT_OFFSET = re.compile(r"(:\d\d(?:\.\d+)?[+-]\d\d)(\d\d)?$", re.ASCII)
+
+
 def time_as_decoded(text: str | None, field: pa.Field) -> list[dt.datetime | None]:
-    """The one value that msgspec reads, or none when it refuses it."""
+    """The one value that msgspec reads, or none when it refuses it; its offsets have a colon."""
+    if text is not None:
+        text = SHORT_OFFSET.sub(lambda found: f"{found[1]}:{found[2] or '00'}", text)
     kind: Any = Annotated[dt.datetime, Meta(tz=True)] if field.type.tz else dt.datetime
     try:
         found = msgspec.json.decode(json.dumps(text), type=kind | None)

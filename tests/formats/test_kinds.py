@@ -108,17 +108,21 @@ Found = dict[int, pa.Array]
 """By row the stored value, as a column of its own; a row that is not in it was refused."""
 
 
+def endless(wanted: pa.Field) -> pa.Field:
+    return wanted.with_metadata({**(wanted.metadata or {}), INFINITE: b"1"})
+
+
 def straight(given: Source, wanted: pa.Field) -> Found:
     rows = [given.column, pa.array(range(len(given.column)), pa.int64())]
     schema = pa.schema([given.field, pa.field(OFFSET, pa.int64())])
     batch = pa.RecordBatch.from_arrays(rows, schema=schema)
-    return stored(conform(batch, pa.schema([wanted], {INFINITE: b"1"})).rows)
+    return stored(conform(batch, pa.schema([endless(wanted)])).rows)
 
 
 def by_records(given: Source, wanted: pa.Field) -> Found:
     batch = pa.RecordBatch.from_arrays([given.column], schema=pa.schema([given.field]))
     bodies = pa.array(objects(batch), pa.binary())
-    decoder = JsonDecoder(pa.schema([wanted], {INFINITE: b"1"}))
+    decoder = JsonDecoder(pa.schema([endless(wanted)]))
     return stored(decoder.decode(bodies, pa.array(range(len(bodies)), pa.int64())).rows)
 
 

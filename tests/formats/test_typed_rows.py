@@ -125,7 +125,7 @@ def test_a_value_that_does_not_fit_costs_its_row_alone(
 
 
 def test_infinity_is_kept_where_the_sink_holds_it() -> None:
-    schema = pa.schema([field(UTC)], {INFINITE: b"1"})
+    schema = pa.schema([field(UTC).with_metadata({INFINITE: b"1"})])
     given = batch(pa.array(ENDLESS, pa.int64()).cast(UTC), field(UTC))
     assert conform(given, schema).rows.column("c").cast(pa.int64()).to_pylist() == ENDLESS
 

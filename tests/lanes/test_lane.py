@@ -21,8 +21,8 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     MemorySpanSink,
 )
-from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice
-from dataflow_assets.errors import PermanentError, Stopped, TransientError
+from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice, Ticket
+from dataflow_assets.errors import Locked, PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
 from dataflow_assets.lanes.events import Began, Ended, Event
 from dataflow_assets.lanes.joint_jobs import JointJobs
@@ -186,14 +186,13 @@ def test_a_flow_that_kills_its_job_is_alone_with_it(
             one.produce(5)
         driven.until(lambda: all(one.complete for one in others), SOON)
     assert not any(driven.left(one.flow) for one in others)
+    driven.until(lambda: driven.left(culprit.flow), SOON)
+    assert "nobody has thought of this" in str(driven.left(culprit.flow)[0])
+    assert culprit.rows() == []
     if mended:
         flag.unlink()
+        driven.lane.take_back(culprit.flow)
         driven.until(lambda: culprit.complete, SOON)
-        assert not driven.left(culprit.flow)
-    else:
-        driven.until(lambda: driven.left(culprit.flow), 20)
-        assert "nobody has thought of this" in str(driven.left(culprit.flow)[0])
-        assert culprit.rows() == []
 
 
 class Unframed(MemoryOffsetSource):
@@ -220,6 +219,41 @@ def test_a_mistake_in_the_lane_s_own_thread_is_one_flow_s_error(memory: Any, dri
     driven.until(lambda: driven.left(culprit.flow), SOON)
     assert isinstance(driven.left(culprit.flow)[0], ZeroDivisionError)
     assert not any(driven.left(one.flow) for one in others)
+
+
+class Guarded(MemorySliceSink):
+    """Its table is locked: the first attempt gives up, a later one waits for the lock."""
+
+    free: ClassVar[threading.Event] = threading.Event()
+    epochs: ClassVar[set[int]] = set()
+
+    def writer(self, ticket: Ticket, piece: Slice) -> Any:
+        if not Guarded.free.is_set():
+            Guarded.epochs.add(ticket.epoch)
+            if len(Guarded.epochs) == 1:
+                raise Locked("writing: canceling statement due to lock timeout")
+            Guarded.free.wait()
+        return super().writer(ticket, piece)
+
+
+def test_others_do_not_wait_for_the_lock_of_one_target(memory: Any, drive: Any) -> None:
+    Guarded.free.clear()
+    Guarded.epochs.clear()
+    others, locked = [memory() for _ in range(3)], memory(sink=Guarded)
+    driven: Driving = drive(locked.flow, *[one.flow for one in others])
+    try:
+        driven.until(lambda: driven.began(locked.flow), SOON)
+        locked.produce(5)
+        driven.until(lambda: len(Guarded.epochs) == 2, SOON)
+        for _ in range(3):
+            for one in others:
+                one.produce(5)
+            driven.until(lambda: all(one.complete for one in others), SOON)
+        assert locked.rows() == []
+    finally:
+        Guarded.free.set()
+    driven.until(lambda: locked.complete, SOON)
+    assert not driven.left(locked.flow)
 
 
 def test_a_lane_that_is_abandoned_leaves_no_thread(memory: Any, drive: Any) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 import devservers
 from dataflow_assets.flow import Flow
@@ -77,6 +77,10 @@ class Sql:
             options["format"] = "json"
         return _declared(name, columns, options | dict(given))
 
+    def send_to_target(self, messages: Iterable[Sent]) -> None:
+        """What others have written there."""
+        replace(self, source=self.target).send(messages)
+
     def send(self, messages: Iterable[Sent], partitions: int = 1) -> None:
         """By the key, as Java's producers do."""
         producer = Producer(
@@ -123,7 +127,7 @@ def messages(bootstrap: str, topic: str) -> Iterator[Message]:
     partitions = sorted(consumer.list_topics(topic, 20).topics[topic].partitions)
     meet(consumer, topic, partitions)
     for partition in partitions:
-        consumer.assign([TopicPartition(topic, partition, 0)])
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         while (message := consumer.poll(20)) is not None and message.error() is None:
             yield message
     consumer.close()

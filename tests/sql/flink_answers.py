@@ -5,7 +5,11 @@ Flink took the values from columns, never from literals, which its planner compu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, time
+from decimal import Decimal
+
+from dataflow_assets.sql.types import DOUBLE, INT, STRING, Type
 
 Answer = tuple[str, str | None]
 """An expression, and its result as CAST to STRING writes it."""
@@ -230,6 +234,9 @@ def _casts() -> Iterator[Answer]:
     ):
         yield f"TRY_CAST('{text}' AS {kind})", answer
     yield "TO_TIMESTAMP('2020-01-01 24:00:00')", "2020-01-02 00:00:00.000"
+    yield "CAST(CAST('1e400' AS BINARY(8)) AS STRING)", "1e400\0\0\0"
+    yield "CAST(CAST(CAST('1e400' AS VARBINARY(2)) AS BINARY(4)) AS STRING)", "1e\0\0"
+    yield "CAST(CAST(CAST('1e400' AS BINARY(2)) AS VARBINARY(8)) AS STRING)", "1e"
 
 
 IN_UTC: Sequence[Answer] = (
@@ -243,3 +250,163 @@ IN_UTC: Sequence[Answer] = (
     *_casts(),
 )
 IN_BERLIN: Sequence[Answer] = tuple(_unix())
+Options = Mapping[str, object]
+PLAIN: Options = {"plain_decimals": True}
+NO_NULLS: Options = {"ignore_nulls": True}
+DECIMAL = Type("DECIMAL", 20, 2)
+FRACTION = Type("DECIMAL", 38, 18)
+WHOLE = Type("DECIMAL", 20, 0)
+FLOAT = Type("FLOAT")
+
+
+def _row(**fields: Type) -> Type:
+    return Type("ROW", items=tuple(fields.values()), names=tuple(fields))
+
+
+def _map(kind: Type) -> Type:
+    return Type("MAP", items=(STRING, kind))
+
+
+def _numbers() -> Iterator[tuple[Type, object, str]]:
+    for text, written in (
+        *(("1.50", "1.5"), ("0.00", "0"), ("-0.01", "-0.01"), ("100.00", "1E+2")),
+        *(("1234567.00", "1234567"), ("0.10", "0.1"), ("99.00", "99")),
+    ):
+        yield DECIMAL, Decimal(text), written
+    for text, written in (
+        *(("1.500000000000000000", "1.5"), ("0.000000000000000001", "1E-18")),
+        *(("0.000000100000000000", "1E-7"), ("0.000001230000000000", "0.00000123")),
+    ):
+        yield FRACTION, Decimal(text), written
+    for text, written in (
+        *(("10000000", "1E+7"), ("0", "0"), ("100", "1E+2"), ("123", "123"), ("1200", "1.2E+3")),
+        ("-100", "-1E+2"),
+    ):
+        yield WHOLE, Decimal(text), written
+    for number, written in (
+        *((1e16, "1.0E16"), (1e7, "1.0E7"), (0.001, "0.001"), (0.0001, "1.0E-4")),
+        *((123456.789, "123456.789"), (-0.0, "-0.0"), (1e21, "1.0E21"), (5e-324, "4.9E-324")),
+        *((12345678.9, "1.23456789E7"), (100.0, "100.0")),
+    ):
+        yield DOUBLE, number, written
+    for number, written in (
+        *((1e7, "1.0E7"), (0.001, "0.001"), (0.1, "0.1"), (3.4e38, "3.4E38")),
+        *((1.401298464324817e-45, "1.4E-45"), (16777216.0, "1.6777216E7"), (-0.0, "-0.0")),
+    ):
+        yield FLOAT, number, written
+
+
+NUMBERS: Sequence[tuple[Type, object, str]] = tuple(_numbers())
+"""Type, value, and the number in JSON and in CSV. Of Java 17, where later ones write the same."""
+WRITTEN: Sequence[tuple[Type, object, Options, str]] = (
+    (DOUBLE, float("nan"), {}, '"NaN"'),
+    (DOUBLE, float("-inf"), {}, '"-Infinity"'),
+    (DECIMAL, Decimal("1.50"), PLAIN, "1.50"),
+    (DECIMAL, Decimal("0.00"), PLAIN, "0.00"),
+    (WHOLE, Decimal(10000000), PLAIN, "10000000"),
+    (FRACTION, Decimal("0.000000000000000001"), PLAIN, "0.000000000000000001"),
+    (Type("ARRAY", items=(DECIMAL,)), [Decimal("1.50"), None], {}, "[1.5,null]"),
+    (_map(DOUBLE), {"k": 1e16}, {}, '{"k":1.0E16}'),
+    (_row(d=DECIMAL, f=DOUBLE), [Decimal("1.50"), 1e16], {}, '{"d":1.5,"f":1.0E16}'),
+    (
+        STRING,
+        '\U0001f600 ä \u2028 \x7f \x00\x1f\x0b\b\f\n\r\t " \\ / <',
+        {},
+        '"\\uD83D\\uDE00 ä \u2028 \x7f \\u0000\\u001F\\u000B\\b\\f\\n\\r\\t \\" \\\\ / <"',
+    ),
+    (STRING, "\\u00ab", {}, '"\\\\u00ab"'),
+    (_map(STRING), {"\U0001f600": "\U00010000"}, {}, '{"\\uD83D\\uDE00":"\\uD800\\uDC00"}'),
+    (_row(p=INT, q=_row(x=INT)), [None, [None]], NO_NULLS, '{"q":{}}'),
+    (Type("ARRAY", items=(_row(p=INT),)), [[None], None], NO_NULLS, "[{},null]"),
+    (_map(INT), {"k": None}, NO_NULLS, '{"k":null}'),
+    (_map(_row(p=INT)), {"k": [None]}, NO_NULLS, '{"k":{}}'),
+)
+"""Type, value, options of the format, and the value in JSON."""
+IGNORE: Options = {"ignore_errors": True}
+COMPLETE: Options = {"fail_on_missing": True}
+INTS = Type("ARRAY", items=(INT,))
+MILLIS = Type("TIMESTAMP", 3)
+INSTANT = Type("TIMESTAMP_LTZ", 3)
+CLOCK = Type("TIME", 0)
+REFUSED = "refused"
+LATER = datetime(2020, 1, 2)  # noqa: DTZ001 - TIMESTAMP has no zone
+LEAP = datetime(2020, 2, 29, 10)  # noqa: DTZ001
+MIDNIGHT = datetime(2020, 1, 1)  # noqa: DTZ001
+
+
+def _texts_of_numbers() -> Iterator[tuple[Type, str, Options, object]]:
+    for text in ("1e2", "1.50", "0.0000001", "-0", "-0.0", "1E+05", "1e400", "1" + "0" * 23):
+        yield STRING, text, {}, text
+    yield Type("ARRAY", items=(STRING,)), "[1e2, -0]", {}, ["1e2", "-0"]
+    yield _map(STRING), '{"k":1e2}', {}, {"k": "1e2"}
+    yield _row(s=STRING), '{"s":1e2}', {}, ["1e2"]
+
+
+READ: Sequence[tuple[Type, str, Options, object]] = (
+    *_texts_of_numbers(),
+    (INTS, '[1,"x"]', {}, REFUSED),
+    (INTS, '[1,"x"]', IGNORE, [1, None]),
+    (_map(INT), '{"k":"x","j":1}', {}, REFUSED),
+    (_map(INT), '{"k":"x","j":1}', IGNORE, {"k": None, "j": 1}),
+    (_row(a=INT, b=_row(c=INT)), '{"a":"x","b":{"c":"y"}}', IGNORE, [None, [None]]),
+    (_row(a=INT, b=INT), '{"a":1}', {}, [1, None]),
+    (_row(a=INT, b=INT), '{"a":1}', COMPLETE, REFUSED),
+    (MILLIS, '"2020-01-01 00:00"', {}, REFUSED),
+    (MILLIS, '"2020-01-01 00:00"', IGNORE, None),
+    (MILLIS, '"2020-01-01 24:00:00"', {}, LATER),
+    (MILLIS, '"2020-02-30 10:00:00"', {}, LEAP),
+    (MILLIS, '"2020-01-01T00:00"', {"times": "ISO-8601"}, MIDNIGHT),
+    (MILLIS, '"2020-01-01T00:00:00Z"', {"times": "ISO-8601"}, REFUSED),
+    (INSTANT, '"2020-01-01T00:00Z"', {"times": "ISO-8601"}, MIDNIGHT.replace(tzinfo=UTC)),
+    (INSTANT, '"2020-01-01 00:00Z"', {}, REFUSED),
+    (CLOCK, '"12:13"', {}, REFUSED),
+    (CLOCK, '"12:13"', {"times": "ISO-8601"}, REFUSED),
+    (CLOCK, '"24:00:00"', {}, time()),
+    (Type("DATE"), '"2020-02-30"', {}, REFUSED),
+    (DOUBLE, '"0x1p3"', {}, 8.0),
+    (DOUBLE, "-0", {}, -0.0),
+    (FLOAT, '"-0"', {}, -0.0),
+    (DECIMAL, '"-0.001"', {}, Decimal("0.00")),
+    (Type("BOOLEAN"), '" true "', {}, True),
+)
+"""Type, value in a JSON record, options of the format, and the value of the column."""
+CSV: Sequence[tuple[Type, str, Options, object]] = (
+    (INTS, "x;2", {}, REFUSED),
+    (INTS, "x;2", IGNORE, [None, 2]),
+    (INTS, ";2", {}, REFUSED),
+    (INTS, ";2", IGNORE, [None, 2]),
+    (INTS, ";", IGNORE, [None, None]),
+    (INTS, "1;;2", IGNORE, [1, None, 2]),
+    (INTS, " 1 ; 2 ", {}, [1, 2]),
+    (Type("ARRAY", items=(STRING,)), ";x", IGNORE, ["", "x"]),
+    (INTS, "NULL;2", {"null_literal": "NULL"}, [None, 2]),
+    (Type("BOOLEAN"), " true ", {}, True),
+    (Type("BOOLEAN"), "1", {}, False),
+    (MILLIS, "2020-01-01 00:00", {}, REFUSED),
+    (MILLIS, "2020-01-01 24:00:00", {}, LATER),
+    (MILLIS, "2020-02-30 10:00:00", {}, LEAP),
+    (MILLIS, "2020-01-01", {}, REFUSED),
+    (CLOCK, "12:13", {}, time(12, 13)),
+    (CLOCK, "24:00:00", {}, REFUSED),
+    (CLOCK, "1:2:3", {}, REFUSED),
+    (DOUBLE, "0x1p3", {}, 8.0),
+    (DOUBLE, " 1.5 ", {}, 1.5),
+    (DOUBLE, "-0", {}, -0.0),
+)
+"""Type, cell, options of the format, and the value of the column."""
+RECORDS: Sequence[tuple[bytes, bool, Sequence[int | None]]] = (
+    (b'[{"a":1},{"a":2}]', False, [1, 2]),
+    (b'[{"a":1},{"a":2}]', True, [1, 2]),
+    (b"[]", False, []),
+    (b'\xef\xbb\xbf{"a":5}', False, [5]),
+    (b'\xef\xbb\xbf{"a":5}', True, [5]),
+    (b'{"a":4} x', True, [4]),
+    (b'{"a":1}{"a":2}', True, [1]),
+    (b'{"a":1}]', True, [1]),
+    (b"7", True, []),
+    (b"null", True, []),
+    (b'"x"', True, []),
+    (b'{"a":1', True, []),
+    (b'[{"a":1},{"a":"x"}]', True, [1, None]),
+)
+"""A record of JSON, whether errors are ignored, and the column `a` of its rows."""

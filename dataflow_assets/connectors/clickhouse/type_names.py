@@ -46,6 +46,10 @@ class Type:
         """As ClickHouse spells it."""
         return f"{self.name}({', '.join(self.arguments)})" if self.arguments else self.name
 
+    def names(self) -> tuple[str, ...]:
+        """Of an enumeration: the texts that it takes."""
+        return tuple(_text(argument.rpartition("=")[0].strip()) for argument in self.arguments)
+
     def elements(self) -> Iterator[tuple[str, Type]]:
         """Of a tuple: names, counted from 1 where there are none, and types."""
         for number, argument in enumerate(self.arguments, 1):
@@ -57,17 +61,20 @@ class Type:
         """This type and all it is made of, bare."""
         bare = self.bare
         yield bare
-        if bare.name == "Array":
-            yield from Type.of(bare.arguments[0]).inside()
+        if bare.name in {"Array", "Map"}:
+            yield from chain.from_iterable(Type.of(each).inside() for each in bare.arguments)
         elif bare.name in {"Tuple", "Nested"}:
             yield from chain.from_iterable(each.inside() for _, each in bare.elements())
 
 
 def unquoted(name: str) -> str:
     """A name as the catalogue spells it, without its backticks."""
-    if not name.startswith("`"):
-        return name
-    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), name[1:-1])
+    return _text(name) if name.startswith("`") else name
+
+
+def _text(quoted: str) -> str:
+    """What stands between two quotes."""
+    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), quoted[1:-1])
 
 
 def listed(text: str, comma: str = ",") -> Iterator[str]:

@@ -2,19 +2,19 @@
 
 A source casts what it selects to `Rule.cast`, so that the Arrow types do not depend on the server's
 version. Lists and tuples follow their elements; where an element has no Arrow form of its own (a
-map, say), the whole column travels as JSON text.
+point, say), the whole column travels as JSON text. So do maps from a source; a sink fills maps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import literal, quote
 from dataflow_assets.connectors.clickhouse.type_names import Type
-from dataflow_assets.contracts import KIND, TypeRow
+from dataflow_assets.contracts import KIND, TypeRow, checked_name
 from dataflow_assets.errors import PermanentError
 
 CLICKHOUSE_TYPE = b"dataflow.clickhouse.type"
@@ -97,11 +97,11 @@ RULES = (
         note="a number of that unit",
     ),
 )
-JSON_TEXT = (
-    *("Map", "Object", "QBit"),
-    *("Point", "Ring", "Polygon", "MultiPolygon", "LineString", "MultiLineString"),
-)
-"""Types that make JSON text of the whole column."""
+GEOMETRIES = ("Point", "Ring", "Polygon", "MultiPolygon", "LineString", "MultiLineString")
+SINK_TEXT = ("Object", "QBit", *GEOMETRIES)
+"""Types that make JSON text of a sink's whole column."""
+JSON_TEXT = ("Map", *SINK_TEXT)
+"""Likewise of a source's."""
 _BY_NAME = {name: rule for rule in RULES for name in rule.names}
 _DECIMALS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
 
@@ -118,7 +118,11 @@ def rows() -> tuple[TypeRow, ...]:
         TypeRow("DateTime64(7 to 9)", field("", "DateTime64(9)"), "any zone, as UTC"),
         TypeRow("Array(Int32)", field("", "Array(Int32)")),
         TypeRow("Tuple(a Int32)", field("", "Tuple(a Int32)"), "without names: `1`, `2`, ..."),
-        TypeRow(", ".join(JSON_TEXT), _made(_TEXT, b"json"), "also inside arrays and tuples"),
+        TypeRow(
+            ", ".join(JSON_TEXT),
+            _made(_TEXT, b"json"),
+            "also inside arrays and tuples; a sink fills maps from objects",
+        ),
     )
 
 
@@ -126,18 +130,21 @@ def _made(arrow: pa.DataType, kind: bytes | None) -> pa.Field:
     return pa.field("", arrow, nullable=False, metadata={KIND: kind} if kind else None)
 
 
-def field(name: str, text: str) -> pa.Field:
-    """The Arrow field of a column of this type. Raises PermanentError where there is none."""
+def field(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> pa.Field:
+    """The Arrow field of a column of this type. Raises PermanentError where there is none.
+
+    Types with one of `as_json` inside are JSON text.
+    """
     kind = Type.of(text)
-    arrow, mark = (_TEXT, b"json") if _as_json(kind) else _arrow(name, kind)
+    arrow, mark = (_TEXT, b"json") if _is_json(kind, as_json) else _arrow(name, kind)
     metadata = {CLICKHOUSE_TYPE: text.encode()} | ({KIND: mark} if mark else {})
-    return pa.field(name, arrow, kind.nullable, metadata)
+    return pa.field(checked_name(name), arrow, kind.nullable, metadata)
 
 
-def selected(name: str, text: str) -> str:
+def selected(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> str:
     """The expression whose values are those of `field`."""
     kind = Type.of(text)
-    if _as_json(kind):
+    if _is_json(kind, as_json):
         return f"toJSONString({quote(name)})"
     cast = _cast(kind)
     return quote(name) if cast == text else f"CAST({quote(name)}, {literal(cast)})"
@@ -186,14 +193,29 @@ def _declared(arrow: pa.DataType, kind: bytes | None) -> str:
     return plain.get(arrow, "String")
 
 
-def _as_json(kind: Type) -> bool:
-    return any(each.name in JSON_TEXT for each in kind.inside())
+def _is_json(kind: Type, as_json: Sequence[str]) -> bool:
+    return any(each.name in as_json or not _has_names(each) for each in kind.inside())
+
+
+def _has_names(kind: Type) -> bool:
+    """Whether the keys of a map can be names in a JSON object."""
+    if kind.name != "Map":
+        return True
+    rule = _BY_NAME.get(Type.of(kind.arguments[0]).bare.name)
+    return rule is not None and (rule.arrow in (_TEXT, pa.date32()) or _is_integer(rule.arrow))
+
+
+def _is_integer(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow))
 
 
 def _arrow(name: str, kind: Type) -> tuple[pa.DataType, bytes | None]:
     bare = kind.bare
     if bare.name == "Array":
         return pa.list_(_element("item", name, Type.of(bare.arguments[0]))), None
+    if bare.name == "Map":
+        key, item = map(Type.of, bare.arguments)
+        return pa.map_(_arrow(name, key)[0], _element("value", name, item)), None
     if bare.name in {"Tuple", "Nested"}:
         found = pa.struct([_element(label, name, each) for label, each in bare.elements()])
         return (found if bare.name == "Tuple" else pa.list_(found)), None
@@ -225,6 +247,8 @@ def _cast(kind: Type) -> str:
         named = [f"{quote(label)} {_cast(each)}" for label, each in bare.elements()]
         text = f"Tuple({', '.join(named)})"
         text = text if bare.name == "Tuple" else f"Array({text})"
+    elif bare.name == "Map":
+        text = f"Map({', '.join(_cast(Type.of(each)) for each in bare.arguments)})"
     elif bare.name == "DateTime64":
         text = f"DateTime64({9 if _fraction(bare) > 6 else 6}, 'UTC')"
     else:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import KIND, METADATA
+from dataflow_assets.contracts import KIND, METADATA, reserved
 from dataflow_assets.formats.rows import is_beside
 
 DATA, WHOLE = "data", "_metadata"
@@ -56,7 +56,7 @@ def _wrapped(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     schema = [
         pa.field("value", pa.string(), metadata={KIND: b"json"}),
         pa.field(WHOLE, pa.struct(fields)),
-        *(field.with_name(f"#{field.name}") for field in marked),
+        *(field.with_name(reserved(f"column {field.name}")) for field in marked),
         *told,
     ]
     whole = pa.StructArray.from_arrays(columns, fields=fields)

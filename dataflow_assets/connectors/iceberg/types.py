@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import KIND, checked_name
 from dataflow_assets.errors import PermanentError
 
 FIELD_ID = b"PARQUET:field_id"
@@ -69,9 +69,9 @@ def row_schema(schema: Schema) -> pa.Schema:
 
 def _row_field(column: ice.NestedField) -> pa.Field:
     if isinstance(column.field_type, ice.UUIDType):
-        return pa.field(column.name, pa.string(), column.optional, {KIND: b"uuid"})
+        return pa.field(checked_name(column.name), pa.string(), column.optional, {KIND: b"uuid"})
     if isinstance(column.field_type, ice.FixedType):
-        return pa.field(column.name, pa.binary(), nullable=column.optional)
+        return pa.field(checked_name(column.name), pa.binary(), nullable=column.optional)
     return _field(column, ids=False)
 
 
@@ -89,7 +89,9 @@ def _field(column: ice.NestedField, *, ids: bool) -> pa.Field:
     elif isinstance(column.field_type, ice.StringType) and (kind := text_kind(column)):
         metadata[KIND] = kind
     arrow = _arrow(column.field_type, ids=ids)
-    return pa.field(column.name, arrow, nullable=column.optional, metadata=metadata or None)
+    return pa.field(
+        checked_name(column.name), arrow, nullable=column.optional, metadata=metadata or None
+    )
 
 
 def text_kind(column: ice.NestedField) -> bytes | None:

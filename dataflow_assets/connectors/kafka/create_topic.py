@@ -32,6 +32,19 @@ class Rules:
     most_bytes: int
     compacted: bool
     deletable: bool
+    before: int | None = None
+    """Milliseconds by which a record's time may lie before that of its arrival; None: any."""
+    after: int | None = None
+    """The same behind it."""
+
+
+def _most(settings: Mapping[str, str | None], way: str) -> int | None:
+    """How far the times of records may be from the broker's, by the names of Kafka 3.6 or older."""
+    if settings.get("message.timestamp.type") == "LogAppendTime":
+        return None
+    names = (f"message.timestamp.{way}.max.ms", "message.timestamp.difference.max.ms")
+    found = next((settings[name] for name in names if settings.get(name)), None)
+    return None if found is None else int(found)
 
 
 class TopicAdmin(Broker):
@@ -106,7 +119,8 @@ class TopicAdmin(Broker):
             found = {name: entry.value for name, entry in answer.result(TIMEOUT + 1).items()}
             policies = (found.get("cleanup.policy") or "delete").split(",")
             most = int(found.get("max.message.bytes") or 1_048_588)
-            return Rules(most, "compact" in policies, "delete" in policies)
+            before, after = (_most(found, way) for way in ("before", "after"))
+            return Rules(most, "compact" in policies, "delete" in policies, before, after)
 
         return self._patiently("reading the configuration of", ask, PATIENCE)
 

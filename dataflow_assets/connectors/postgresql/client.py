@@ -26,7 +26,7 @@ Row = tuple[Any, ...]
 
 _SETTINGS = {
     "statement_timeout": "10min",
-    "lock_timeout": "30s",
+    "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "5min",
     "default_transaction_isolation": "read committed",
     "client_min_messages": "error",
@@ -35,7 +35,11 @@ _SETTINGS = {
     "intervalstyle": "postgres",
     "bytea_output": "hex",
     "lc_monetary": "C",
+    "array_nulls": "on",
 }
+# Whatever the role says, a crash takes nothing back that a source was told to be stored.
+_DURABLE = """set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+WHEN 'off' THEN 'local' ELSE current_setting('synchronous_commit') END, false)"""
 _NAME_LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
 _OLDEST = 90_600  # that knows these settings
 _UNSUPPORTED = "0A000"
@@ -62,7 +66,7 @@ class Link(ABC):
     def _configure(self) -> None:
         each = (f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
         try:
-            self.execute(f"SELECT {', '.join(each)}")
+            self.execute(f"SELECT {', '.join(each)}, {_DURABLE}")
         except Failure:
             self.close()
             raise

@@ -8,7 +8,7 @@ from enum import Enum
 import psycopg
 from typing_extensions import override
 
-from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.errors import DataflowError, Locked, PermanentError, TransientError
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 LONGEST = 500
@@ -35,6 +35,14 @@ _ADVICE = {
 _NO_COPY = (
     "set upsertMode: true, whose statements are no COPY, or give the role BYPASSRLS where row "
     "policies are the reason"
+)
+
+
+_LOCKED = "55P03"
+_WHO_LOCKS = (
+    "another transaction holds a lock on the table: SELECT pid, usename, query FROM "
+    "pg_stat_activity JOIN pg_locks USING (pid) WHERE granted AND relation = "
+    "'<the table>'::regclass shows whose"
 )
 
 
@@ -102,6 +110,8 @@ class Failure(ServerFailure):
 
     @override
     def error(self, what: str) -> DataflowError:
+        if self.sqlstate == _LOCKED:
+            return Locked(f"{what}: {self.reason}; {_WHO_LOCKS}")
         if self.kind in {Kind.TRANSIENT, Kind.AGAIN}:
             return TransientError(f"{what}: {self.reason}")
         advice = _ADVICE.get(self.sqlstate or "")

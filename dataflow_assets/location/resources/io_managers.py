@@ -3,7 +3,8 @@
 One for each system whose sink has frames (`sdk/table_frames.py`), under the sink's type. A flow's
 lazy drain is consumed; a Spark DataFrame of a user's asset is written, by the `mode` of the asset's
 metadata: `overwrite` (the default), `append` or `upsert` (by the columns of `key`). A table
-upstream arrives as a lazy DataFrame.
+upstream arrives as a lazy DataFrame. Of an asset with partitions only those of the run are
+overwritten, and those read that its reader asks for, by the columns of `partition_expr`.
 
 Tables are found by asset key, `[system, connection, schema or namespace, table]`: a connection is
 one that a flow of this location writes to, so that nothing is declared twice.
@@ -22,11 +23,13 @@ from dataflow_assets.assets.metadata import COLUMN_SCHEMA, ROW_COUNT, column_sch
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.flow import Flow, mangle
+from dataflow_assets.location.resources import partitions
 from dataflow_assets.redaction import mask
 from dataflow_assets.registry import sinks
 from dataflow_assets.sdk.database import split
 from dataflow_assets.sdk.table_frames import FrameSink, Mode, TableFrames
 from dataflow_assets.secrets import resolve
+from dataflow_assets.spark.errors import task_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,9 +85,12 @@ class TableIOManager(FlowIOManager):
             )
         frame: Any = obj
         with self._told(context):
-            mode, key = _mode(context)
+            mode, key = _mode(context, frame.columns)
+            kept = partitions.written(context, _output(context)) if mode == "overwrite" else None
+            if kept is not None:
+                kept.check("the frame", frame.columns)
             frames, address = self._frames(context)
-            rows = frames.write(frame, mode, key)
+            rows = frames.write(frame, mode, key, kept)
             described = self._described(context, frames)
             context.add_output_metadata({**place(address), "rows": rows, "mode": mode, **described})
 
@@ -102,9 +108,10 @@ class TableIOManager(FlowIOManager):
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """A lazy DataFrame of the table upstream; `columns` of the input's metadata choose some."""
         with self._told(context):
+            only = partitions.read(context, _upstream(context))
             frames, _ = self._frames(context)
-            columns = (context.definition_metadata or {}).get("columns")
-            return frames.read(context.resources.spark.session(), columns, self._held)
+            columns = _columns(context)
+            return frames.read(context.resources.spark.session(), columns, self._held, only)
 
     def _frames(self, context: Context) -> tuple[TableFrames, Address]:
         """The table, with its connection's secrets in place, and where it is."""
@@ -132,11 +139,18 @@ class TableIOManager(FlowIOManager):
     @contextmanager
     def _told(self, context: Context) -> Iterator[None]:
         """Our errors in one sentence."""
+        from pyspark.errors import PySparkException
+
         try:
             yield
         except DataflowError as error:
-            text = self._masked(f"{_name(context)}: {error}")
-            raise dg.Failure(text, allow_retries=isinstance(error, TransientError)) from None
+            raise self._failure(context, error) from None
+        except PySparkException as error:
+            raise self._failure(context, task_failure(error)) from error
+
+    def _failure(self, context: Context, error: DataflowError) -> dg.Failure:
+        text = self._masked(f"{_name(context)}: {error}")
+        return dg.Failure(text, allow_retries=isinstance(error, TransientError))
 
     def _masked(self, text: str) -> str:
         """Nothing that a client says shows a secret."""
@@ -211,26 +225,57 @@ def _written(graph: Graph) -> Iterator[tuple[Flow, Connector, Address]]:
             yield node.flow, rejects.sink, rejects.address
 
 
-def _mode(context: dg.OutputContext) -> tuple[Mode, list[str]]:
-    """From the output's metadata, else the asset's."""
-    metadata = {**(context.definition_metadata or {}), **(context.output_metadata or {})}
-    given = {name: getattr(value, "value", value) for name, value in metadata.items()}
-    mode, key = given.get("mode", "overwrite"), given.get("key", ())
+def _mode(context: dg.OutputContext, columns: Sequence[str]) -> tuple[Mode, list[str]]:
+    """How rows are written, and the key of an upsert, which the frame's columns must have."""
+    given = _output(context)
+    mode, key = given.get("mode", "overwrite"), _listed(given.get("key") or ())
     if mode not in MODES:
         raise PermanentError(f"metadata mode {mode!r}: allowed are {', '.join(MODES)}")
     if mode == "upsert" and not key:
         raise PermanentError("metadata mode 'upsert' needs metadata `key`: a column or a list")
-    return mode, [key] if isinstance(key, str) else list(key)
+    if missing := [name for name in key if name not in columns]:
+        raise PermanentError(
+            f"metadata key: the frame has no column {', '.join(missing)}; it has "
+            f"{', '.join(columns)}"
+        )
+    return mode, key
+
+
+def _columns(context: dg.InputContext) -> list[str] | None:
+    """The columns that an input asks for; None: all of them."""
+    given = _plain(context.definition_metadata).get("columns")
+    if given is None:
+        return None
+    if names := _listed(given):
+        return names
+    raise PermanentError("metadata columns is empty: name the columns to read, or leave it out")
+
+
+def _output(context: dg.OutputContext) -> dict[str, Any]:
+    """The asset's metadata, and what the run itself has added."""
+    return {**_plain(context.definition_metadata), **_plain(context.output_metadata)}
+
+
+def _upstream(context: Context) -> dict[str, Any]:
+    """The metadata of the asset whose table it is."""
+    upstream = context.upstream_output if isinstance(context, dg.InputContext) else context
+    return _plain(upstream.definition_metadata) if upstream else {}
+
+
+def _plain(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: getattr(value, "value", value) for name, value in (metadata or {}).items()}
+
+
+def _listed(given: str | Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
 
 
 def _names(context: Context, parts: Sequence[str]) -> tuple[str | None, str]:
     """Namespace and table: keys are mangled, metadata names are exact."""
-    upstream = context.upstream_output if isinstance(context, dg.InputContext) else context
-    metadata = (upstream.definition_metadata if upstream else None) or {}
-    exact = metadata.get("dagster/table_name")
-    text = str(getattr(exact, "value", exact)) if exact else ".".join(parts[2:])
+    metadata = _upstream(context)
+    text = str(metadata.get("dagster/table_name") or ".".join(parts[2:]))
     namespace, table = split(text)
-    return namespace or None, table
+    return metadata.get("schema") or namespace or None, table
 
 
 def _name(context: Context) -> str:

@@ -90,6 +90,7 @@ class Location:
 
     def look(self, instance: dg.DagsterInstance, name: str = "") -> list[dg.RunRequest]:
         """The runs that are due; `name` is the location's in Dagster, empty where nobody knows."""
+        switches.remember_default(instance)
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
         look = _Look(instance, name, going(instance), _departures(instance, flows))

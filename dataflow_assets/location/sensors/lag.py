@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.drive_states import ERROR, RUNNING, STOPPED, states_in
 from dataflow_assets.assets.graph import Graph, Key, Node
@@ -118,7 +119,9 @@ def _left(state: str) -> str:
 
 def _states(nodes: Sequence[Node], instance: dg.DagsterInstance) -> dict[Key, str]:
     """Of each asset the state of its flow, as far as one is known."""
-    found = states_in(instance, [node.flow for node in nodes])
+    flows = [node.flow for node in nodes]
+    off = {flow.id for flow in flows} - switches.on(instance, flows)
+    found = states_in(instance, flows, off)
     known: dict[Key, str] = {
         node.key: found[node.flow.id].name for node in nodes if node.flow.id in found
     }

@@ -7,7 +7,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from dataflow_assets.connectors.iceberg.layout import parse_term
 from dataflow_assets.connectors.iceberg.options import RECORD_TIME
-from dataflow_assets.contracts import SYSTEM_COLUMNS
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects import tableflow_model as model
 from dataflow_assets.manifests.dialects import tableflow_types as types
@@ -92,8 +91,9 @@ def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Find
         names[place[:-1]].add(one.name)
         if depth and types.only_of_columns(one.type):
             yield document.finding((*place, "type"), "is allowed for columns only, not inside them")
-        if not depth and one.name in (*SYSTEM_COLUMNS, RECORD_TIME):
-            yield document.finding((*place, "name"), "is the name of a column of our own")
+        if not depth and one.name == RECORD_TIME:
+            message = "is the column that holds the time of each record, which is always there"
+            yield document.finding((*place, "name"), message)
         if table.source_format == "avro" and not _AVRO_NAME.fullmatch(one.name):
             message = "is no name in Avro: letters a-z, digits and `_`, no digit first"
             yield document.finding((*place, "name"), message)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from dataflow_assets.sql.bytes.layout import Layout
+from dataflow_assets.sql.bytes.json_as_flink import stripped
+from dataflow_assets.sql.bytes.layout import Layout, Spelling
 from dataflow_assets.sql.texts import double_text, float_text
 from dataflow_assets.sql.types import Type
 
@@ -82,10 +83,11 @@ def _unquoted(found: re.Match[str], layout: Layout) -> str:
     return shape.sub(lambda one: _ESCAPED.get(one[1], one[1]) if one[1] else str(quote), text)
 
 
-def joiner(layout: Layout) -> Callable[[Mapping[str, Any]], bytes]:
+def joiner(layout: Layout, spelling: Spelling = "Flink's") -> Callable[[Mapping[str, Any]], bytes]:
     """What makes the bytes of a row's JSON values; made once for each task."""
     columns = zip(layout.names, layout.types, strict=True)
-    writes = [(name, _writer(kind, layout)) for name, kind in columns]
+    strips = spelling == "Flink's" and not layout.plain_decimals
+    writes = [(name, _writer(kind, layout, strips=strips)) for name, kind in columns]
     null = layout.null_literal or ""
 
     def join(row: Mapping[str, Any]) -> bytes:
@@ -96,23 +98,27 @@ def joiner(layout: Layout) -> Callable[[Mapping[str, Any]], bytes]:
     return join
 
 
-def _writer(kind: Type, layout: Layout) -> Callable[[Any], str]:
+def _writer(kind: Type, layout: Layout, *, strips: bool) -> Callable[[Any], str]:
     """Texts are quoted where they must be, numbers and booleans never."""
     if kind.numeric or kind.kind == "BOOLEAN":
-        return lambda value: _item(value, kind, layout)
+        return lambda value: _item(value, kind, layout, strips=strips)
     if kind.kind == "ARRAY":
         inner, between = kind.items[0], layout.array_delimiter
         return lambda value: _quoted(
-            between.join("" if one is None else _item(one, inner, layout) for one in value), layout
+            between.join(
+                "" if one is None else _item(one, inner, layout, strips=strips) for one in value
+            ),
+            layout,
         )
     return lambda value: _quoted(str(value), layout)
 
 
-def _item(value: Any, kind: Type, layout: Layout) -> str:
+def _item(value: Any, kind: Type, layout: Layout, *, strips: bool) -> str:
     if kind.kind == "BOOLEAN":
         return "true" if value else "false"
     if kind.kind == "DECIMAL":
-        return f"{Decimal(value):f}" if layout.plain_decimals else str(value)
+        plain = f"{Decimal(value):f}" if layout.plain_decimals else str(value)
+        return str(stripped(value)) if strips else plain
     if kind.kind in ("FLOAT", "DOUBLE"):
         return float_text(float(value)) if kind.kind == "FLOAT" else double_text(float(value))
     return str(value)

@@ -9,6 +9,8 @@ from dataflow_assets.sql.types import Type
 
 Kind = Literal["json", "csv", "avro", "raw"]
 Times = Literal["SQL", "ISO-8601", "RFC-3339"]
+Spelling = Literal["Flink's", "before"]
+"""How numbers and texts are written: as Flink does, or as versions of ours did before."""
 RAW_BYTES = {"TINYINT": 1, "SMALLINT": 2, "INT": 4, "BIGINT": 8, "FLOAT": 4, "DOUBLE": 8}
 """How many a raw number has."""
 

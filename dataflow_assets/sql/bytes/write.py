@@ -17,7 +17,8 @@ from dataflow_assets.formats.value_schema import head_of
 from dataflow_assets.records.record import exact_json
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
 from dataflow_assets.sql.bytes.csv import joiner
-from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout, Times
+from dataflow_assets.sql.bytes.json_as_flink import encoder as json_encoder
+from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout, Spelling, Times
 from dataflow_assets.sql.casts import or_null
 from dataflow_assets.sql.texts import clock_text, date_text, shortest
 from dataflow_assets.sql.types import Type
@@ -81,15 +82,15 @@ def _name(name: str | None) -> str:
     return name
 
 
-def encoder(layout: Layout, number: int | None = None) -> Encode:
+def encoder(layout: Layout, number: int | None = None, *, spelling: Spelling = "Flink's") -> Encode:
     """What makes the bytes of a layout; made once for each task.
 
     `number`: of the registry's schema, with which they begin.
     """
     if layout.kind == "json":
-        return lambda row: _json(row, layout)
+        return json_encoder(layout) if spelling == "Flink's" else lambda row: _json(row, layout)
     if layout.kind == "csv":
-        return joiner(layout)
+        return joiner(layout, spelling)
     if layout.kind == "raw":
         return lambda row: _raw(row[layout.names[0]], layout)
     from dataflow_assets.formats.avro_encoder import AvroEncoder
@@ -100,6 +101,7 @@ def encoder(layout: Layout, number: int | None = None) -> Encode:
 
 
 def _json(row: Mapping[str, Any], layout: Layout) -> bytes:
+    """As versions before wrote it."""
     found = {name: row[name] for name in layout.names}
     if layout.ignore_nulls:
         found = {name: value for name, value in found.items() if value is not None}

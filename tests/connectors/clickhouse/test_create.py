@@ -151,7 +151,7 @@ def test_defaults_of_columns_that_records_lack(place: Place) -> None:
     assert schema is not None
     assert schema.names == ["id", "a", "b"]
     store(place.sink(), [{"id": 1}, {"id": 2, "a": 1, "b": 1}])
-    assert place.rows("id, a, b, c") == [(1, 7, None, 8), (2, 1, 1, 2)]
+    assert place.rows("id, a, b, c") == [(1, 7, 8, 8), (2, 1, 1, 2)]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,41 @@ def test_such_a_record_alone_in_its_micro_batch(place: Place, table: str) -> Non
     assert outcome(place) == ([], [0])
 
 
+VIEWS = {
+    "into a table": ("", "to seen as select id, intDiv(10, id) as v from orders"),
+    "of its own": ("", "engine = Memory as select id, intDiv(10, id) as v from orders"),
+    "of another type": ("", "to seen as select id, if(id = 0, 'x', '1') as v from orders"),
+    "constraint": (", constraint c check id > 0", "to seen as select id, 1 as v from orders"),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_record_that_a_materialized_view_refuses(place: Place, view: str) -> None:
+    """It is in neither table: ClickHouse stores it in the first one before the view fails."""
+    more, query = VIEWS[view]
+    place.make("id Int64")
+    place.run(f"create table seen (id Int64, v Int64{more}) engine = MergeTree order by id")
+    place.run(f"create materialized view watch {query}")
+    session = store(place.sink(), ids([1, 0, 2]))
+    assert outcome(place) == ([1, 2], [1])
+    assert [row[0] for row in place.rows("id", table="watch")] == [1, 2]
+    assert (session.checkpoint.totals.rows, session.checkpoint.totals.rejected) == (2, 1)
+    assert no_trials_left(place)
+    store(place.sink(), ids([3]), session=session)
+    assert outcome(place) == ([1, 2, 3], [1])
+
+
+def test_a_view_that_refuses_every_record_stops_before_anything_is_stored(place: Place) -> None:
+    place.make("id Int64")
+    place.run(
+        "create materialized view watch engine = MergeTree order by id "
+        "as select id, intDiv(10, id - id) as v from orders"
+    )
+    with pytest.raises(PermanentError, match="orders, partition 0, offset 0: Division by zero"):
+        store(place.sink(), ids([1, 2]))
+    assert place.rows("id") == []
+
+
 def test_many_at_the_beginning(place: Place) -> None:
     place.make(*TABLES["materialized"])
     store(place.sink(), ids([*[0] * 100, *range(1, 100)]))

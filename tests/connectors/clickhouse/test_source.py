@@ -15,7 +15,7 @@ import devservers
 from dataflow_assets import registry
 from dataflow_assets.connectors.clickhouse import ClickhouseSource, client
 from dataflow_assets.connectors.clickhouse.source.session import ClickhouseSourceSession
-from dataflow_assets.contracts import METADATA, Address, Limit, PartSlice, Positions
+from dataflow_assets.contracts import METADATA, Address, Limit, PartSlice, Positions, reserved
 from dataflow_assets.errors import PermanentError, TransientError
 
 MOST = Limit(records=1_000_000)
@@ -397,7 +397,7 @@ def test_an_empty_part_tells_the_columns(server: Any) -> None:
     (piece,) = flow.session.plan(flow.at, MOST).slices
     server.command("TRUNCATE TABLE t")
     (batch,) = flow.source.batches(piece, frozenset())
-    assert (batch.num_rows, batch.schema.names) == (0, ["id", "created_at", "#place"])
+    assert (batch.num_rows, batch.schema.names) == (0, ["id", "created_at", reserved("place")])
 
 
 def test_a_look_moves_nothing(server: Any) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.iceberg import IcebergSource
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
-from dataflow_assets.contracts import Limit, Positions, Source, Span
+from dataflow_assets.contracts import Limit, Positions, Source, Span, reserved
 from devservers import SeaweedFS
 from tests.connectors.iceberg.driver import connection
 
@@ -65,7 +65,7 @@ def parts(source: Source, span: Span, metadata: frozenset[str] = frozenset()) ->
     """The rows of each part."""
     return [
         [
-            {name: value for name, value in row.items() if name != "#place"}
+            {name: value for name, value in row.items() if name != reserved("place")}
             for batch in source.batches(piece, metadata)
             for row in batch.to_pylist()
         ]

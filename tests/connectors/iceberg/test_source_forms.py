@@ -29,7 +29,15 @@ from pyiceberg.typedef import Record
 
 from dataflow_assets.connectors.iceberg import IcebergSource
 from dataflow_assets.connectors.iceberg.raw_messages import message_form
-from dataflow_assets.contracts import EVERYTHING, KIND, METADATA, Limit, PartSlice, Positions
+from dataflow_assets.contracts import (
+    EVERYTHING,
+    KIND,
+    METADATA,
+    Limit,
+    PartSlice,
+    Positions,
+    reserved,
+)
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages
 from devservers import SeaweedFS
@@ -130,7 +138,7 @@ def test_what_columns_share_ends_with_an_underscore() -> None:
 def test_data_that_is_no_text_is_a_column() -> None:
     batch = pa.RecordBatch.from_pydict({"data": [1], "other": ["x"]})
     assert message_form(batch) is batch
-    marked = pa.field("#k", pa.int64(), metadata={METADATA: b"k"})
+    marked = pa.field(reserved("k"), pa.int64(), metadata={METADATA: b"k"})
     alone = batch.drop_columns(["other"]).append_column(marked, pa.array([1]))
     assert message_form(alone) is alone
 

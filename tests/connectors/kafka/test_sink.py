@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,13 +15,16 @@ from confluent_kafka.admin import AdminClient
 import devservers
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
+from dataflow_assets.connectors.kafka.producer import Outgoing
+from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import side_topic
+from dataflow_assets.connectors.kafka.sink.routing import Routing
 from dataflow_assets.contracts import (
     OffsetSlice,
     Rejection,
     Rejects,
 )
-from dataflow_assets.errors import PermanentError, Stopped
+from dataflow_assets.errors import PermanentError, RejectedRecord, Stopped
 from tests.conftest import Topics
 from tests.connectors.kafka.sinking import Into, Make, Sent, branches, chunk
 
@@ -181,13 +185,43 @@ def test_records_name_their_topics(into: Make, topic: Any) -> None:
         b'{"to": null}',
         b"{}",
         b'{"to": "no_such_topic_here"}',
+        b'{"to": ""}',
     ]
     inner = [b'{"to": "__consumer_offsets"}', b'{"to": "%s"}' % side_topic(target.target).encode()]
     receipt = target.put([Sent(body) for body in [*rows, *inner]])
     assert target.values() == sorted([b'{"to": null}', b"{}"])
     assert [m.value() for m in target.records(other)] == rows[:1]
-    assert receipt.totals.rejected == 3
+    assert receipt.totals.rejected == 4
+    assert "topicField: the text is empty, and names no topic" in target.reasons()
     assert "topic no_such_topic_here does not exist" in target.reasons()
+
+
+@pytest.mark.parametrize(
+    ("settings", "before", "after"),
+    [
+        ({"message.timestamp.after.max.ms": "1000"}, 2**63 - 1, 1_000),
+        ({"message.timestamp.before.max.ms": "2000"}, 2_000, 3_600_000),
+        ({"message.timestamp.type": "LogAppendTime"}, None, None),
+    ],
+)
+def test_a_time_that_the_topic_does_not_take_is_rejected(
+    into: Make, topic: Any, settings: dict[str, str], before: int | None, after: int | None
+) -> None:
+    """The broker would refuse all records that are sent with it."""
+    target = into()
+    name = topic(config=settings)
+    rules = CheckpointTopic.of(target.sink.cluster(), target.target).about(name).rules()
+    assert (rules.before, rules.after) == (before, after)
+    routing = Routing(target.sink, lambda _: rules)
+    now = time.time_ns() // 1_000_000
+    routing._check(Outgoing(name, b"{}", timestamp=now))
+    for distance, most in ((-10_000, before), (4_000_000, after)):
+        record = Outgoing(name, b"{}", timestamp=now + distance)
+        if most is None or most > abs(distance):
+            routing._check(record)
+        else:
+            with pytest.raises(RejectedRecord, match=r"message.timestamp.\w+.max.ms \d+"):
+                routing._check(record)
 
 
 def test_rejected_records_are_part_of_the_commit_and_wait_for_a_replay(into: Make) -> None:

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.kinesis.client import Stream as Connected
 from dataflow_assets.connectors.kinesis.errors import Failure
 from dataflow_assets.connectors.kinesis.source import planning, session
 from dataflow_assets.connectors.kinesis.source.session import STREAM, KinesisSourceSession
-from dataflow_assets.contracts import Limit, Positions, Span
+from dataflow_assets.contracts import Limit, Positions, Span, reserved
 from dataflow_assets.errors import Outdated, PermanentError, TransientError
 from tests.connectors.kinesis.driver import SHARDS, Stream
 
@@ -57,7 +57,7 @@ class Reader:
     def take(self, span: Span) -> list[bytes]:
         """Reads and commits it."""
         rows = self.rows(span)
-        self.shards += [row["#shardId"] for row in rows]
+        self.shards += [row[reserved("shardId")] for row in rows]
         self.positions = self.session.fold({**self.positions, **span.upto})
         return [row["body"] for row in rows]
 
@@ -78,12 +78,12 @@ def test_a_record_has_its_key_its_time_and_its_place(stream: Stream) -> None:
     stream.put([b'{"id": 1}'], lambda _: "customer 7")
     reader = Reader(stream)
     (row,) = reader.rows(reader.plan())
-    shard = row["#shardId"]
+    shard = row[reserved("shardId")]
     assert shard in SHARDS
-    assert len(row["#sequenceNumber"]) == 56
+    assert len(row[reserved("sequenceNumber")]) == 56
     assert (row["body"], row["key"]) == (b'{"id": 1}', b"customer 7")
     assert abs((row["timestamp"] - before).total_seconds()) < 30
-    assert row["#place"] == {"shard": shard, "record": row["#sequenceNumber"]}
+    assert row[reserved("place")] == {"shard": shard, "record": row[reserved("sequenceNumber")]}
 
 
 def test_an_envelope_has_the_data_in_base64_and_what_names_the_record(stream: Stream) -> None:
@@ -92,8 +92,8 @@ def test_an_envelope_has_the_data_in_base64_and_what_names_the_record(stream: St
     (row,) = reader.rows(reader.plan())
     assert json.loads(row["body"]) == {
         "partitionKey": "k",
-        "sequenceNumber": row["#sequenceNumber"],
-        "shardId": row["#shardId"],
+        "sequenceNumber": row[reserved("sequenceNumber")],
+        "shardId": row[reserved("shardId")],
         "data": base64.b64encode(b"\xff\x00 no text").decode(),
     }
 
@@ -264,7 +264,7 @@ def test_records_that_retention_removed_before_they_were_read_are_an_error(
     stream.put(numbers(0, 30), lambda _: "k")
     reader = Reader(stream)
     read = reader.take(reader.plan(Limit(records=10)))
-    stream.trim(reader.rows(reader.plan())[5]["#sequenceNumber"])
+    stream.trim(reader.rows(reader.plan())[5][reserved("sequenceNumber")])
     shifted(monkeypatch, DAY + 60_000)
     with pytest.raises(PermanentError, match=r"may have been removed before they were read: .+24"):
         reader.plan()
@@ -309,7 +309,7 @@ def test_a_part_whose_records_are_gone_is_planned_again(
     rows = reader.rows(span)
     shifted(monkeypatch, DAY + 60_000)
     assert reader.session.smaller(span.slices[0], Limit())  # type: ignore[arg-type]
-    stream.trim(rows[5]["#sequenceNumber"])
+    stream.trim(rows[5][reserved("sequenceNumber")])
     for ask in (reader.session.smaller, reader.session.renewed):
         with pytest.raises(Outdated, match="were removed by retention before they were stored"):
             ask(span.slices[0], Limit())  # type: ignore[arg-type]

@@ -93,6 +93,44 @@ def test_a_target_without_the_column_stops_the_flow_with_the_statement(table: Fo
     assert table.same()
 
 
+FILLED = """
+ALTER TABLE source ADD region varchar(50) NOT NULL DEFAULT 'UN''KNOWN', ADD n int DEFAULT 7,
+ADD ok boolean DEFAULT true, ADD at timestamptz DEFAULT '2026-01-02 03:04:05+00',
+ADD tags text[] DEFAULT '{a,"b c"}', ADD plain int;
+UPDATE source SET name = 'after', n = NULL WHERE id = 2; INSERT INTO source VALUES (4, 'new', 'EU')
+"""
+
+
+@pytest.mark.parametrize("rule", ["fail", "add"])
+def test_rows_that_no_change_has_touched_get_the_value_of_a_new_column_too(
+    table: Followed, rule: str
+) -> None:
+    """The server fills them when the column is added, and logs none of it."""
+    table.options = {"schemaChanges": rule}
+    table.run(FILLED)
+    if rule == "fail":
+        with pytest.raises(PermanentError, match="target lacks: at, n, ok, plain") as caught:
+            table.drain()
+        table.run(str(caught.value).partition("run: ")[2])
+    table.drain()
+    assert table.same("id, name, region, n, ok, at, tags, plain")
+
+
+def test_a_target_that_cannot_fill_its_rows_stops_the_flow(
+    followed: Followed, request: pytest.FixtureRequest
+) -> None:
+    target = Clickhouse(request)
+    config = target.at("sink", {"autoCreateTable": True, **(Clickhouse.upsert or {})})
+    sink = registry.sinks()["clickhouse"].model_validate(config)
+    flow = Elsewhere(followed.dsn, followed.schema, followed.engine, dict(ADD), into=sink)
+    flow.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    flow.run("INSERT INTO source VALUES (1, 'a')")
+    flow.drain()
+    flow.run("ALTER TABLE source ADD n int DEFAULT 7; INSERT INTO source VALUES (2, 'b', 8)")
+    with pytest.raises(PermanentError, match=r"does not have: n \('7'\).*ADD COLUMN"):
+        flow.drain()
+
+
 def test_new_columns_are_left_out_where_the_manifest_says_so(table: Followed) -> None:
     table.options = {"schemaChanges": "ignore"}
     table.run(CHANGE)

@@ -126,11 +126,11 @@ def test_frames_store_no_value_but_their_own(
     try:
         long = spark.sql("SELECT 'DE-4711' AS code")
         with pytest.raises(PermanentError, match=r"longer than varchar\(5\): DE-4711"):
-            frames.write(long, "append", ())
+            frames.write(long, "append", (), None)
         fine = spark.sql("SELECT CAST(1.2345 AS decimal(12, 4)) AS price")
         with pytest.raises(PermanentError, match=r"column price of .+ digits would be rounded"):
-            frames.write(fine, "append", ())
-        frames.write(spark.sql("SELECT 'DE-47' AS code, 1.25BD AS price"), "append", ())
+            frames.write(fine, "append", (), None)
+        frames.write(spark.sql("SELECT 'DE-47' AS code, 1.25BD AS price"), "append", (), None)
         assert execute(trino, f"SELECT code FROM memory.default.{name}") == [["DE-47"]]
     finally:
         execute(trino, f"DROP TABLE memory.default.{name}")

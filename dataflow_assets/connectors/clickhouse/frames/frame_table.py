@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.errors import PermanentError
 
 APPLICATION = "dataflow-frames"
+BYTES = "bytes"
+"""Comment of a String column whose values are bytes: ClickHouse has one type for both."""
 
 
 @dataclass(frozen=True)
@@ -36,3 +39,8 @@ class FrameTable:
     def missing(self) -> PermanentError:
         """There is no such table."""
         return PermanentError(f"table {self} does not exist")
+
+
+def is_bytes(kind: str, comment: str) -> bool:
+    """Whether a frame has the column's values as bytes, and not as text."""
+    return comment == BYTES and Type.of(kind).bare.name in ("String", "FixedString")

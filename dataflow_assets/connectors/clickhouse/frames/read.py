@@ -15,9 +15,18 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import connect, query_rows, quote, stream
-from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
+from dataflow_assets.connectors.clickhouse.frames.conditions import condition
+from dataflow_assets.connectors.clickhouse.frames.frame_table import (
+    APPLICATION,
+    BYTES,
+    FrameTable,
+    is_bytes,
+)
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.table_frames import chosen
+from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -28,7 +37,7 @@ SELECT engine, total_rows FROM system.tables
 WHERE database = {database:String} AND name = {table:String}
 """
 _COLUMNS = """
-SELECT name, type FROM system.columns
+SELECT name, type, comment FROM system.columns
 WHERE database = {database:String} AND table = {table:String}
 AND default_kind NOT IN ('MATERIALIZED', 'ALIAS', 'EPHEMERAL') ORDER BY position
 """
@@ -48,6 +57,8 @@ class Found:
     columns: tuple[tuple[str, str], ...]
     final: bool
     rows: int | None
+    bytes: frozenset[str] = frozenset()
+    """The columns whose text is bytes."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -70,6 +81,7 @@ def read(
     spark: SparkSession,
     names: Sequence[str] | None,
     held: ExitStack,  # noqa: ARG001 - what other systems need
+    partitions: Partitions | None = None,
 ) -> DataFrame:
     """As `TableFrames.read`: one query, read in one task, sees one state."""
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -77,12 +89,9 @@ def read(
     with translated(f"reading {place}"), closing(connect(place.connection, APPLICATION)) as client:
         found = _found(client, place)
     known = dict(found.columns)
-    if absent := [name for name in names or () if name not in known]:
-        raise PermanentError(
-            f"{place} has no column {', '.join(absent)}; it has {', '.join(known)}"
-        )
-    chosen = {name: known[name] for name in names or known}
-    reader = _Reader(place, chosen, final=found.final)
+    columns = {name: known[name] for name in chosen(place, names, known)}
+    only = condition(partitions, place, known) if partitions else ""
+    reader = _Reader(place, columns, found.final, found.bytes, only)
     return spark.range(0, 1, 1, 1).mapInArrow(reader, from_arrow_schema(reader.schema))
 
 
@@ -91,12 +100,18 @@ class _Reader:
     place: FrameTable
     columns: dict[str, str]
     final: bool
+    bytes: frozenset[str]
+    only: str
+    """A condition on the rows; empty for all of them."""
 
     @property
     def schema(self) -> pa.Schema:
         """In types that Spark has."""
         fields = [types.field(name, kind) for name, kind in self.columns.items()]
-        return pa.schema([pa.field(f.name, _spark_type(f.type), f.nullable) for f in fields])
+        kinds = [pa.binary() if f.name in self.bytes else _spark_type(f.type) for f in fields]
+        return pa.schema(
+            [pa.field(f.name, kind, f.nullable) for f, kind in zip(fields, kinds, strict=True)]
+        )
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -104,14 +119,17 @@ class _Reader:
                 yield from self._read()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        chosen = ", ".join(
-            f"{types.selected(name, kind)} AS {quote(f'#{n}')}"
+        stem = free_stem(self.columns, "#")
+        listed = ", ".join(
+            f"{types.selected(name, kind)} AS {quote(f'{stem}{n}')}"
             for n, (name, kind) in enumerate(self.columns.items())
         )
         # S608: every name is quoted
-        query = f"SELECT {chosen} FROM {self.place.name}{' FINAL' if self.final else ''}"  # noqa: S608
+        query = f"SELECT {listed} FROM {self.place.name}{' FINAL' if self.final else ''}"  # noqa: S608
+        query += self.only and f" WHERE {self.only}"
         settings = types.settings_of(query)
         with (
+            translated(f"reading {self.place}"),
             closing(connect(self.place.connection, APPLICATION)) as client,
             stream(client, query, settings=settings) as batches,
         ):
@@ -119,12 +137,23 @@ class _Reader:
                 yield self._fitted(batch)
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Microseconds are all that Spark has."""
+        """Microseconds are all that Spark has; text is UTF-8."""
+        named = batch.rename_columns(self.schema.names)
+        texts = named.select([name for name in named.schema.names if name not in self.bytes])
+        types.text_checked(texts, texts.schema, self._not_text)
         arrays = [
             column.cast(field.type, safe=not pa.types.is_timestamp(field.type))
             for column, field in zip(batch.columns, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _not_text(self, column: str) -> PermanentError:
+        spelled = self.columns[column]
+        return PermanentError(
+            f"column {column} of {self.place} holds bytes that are no UTF-8 text: leave it out "
+            "(metadata `columns` of the input), or say that it is read as bytes: ALTER TABLE "
+            f"{self.place.name} MODIFY COLUMN {quote(column)} {spelled} COMMENT '{BYTES}'"
+        )
 
 
 def _found(client: Client, place: FrameTable) -> Found:
@@ -134,8 +163,10 @@ def _found(client: Client, place: FrameTable) -> Found:
         raise place.missing()
     engine, total = known[0]
     final = engine.endswith("MergeTree") and any(kind in engine for kind in _FOLDED)
-    columns = tuple((str(name), str(kind)) for name, kind in query_rows(client, _COLUMNS, where))
-    return Found(columns, final, None if final else total)
+    rows = [tuple(map(str, row)) for row in query_rows(client, _COLUMNS, where)]
+    marked = frozenset(name for name, kind, comment in rows if is_bytes(kind, comment))
+    columns = tuple((name, kind) for name, kind, _ in rows)
+    return Found(columns, final, None if final else total, marked)
 
 
 def _spark_type(arrow: pa.DataType) -> pa.DataType:

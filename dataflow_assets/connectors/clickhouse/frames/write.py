@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import (
     connect,
     insert,
@@ -25,11 +24,19 @@ from dataflow_assets.connectors.clickhouse.client import (
     quote,
 )
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.frames.conditions import condition
 from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
-from dataflow_assets.connectors.clickhouse.table.table import Table, find
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.connectors.clickhouse.frames.target import Target, create
+from dataflow_assets.connectors.clickhouse.table.table import Table
 from dataflow_assets.sdk.server_failure import translated
-from dataflow_assets.sdk.table_frames import ATTEMPT, Mode, refuse_unknown_columns, stage
+from dataflow_assets.sdk.table_frames import (
+    ATTEMPT,
+    Mode,
+    null_in_key,
+    several_of_one_key,
+    stage,
+)
+from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -42,23 +49,30 @@ WHERE database = {database:String} AND name = {table:String}
 """
 
 
-def write(place: FrameTable, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
+def write(
+    place: FrameTable,
+    frame: DataFrame,
+    mode: Mode,
+    key: Sequence[str],
+    partitions: Partitions | None = None,
+) -> int:
     """As `TableFrames.write`.
 
-    `overwrite` exchanges the table for another of the same definition, `upsert` adds rows to a
-    ReplacingMergeTree that is ordered by the key, `append` adds rows.
+    `overwrite` exchanges the table for another of the same definition, or replaces partition after
+    partition, `upsert` adds rows to a ReplacingMergeTree that is ordered by the key, `append` adds
+    rows.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
     with translated(f"writing {place}"), closing(connect(place.connection, APPLICATION)) as client:
-        work = _Write(client, place, columns, mode, tuple(key))
-        table = work.target()
+        table = Target(client, place, columns, mode, tuple(key), partitions).table()
+        work = _Write(client, place, table, columns, mode, tuple(key), partitions)
         try:
             work.create_stage()
             attempts, count = stage(frame, _Stager(work.stage))
-            work.build(table, attempts)
-            work.publish(table)
+            work.build(attempts)
+            work.publish()
         finally:
             work.clear()
     return count
@@ -94,9 +108,11 @@ class _Write:
 
     client: Client
     place: FrameTable
+    table: Table
     columns: pa.Schema
     mode: Mode
     key: tuple[str, ...]
+    partitions: Partitions | None
     name: str = field(default_factory=lambda: f"_dataflow_{uuid.uuid4().hex[:12]}")
 
     @property
@@ -109,96 +125,110 @@ class _Write:
         """A table like the target, of the rows that count."""
         return self.place.beside(self.name)
 
-    def target(self) -> Table:
-        """The table, made where it is missing."""
-        table = self._find()
-        if table is None:
-            required = [
-                f.with_nullable(f.nullable and f.name not in self.key) for f in self.columns
-            ]
-            engine = "ReplacingMergeTree" if self.mode == "upsert" else "MergeTree"
-            self._create(self.place, required, engine, self.key)
-            table = self._find()
-        if table is None:
-            raise self.place.missing()
-        known = [column.name for column in table.columns]
-        refuse_unknown_columns(self.place, self.columns.names, known)
-        if self.mode == "upsert":
-            self._check_upsert(table)
-        return table
-
     def create_stage(self) -> None:
         """For the frame's own types: what does not fit the target's is told at once later."""
         mark = pa.field(ATTEMPT, pa.string(), nullable=False)
-        self._create(self.stage, [*self.columns, mark], "MergeTree", ())
+        create(self.client, self.stage, [*self.columns, mark], "MergeTree", ())
 
-    def build(self, table: Table, attempts: Sequence[str]) -> None:
+    def build(self, attempts: Sequence[str]) -> None:
         """The rows of these attempts in the target's types; a value that does not fit raises."""
         counting = ", ".join(map(literal, attempts)) or "''"  # a frame without rows has none
         source = f"{self.stage.name} WHERE {quote(ATTEMPT)} IN ({counting})"
-        if self.mode == "upsert":
-            self._check_once(source)
         self._command(f"CREATE TABLE {self.built.name} AS {self.place.name}")
-        kinds = {column.name: column.type for column in table.columns}
-        values = ", ".join(
-            f"accurateCast({quote(name)}, {literal(kinds[name])})" for name in self.columns.names
-        )
-        # S608: names and values are quoted
-        rest = f"SELECT {values} FROM {source}"  # noqa: S608
-        self._command(f"INSERT INTO {self.built.name} ({listed(self.columns.names)}) {rest}")
+        rows = f"SELECT {', '.join(map(self._value, self.columns.names))} FROM {source}"  # noqa: S608
+        if self.mode != "upsert":
+            self._insert(self.columns.names, rows)
+        else:
+            self._check_keys(source)
+            self._insert_upserts(rows)
+        if self.partitions is not None:
+            self._check_inside(self.partitions)
 
-    def publish(self, table: Table) -> None:
-        """Makes the rows those of the target."""
-        if self.mode == "overwrite":
-            self._command(f"EXCHANGE TABLES {self.built.name} AND {self.place.name}")
+    def _value(self, name: str) -> str:
+        kind = next(column.type for column in self.table.columns if column.name == name)
+        return f"accurateCast({quote(name)}, {literal(kind)}) AS {quote(name)}"
+
+    def _insert(self, names: Sequence[str], rows: str) -> None:
+        self._command(f"INSERT INTO {self.built.name} ({listed(names)}) {rows}")
+
+    def _insert_upserts(self, rows: str) -> None:
+        """Columns that the frame lacks keep the values of the rows that are replaced."""
+        names, key = list(self.columns.names), listed(self.key)
+        others = [c.name for c in self.table.columns if c.given and c.name not in names]
+        if not others:
+            self._insert(names, rows)
             return
-        if table.engine.endswith("MergeTree") and not self._feeds_views():
-            target, source = self.place.name, self.built.name
-            self._command(f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {source}")
-            return
-        names = listed([column.name for column in table.columns if column.given])
+        # S608: names and values are quoted
+        stored = (
+            f"(SELECT {listed([*self.key, *others])} FROM {self.place.name} FINAL "  # noqa: S608
+            f"WHERE ({key}) IN (SELECT {key} FROM ({rows})))"
+        )
+        every = listed([*names, *others])
+        joined = f"SELECT {every} FROM ({rows}) AS s INNER JOIN {stored} AS t USING ({key})"  # noqa: S608
+        new = (
+            f"SELECT {listed(names)} FROM ({rows}) AS s LEFT ANTI JOIN {stored} AS t USING ({key})"  # noqa: S608
+        )
+        self._insert([*names, *others], joined)
+        self._insert(names, new)
+
+    def _check_keys(self, source: str) -> None:
+        """Before they are in the table: it would keep any row of a key."""
+        key = listed(self.key)
+        missing = " OR ".join(f"isNull({quote(name)})" for name in self.key)
         # S608: names are quoted
-        rest = f"({names}) SELECT {names} FROM {self.built.name}"  # noqa: S608
-        self._command(f"INSERT INTO {self.place.name} {rest}")
+        if query_rows(self.client, f"SELECT 1 FROM {source} AND ({missing}) LIMIT 1"):  # noqa: S608
+            raise null_in_key(self.place, self.key)
+        query = f"SELECT 1 FROM {source} GROUP BY {key} HAVING count() > 1 LIMIT 1"  # noqa: S608
+        if query_rows(self.client, query):
+            raise several_of_one_key(self.place)
+
+    def _check_inside(self, partitions: Partitions) -> None:
+        names = partitions.columns
+        texts = ", ".join(f"toString({quote(name)})" for name in names)
+        # S608: names and values are quoted
+        query = (
+            f"SELECT {texts} FROM {self.built.name} WHERE NOT ifNull({self._only(partitions)}, 0) "  # noqa: S608
+            "LIMIT 1"
+        )
+        if rows := query_rows(self.client, query):
+            raise partitions.outside(self.place, dict(zip(names, rows[0], strict=True)))
+
+    def _only(self, partitions: Partitions) -> str:
+        kinds = {column.name: column.type for column in self.table.columns}
+        return f"({condition(partitions, self.place, kinds)})"
+
+    def publish(self) -> None:
+        """Makes the rows those of the target."""
+        target, source = self.place.name, self.built.name
+        if self.partitions is not None:
+            self._replace(self.partitions)
+        elif self.mode == "overwrite":
+            self._command(f"EXCHANGE TABLES {source} AND {target}")
+        elif self.table.engine.endswith("MergeTree") and not self._feeds_views():
+            self._command(f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {source}")
+        else:
+            names = listed([column.name for column in self.table.columns if column.given])
+            # S608: names are quoted
+            self._command(f"INSERT INTO {target} ({names}) SELECT {names} FROM {source}")  # noqa: S608
+
+    def _replace(self, partitions: Partitions) -> None:
+        """Partition after partition, each at once; none of them has rows of others."""
+        new = self._partition_ids(self.built, "1")
+        for each in sorted(self._partition_ids(self.place, self._only(partitions)) | new):
+            change = f"REPLACE PARTITION ID {literal(each)} FROM {self.built.name}"
+            drop = f"DROP PARTITION ID {literal(each)}"
+            self._command(f"ALTER TABLE {self.place.name} {change if each in new else drop}")
+
+    def _partition_ids(self, place: FrameTable, condition: str) -> set[str]:
+        # S608: names and values are quoted
+        query = f"SELECT DISTINCT _partition_id FROM {place.name} WHERE {condition}"  # noqa: S608
+        return {str(found) for (found,) in query_rows(self.client, query)}
 
     def clear(self) -> None:
         """Drops what stands beside the target; after an exchange that is the old one."""
         for leftover in (self.stage, self.built):
             with suppress(Failure):
                 self._command(f"DROP TABLE IF EXISTS {leftover.name} SYNC")
-
-    def _find(self) -> Table | None:
-        return find(self.client, self.place.database, self.place.table)
-
-    def _create(
-        self, place: FrameTable, columns: Iterable[pa.Field], engine: str, key: Sequence[str]
-    ) -> None:
-        given = ", ".join(f"{quote(each.name)} {types.declared(each)}" for each in columns)
-        order = f"({listed(key)})" if len(key) > 1 else listed(key) or "tuple()"
-        self._command(f"CREATE TABLE {place.name} ({given}) ENGINE = {engine} ORDER BY {order}")
-
-    def _check_upsert(self, table: Table) -> None:
-        if not table.replaces or set(table.sorting_key) != set(self.key):
-            raise PermanentError(
-                f"{self.place}: mode upsert needs a ReplacingMergeTree ORDER BY "
-                f"({', '.join(self.key)}); it is {table.engine} ORDER BY "
-                f"({', '.join(table.sorting_key)})"
-            )
-        if table.version and table.version not in self.columns.names:
-            raise PermanentError(
-                f"{self.place} finds the newest row of a key by {table.version}, which the frame "
-                "lacks: add that column, or the stored rows would win"
-            )
-
-    def _check_once(self, source: str) -> None:
-        """Before they are in the table: it would keep any of them."""
-        key = listed(self.key)
-        # S608: names are quoted
-        query = f"SELECT 1 FROM {source} GROUP BY {key} HAVING count() > 1 LIMIT 1"  # noqa: S608
-        if query_rows(self.client, query):
-            raise PermanentError(
-                f"{self.place}: the frame has several rows of one key: say which of them counts"
-            )
 
     def _feeds_views(self) -> bool:
         """Materialized views see what is inserted, not what is attached."""
@@ -207,4 +237,4 @@ class _Write:
 
     def _command(self, statement: str) -> None:
         with failing():
-            self.client.command(statement)
+            self.client.command(statement, settings={"max_partitions_per_insert_block": 0})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
@@ -13,16 +11,15 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import Client, insert, inserting, known, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.sink.defaults import Defaults, absent
+from dataflow_assets.connectors.clickhouse.sink.trial_table import trial_table
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
+from dataflow_assets.contracts import ABSENT
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.sdk.refused_rows import RefusedRow, SuspectRows, attempted
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 SECONDS = 600  # after that the server gives an INSERT up; a later one of the same token is the same
-_KEYS = (
-    "SELECT partition_key, sorting_key FROM system.tables "
-    "WHERE database = {d:String} AND name = {t:String}"
-)
 _TRIED = {"async_insert": 0, "wait_end_of_query": 1}
 _METADATA = b"dataflow.clickhouse"
 
@@ -41,6 +38,8 @@ class Facts(msgspec.Struct, frozen=True):
     """The column that is filled with the chunk's version."""
     deleted: str | None
     """The column that says whether the row is a deletion."""
+    views: bool = False
+    """Materialized views read what is inserted: where one fails, the rows are in the table."""
 
     def into(self, schema: pa.Schema) -> pa.Schema:
         """The schema with these facts."""
@@ -63,6 +62,7 @@ class Insert:
         self._database, self._name = place
         self._facts = facts
         self._schema = schema
+        self._defaults = Defaults(client, place, schema)
 
     def insert(self, rows: pa.Table, token: str, version: int) -> ServerFailure | None:
         """All rows or none, once under the token; why not, where a row may be the reason."""
@@ -71,46 +71,11 @@ class Insert:
         settings = inserting(token, replicated=self._facts.replicated)
         return self._attempt(self._name, self._columns(rows, version), settings)
 
-    def refused(
-        self, rows: pa.Table, failure: ServerFailure, suspects: SuspectRows
-    ) -> list[RefusedRow[pa.Table]]:
-        """The rows that the table refuses. Raises the failure when there are none.
-
-        A table of the engine Null with the same columns and constraints is asked.
-        """
-        trial = f"dataflow_trial_{uuid.uuid4().hex[:12]}"
-        try:
-            with self._trial(trial):
-                attempt = partial(self._attempt, trial, settings=_TRIED)
-                found = suspects.search(self._columns(rows, 0), attempt)
-        except Failure as other:
-            raise failure from other
-        if not found:
-            raise failure
-        return found
-
-    @contextmanager
-    def _trial(self, name: str) -> Iterator[None]:
-        """The table; a view evaluates what the target sorts and divides its rows by."""
-        here, view = quote(self._database, name), quote(self._database, f"{name}_keys")
-        target = quote(self._database, self._name)
-        with failing():
-            self._client.command(f"CREATE TABLE {here} AS {target} ENGINE = Null")
-        try:
-            with suppress(Failure), failing():  # who may not create it asks without
-                self._evaluate_keys(here, view)
-            yield
-        finally:
-            with failing():
-                self._client.command(f"DROP TABLE IF EXISTS {view}")
-                self._client.command(f"DROP TABLE IF EXISTS {here}")
-
-    def _evaluate_keys(self, here: str, view: str) -> None:
-        found = self._client.query(_KEYS, {"d": self._database, "t": self._name}).result_rows
-        keys = ", ".join(f"tuple({one})" for one in found[0] if one)
-        if keys:
-            query = f"SELECT tuple({keys}) AS k FROM {here}"  # noqa: S608 - the server's own words
-            self._client.command(f"CREATE MATERIALIZED VIEW {view} ENGINE = Null AS {query}")
+    def refused(self, rows: pa.Table, suspects: SuspectRows) -> list[RefusedRow[pa.Table]]:
+        """The rows that the table or its views refuse, found by trial. Raises Failure."""
+        with trial_table(self._client, (self._database, self._name)) as trial:
+            attempt = partial(self._attempt, trial, settings=_TRIED)
+            return suspects.search(self._columns(rows, 0), attempt)
 
     def _attempt(
         self, table: str, rows: pa.Table, settings: Mapping[str, object]
@@ -127,10 +92,13 @@ class Insert:
         chosen = rows.select(self._schema.names)
         for name, values in filled.items():
             chosen = chosen.append_column(name, values)
+        chosen = chosen.append_column(ABSENT, absent(rows))
         return chosen.replace_schema_metadata(None)
 
     def _insert(self, table: str, rows: pa.Table, settings: Mapping[str, object]) -> None:
-        given = {"max_execution_time": SECONDS, "input_format_null_as_default": 1, **settings}
+        """`rows`: as `_columns` makes them."""
+        given = {"max_execution_time": SECONDS, **self._defaults.settings, **settings}
+        filled = self._defaults.filled(rows)
         with failing():
             place = quote(self._database, table)
-            insert(self._client, place, rows, known(self._client, given))
+            insert(self._client, place, filled, known(self._client, given))

@@ -196,6 +196,7 @@ class ClickhouseSinkSession(SinkSession):
             table.replicated,
             self._upsert.version,
             self._upsert.deleted,
+            table.viewed,
         )
         failpoint = failpoints.from_environment()
         target = replace(self._target, reading=self._state.head.reading)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,11 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, quote, stream
 from dataflow_assets.connectors.clickhouse.type_names import Type
-from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE
+from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, SINK_TEXT
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.key_folding import Ints
 
-_ROW = "#row"
 _PARAMETER_BYTES = 60_000  # of the keys of one statement: a server takes 128 KiB of each parameter
 
 
@@ -50,7 +51,7 @@ class StoredRows:
         ]
         rows = pa.concat_tables(found)
         places = np.full(keys.num_rows, -1, np.int64)
-        places[rows.column(_ROW).to_numpy()] = np.arange(rows.num_rows)
+        places[rows.column(self._row).to_numpy()] = np.arange(rows.num_rows)
         return rows.select(list(columns)), places
 
     def _some(
@@ -60,7 +61,9 @@ class StoredRows:
         query = self._query(keys, first, columns)
         settings |= types.settings_of(query)
         given = {f"key_{n}": ",".join(each) for n, each in enumerate(texts)}
-        schema = pa.schema([pa.field(_ROW, pa.int64()), *(self._field(one) for one in columns)])
+        schema = pa.schema(
+            [pa.field(self._row, pa.int64()), *(self._field(one) for one in columns)]
+        )
         with stream(self.client, query, given, settings) as batches:
             checked = [types.text_checked(one, schema, self._refused) for one in batches]
             return pa.Table.from_batches(checked, schema)
@@ -70,20 +73,21 @@ class StoredRows:
         asked = self._asked(keys, first)
         listed = ", ".join(quote(name) for name in dict.fromkeys([*keys, *columns]))
         values = ", ".join(
-            f"{types.selected(name, self._type(name))} AS {quote(f'#value {n}')}"
+            f"{types.selected(name, self._type(name), SINK_TEXT)} AS {self._alias(f' value {n}')}"
             for n, name in enumerate(columns)
         )
         same = " AND ".join(
-            f"CAST(t.{quote(name)}, {literal(_asked_type(self._type(name)))}) = a.{quote(f'#{n}')}"
+            f"CAST(t.{quote(name)}, {literal(_asked_type(self._type(name)))}) = a.{self._alias(n)}"
             for n, name in enumerate(keys)
         )
-        wanted = ", ".join(quote(f"#{n}") for n in range(len(keys)))
+        wanted = ", ".join(self._alias(n) for n in range(len(keys)))
         # S608: names are quoted, keys travel as parameters
         rows = (
             f"SELECT {listed} FROM {quote(*self.place)} FINAL WHERE "  # noqa: S608
             f"({', '.join(map(quote, keys))}) IN (SELECT {wanted} FROM ({asked}))"
         )
-        return f"SELECT a.{quote(_ROW)}, {values} FROM ({rows}) AS t JOIN ({asked}) AS a ON {same}"  # noqa: S608
+        row = f"a.{self._alias('row')}"
+        return f"SELECT {row}, {values} FROM ({rows}) AS t JOIN ({asked}) AS a ON {same}"  # noqa: S608
 
     def _asked(self, keys: Sequence[str], first: int) -> str:
         """The keys as rows; their texts travel as hexadecimal digits, which need no escapes."""
@@ -93,11 +97,22 @@ class StoredRows:
             for n, name in enumerate(keys)
         ]
         zipped = ", ".join(["arrayEnumerate(splitByChar(',', {key_0:String}))", *lists])
-        columns = ", ".join(f"r.{n + 2} AS {quote(f'#{n}')}" for n in range(len(keys)))
+        columns = ", ".join(f"r.{n + 2} AS {self._alias(n)}" for n in range(len(keys)))
         return (
-            f"SELECT toInt64(r.1) + {first - 1} AS {quote(_ROW)}, {columns} FROM "  # noqa: S608
+            f"SELECT toInt64(r.1) + {first - 1} AS {self._alias('row')}, {columns} FROM "  # noqa: S608
             f"(SELECT arrayJoin(arrayZip({zipped})) AS r)"
         )
+
+    @cached_property
+    def _stem(self) -> str:
+        return free_stem(self.schema.names, "#")
+
+    @property
+    def _row(self) -> str:
+        return f"{self._stem}row"
+
+    def _alias(self, end: object) -> str:
+        return quote(f"{self._stem}{end}")
 
     def _field(self, name: str) -> pa.Field:
         return self.schema.field(name).with_nullable(True)

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import Client, connect
+from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected import table
 from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
@@ -39,7 +40,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.sdk.refused_rows import SuspectRows
 from dataflow_assets.sdk.rejected_records import settle
-from dataflow_assets.sdk.server_failure import ServerFailure
+from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 
 @dataclass(frozen=True)
@@ -149,19 +150,32 @@ class ClickhouseWriter(Writer):
         found = self._buffer.cut(piece)
         failpoints.reach("clickhouse.before-insert")
         whole = self._filled(found.rows)
-        stored, refused = self._left(whole.rows, whole.refused), len(whole.refused)
-        failure = self._load().insert(stored, piece.token, border.version)
-        if failure is not None:
-            reasons = self._refused(stored, failure)
-            stored, refused = self._left(stored, reasons), refused + len(reasons)
-            failpoints.reach("clickhouse.refused")
-            failure = self._load().insert(stored, piece.token, border.version)
-        if failure is not None:
-            raise failure
+        refused = len(whole.refused)
+        refused += self._store(self._left(whole.rows, whole.refused), piece, border)
         rows = found.rows.num_rows - refused  # with those that others of the INSERT replace
         totals = Totals(rows, len(found.rejected) + refused, found.size)
         self._totals += totals
         return totals
+
+    def _store(self, rows: pa.Table, piece: Piece, border: Border) -> int:
+        """One INSERT of the rows but for those that are refused; how many these are."""
+        before = int(rows.num_rows)
+        if self._facts.views and before:
+            # Where a view fails, ClickHouse has stored the rows in the table: too late to try.
+            rows = self._left(rows, self._refused(rows))
+        failure = self._load().insert(rows, piece.token, border.version)
+        if failure is not None:
+            reasons = self._refused(rows, failure)
+            if not reasons:
+                where = f"{self._ticket.target.source}, partition {self._piece.partition}"
+                where = f"{where}, {piece.after} to {piece.upto}"
+                raise failure.error(f"writing to {self._sink.address()}: no row alone, {where}")
+            rows = self._left(rows, reasons)
+            failpoints.reach("clickhouse.refused")
+            failure = self._load().insert(rows, piece.token, border.version)
+        if failure is not None:
+            raise failure
+        return before - int(rows.num_rows)
 
     def _filled(self, rows: pa.Table) -> Filled:
         schema, facts = self._ticket.schema, self._facts
@@ -169,10 +183,15 @@ class ClickhouseWriter(Writer):
         in_order = self._sink.replacing_version_column is None
         return filled(rows, schema, stored, in_order=in_order)
 
-    def _refused(self, rows: pa.Table, failure: ServerFailure) -> Mapping[int, str]:
-        """By the index of a row why the table refuses it."""
+    def _refused(self, rows: pa.Table, known: ServerFailure | None = None) -> Mapping[int, str]:
+        """By the index of a row why the table refuses it; `known`: what it has said of all."""
         suspects = SuspectRows()
-        found = self._load().refused(rows, failure, suspects)
+        try:
+            found = self._load().refused(rows, suspects)
+        except Failure as failure:
+            if known is None and failure.fault is not Fault.OUTSIDE:
+                return {}  # this user may not create tables: the table itself is asked
+            raise known or failure from failure
         reasons = {one.at: one.failure.reason for one in found}
         rejections = self._buffer.refused(rows, reasons)
         for rejection, one in zip(rejections, found, strict=True):

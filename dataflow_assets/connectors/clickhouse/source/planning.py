@@ -191,7 +191,7 @@ class PolledTable:
     ) -> list[str] | None:
         """The values of the row before which `most - 1` others stand, if one stands behind it."""
         # A name that could be a column's would stand for it in the conditions.
-        aliases = [quote(f"#{n}") for n in range(len(columns))]
+        aliases = [quote(f"{self.relation.alias}{n}") for n in range(len(columns))]
         pairs = [*zip(columns, aliases, strict=True)]
         names = ", ".join(f"{column.quoted} AS {alias}" for column, alias in pairs)
         texts = ", ".join(column.text(alias) for column, alias in pairs)

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.clickhouse.client import Client, connect, quote,
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.source.planning import Values, conditions
 from dataflow_assets.connectors.clickhouse.source.relation import Relation, describe
-from dataflow_assets.contracts import METADATA
+from dataflow_assets.contracts import metadata_column
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import Part
 from dataflow_assets.sdk.server_failure import translated
@@ -74,7 +74,8 @@ def _refused(source: ClickhouseSourceOptions, column: str) -> PermanentError:
 
 def _query(relation: Relation, part: Part, selected: list[str], values: Values) -> str:
     # Names of their own: an alias that is a column's name would stand for it in the conditions.
-    listed = ", ".join(f"{expression} AS {quote(f'#{n}')}" for n, expression in enumerate(selected))
+    aliases = [quote(f"{relation.alias}{n}") for n in range(len(selected))]
+    listed = ", ".join(map("{} AS {}".format, selected, aliases))
     query = f"SELECT {listed} FROM {relation.base}"  # noqa: S608 - names are quoted, values bound
     if part.rows is None or relation.order is None:
         return query
@@ -88,6 +89,6 @@ def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.
     order = relation.order
     if "id" not in wanted or order is None:
         return []
-    field = types.field("_dataflow_id", order.type)
-    marked = field.with_metadata({**(field.metadata or {}), METADATA: b"id"})
+    field = types.field("id", order.type)
+    marked = metadata_column("id", field.type, field.metadata)
     return [(types.selected(order.name, order.type), marked)]

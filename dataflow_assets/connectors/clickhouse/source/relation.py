@@ -10,6 +10,7 @@ from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.sdk.free_names import free_stem
 
 NO_UUID = "00000000-0000-0000-0000-000000000000"  # of tables outside Atomic databases
 _TABLE = """
@@ -72,6 +73,12 @@ class Relation:
     order: SourceColumn | None
     change: SourceColumn | None
     identity: str | None = None
+
+    @property
+    def alias(self) -> str:
+        """The beginning of aliases: as a column's name one would stand for it in conditions."""
+        named = [*self.columns, *filter(None, (self.order, self.change))]
+        return free_stem((column.name for column in named), "#")
 
     def fields(self) -> list[pa.Field]:
         """The Arrow fields of its columns."""

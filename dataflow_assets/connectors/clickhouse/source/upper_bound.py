@@ -11,7 +11,6 @@ from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quo
 from dataflow_assets.connectors.clickhouse.source.relation import Relation, SourceColumn
 from dataflow_assets.sdk.polling import moment, ticks
 
-_ALIAS = quote("#n")  # a name that could be a column's would stand for it in the conditions
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SAMPLE = """
 SELECT toUnixTimestamp64Nano(now64(9)), count(), {counts}
@@ -57,9 +56,10 @@ def before(text: str, digits: int, *, day: bool = False) -> str:
 
 def _sampled(client: Client, relation: Relation, column: SourceColumn) -> tuple[int, int]:
     """The clock in nanoseconds, and the tick."""
-    counts = ", ".join(f"countIf({_ALIAS} % {width} = 0)" for width in ticks.WIDTHS)
+    alias = quote(f"{relation.alias}n")
+    counts = ", ".join(f"countIf({alias} % {width} = 0)" for width in ticks.WIDTHS)
     query = _SAMPLE.format(
-        alias=_ALIAS,
+        alias=alias,
         counts=counts,
         name=quote(column.name),
         base=relation.base,

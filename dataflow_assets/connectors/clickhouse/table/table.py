@@ -70,7 +70,7 @@ class Column:
 
     def field(self) -> pa.Field:
         """What the decoders are told."""
-        field = types.field(self.name, self.type)
+        field = types.field(self.name, self.type, types.SINK_TEXT)
         metadata = dict(field.metadata or {})
         if self.comment == JSON_TEXT and field.type == pa.string():
             metadata[KIND] = b"json"

@@ -11,25 +11,31 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.frames.conditions import condition
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
+from dataflow_assets.connectors.iceberg.table.stored_rows import live_rows
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.table_frames import chosen
+from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PART_BYTES = 64 * 1024 * 1024
 MOST_PARTS = 64
+ALWAYS_TRUE = AlwaysTrue()
 
 
 def read(
@@ -37,26 +43,37 @@ def read(
     spark: SparkSession,
     names: Sequence[str] | None,
     held: ExitStack,  # noqa: ARG001 - what other systems need
+    partitions: Partitions | None = None,
 ) -> DataFrame:
     """As `TableFrames.read`: the current snapshot, read in tasks."""
     with translated(sink, "read"):
         table = connect(sink).table(sink.identifier)
     if table is None:
         raise PermanentError(f"table {'.'.join(sink.identifier)} does not exist: nothing to read")
-    return frame_of(table, sink, spark, names)
+    rows = condition(partitions, f"table {'.'.join(sink.identifier)}", table.schema())
+    with translated(sink, "plan a read of"):
+        tasks = files_with(table, rows)
+    return frame_of(table, spark, tasks, names, rows)
+
+
+def files_with(table: Table, rows: BooleanExpression) -> list[FileScanTask]:
+    """The files of the snapshot that is the table's current one here that may have such rows."""
+    return list(table.scan(row_filter=rows).plan_files())
 
 
 def frame_of(
-    table: Table, sink: CatalogConnection, spark: SparkSession, names: Sequence[str] | None = None
+    table: Table,
+    spark: SparkSession,
+    tasks: Sequence[FileScanTask],
+    names: Sequence[str] | None = None,
+    rows: BooleanExpression = ALWAYS_TRUE,
 ) -> DataFrame:
-    """A lazy frame of the snapshot that is the table's current one here."""
+    """A lazy frame of such rows of these files."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    with translated(sink, "plan a read of"):
-        tasks = list(table.scan().plan_files())
     columns = _readable(table, names)
     groups = tuple(_groups(tasks)) or ((),)
-    reader = _Reader(table.metadata, write_target(table), groups, columns)
+    reader = _Reader(table.metadata, write_target(table), groups, columns, rows)
     count = len(groups)
     return spark.range(0, count, 1, count).mapInArrow(reader, from_arrow_schema(columns))
 
@@ -70,12 +87,13 @@ def describe(sink: CatalogConnection) -> tuple[pa.Schema, int | None]:
 
 def _readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
     """The columns in Spark's types: times and the like as text."""
-    fields = [f for f in row_schema(table.schema()) if names is None or f.name in names]
-    text = pa.string()
-    return pa.schema([(f.name, text if pa.types.is_time(f.type) else f.type) for f in fields])
+    known = {field.name: field.type for field in row_schema(table.schema())}
+    wanted = chosen(f"table {'.'.join(table.name())}", names, known)
+    times = {name: pa.string() for name, kind in known.items() if pa.types.is_time(kind)}
+    return pa.schema([(name, times.get(name, known[name])) for name in wanted])
 
 
-def _groups(tasks: list[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
+def _groups(tasks: Sequence[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
     """Files for one Spark task each: some megabytes, and not too many tasks."""
     total = sum(task.file.file_size_in_bytes for task in tasks)
     most = max(PART_BYTES, total // MOST_PARTS + 1)
@@ -97,6 +115,7 @@ class _Reader:
     target: WriteTarget
     groups: tuple[tuple[FileScanTask, ...], ...] = field(repr=False)
     columns: pa.Schema
+    rows: BooleanExpression
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -105,8 +124,12 @@ class _Reader:
 
     def _read(self, tasks: tuple[FileScanTask, ...]) -> Iterator[pa.RecordBatch]:
         io = load_file_io(dict(self.target.io), self.target.location)
-        schema = self.metadata.schema().select(*self.columns.names)
-        scan = ArrowScan(self.metadata, io, schema, AlwaysTrue())
-        for batch in scan.to_record_batches(list(tasks)):
-            table = pa.Table.from_batches([batch]).select(self.columns.names)
-            yield from table.cast(self.columns).combine_chunks().to_batches()
+        schema, names = self.metadata.schema(), self.columns.names
+        bound = bind(schema, self.rows, case_sensitive=True)
+        asked = [str(schema.find_column_name(each)) for each in extract_field_ids(bound)]
+        only = expression_to_pyarrow(bound) if asked else None
+        for task in tasks:
+            for batch in live_rows(self.metadata, io, task, list(dict.fromkeys([*names, *asked]))):
+                table = pa.Table.from_batches([batch])
+                table = (table if only is None else table.filter(only)).select(names)
+                yield from table.cast(self.columns).combine_chunks().to_batches()

@@ -18,7 +18,6 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry
 from pyiceberg.table import FileScanTask, Table
 
-from dataflow_assets.connectors.iceberg.maintenance.stored_rows import Unreadable, stored_rows
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import (
     ParquetFile,
@@ -27,6 +26,7 @@ from dataflow_assets.connectors.iceberg.table.data_files import (
 )
 from dataflow_assets.connectors.iceberg.table.file_writer import ROW_GROUP_BYTES
 from dataflow_assets.connectors.iceberg.table.manifest_files import kept
+from dataflow_assets.connectors.iceberg.table.stored_rows import Unreadable, stored_rows
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.failpoints import reach
 
@@ -146,7 +146,7 @@ def _merged(table: Table, group: Sequence[DataFile]) -> str:
 def _rows(table: Table, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Piece by piece; a file of another program without field ids is read by PyIceberg, whole."""
     try:
-        yield from stored_rows(table, file.file_path, schema)
+        yield from stored_rows(table.io, file.file_path, schema)
     except Unreadable:
         scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
         for batch in scan.to_record_batches([FileScanTask(file)]):

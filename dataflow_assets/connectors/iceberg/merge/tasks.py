@@ -11,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 
@@ -20,8 +18,10 @@ from dataflow_assets.connectors.iceberg.merge.match import Rules, fold, inserted
 from dataflow_assets.connectors.iceberg.merge.stage import AT
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
+from dataflow_assets.connectors.iceberg.table.stored_rows import live_rows
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.failpoints import Failpoint, arm, reach
+from dataflow_assets.formats.structs import cast_rows
 
 KEYS = "k binary, file int"
 STAGED = "k binary, source int, row int, at long"
@@ -143,7 +143,7 @@ class Rewriter:
             return
         task = self.tasks[bucket]
         for rows in _scan(self.metadata, self.target, task, schema.names):
-            files.write(merged(rows.cast(schema), folded, self.rules))
+            files.write(merged(cast_rows(rows, schema), folded, self.rules))
         gone.append(task.file.file_path)
 
     def _rows(self, places: pa.Table) -> pa.RecordBatch:
@@ -182,10 +182,7 @@ def _scan(
     metadata: TableMetadata, target: WriteTarget, task: FileScanTask, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that are not deleted, with these columns."""
-    schema = metadata.schema().select(*names)
-    scan = ArrowScan(metadata, target.file_io(), schema, AlwaysTrue())
-    for batch in scan.to_record_batches([task]):
-        yield batch.select(list(names))
+    yield from live_rows(metadata, target.file_io(), task, names)
 
 
 def _staged(target: WriteTarget, path: str, names: Sequence[str] | None = None) -> pa.RecordBatch:

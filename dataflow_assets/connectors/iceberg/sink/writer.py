@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -33,6 +35,7 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import arm, reach
 from dataflow_assets.sdk.checkpoint import uncovered
 from dataflow_assets.sdk.rejected_records import settle
@@ -47,6 +50,7 @@ class WriteTicket(Ticket):
     """Tokens of rejected records that are in their table already."""
 
 
+_MISTAKES = (pa.ArrowException, LookupError, TypeError, AttributeError)
 _FAR = "the time by which the table is partitioned must be in the years 1 to 9999"
 
 
@@ -98,7 +102,7 @@ class IcebergWriter(Writer):
         """Buffers to row groups; what the checkpoint covers already is left out."""
         self._seen = chunk.seen
         if (left := uncovered(chunk, self._piece, self._position)) is not None:
-            with translated(self._sink, "write files of"):
+            with _staging(self._sink):
                 self._write(left)
 
     def _write(self, chunk: Chunk) -> None:
@@ -115,7 +119,7 @@ class IcebergWriter(Writer):
         if isinstance(piece, PartSlice) and not complete:
             self.abort()
             return Receipt(self._ticket.target.branch, piece.partition, None, Totals())
-        with translated(self._sink, "write files of"):
+        with _staging(self._sink):
             settle(self._ticket.target, piece, self._rejected, self._rejects.write)
             staged = (*self._rows.close(), *self._rejects.close())
         self._handed_over = True
@@ -129,6 +133,18 @@ class IcebergWriter(Writer):
         if not self._handed_over:
             self._rows.abort()
             self._rejects.abort()
+
+
+@contextmanager
+def _staging(sink: TableSinkOptions) -> Iterator[None]:
+    """A mistake of our code is no answer of a store: the task names the slice with it."""
+    try:
+        with translated(sink, "write files of"):
+            yield
+    except PermanentError as error:
+        if isinstance(error.__cause__, _MISTAKES):
+            raise error.__cause__ from None
+        raise
 
 
 def _without_far_times(

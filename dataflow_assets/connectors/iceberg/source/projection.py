@@ -19,6 +19,7 @@ from pyiceberg.schema import Schema
 
 from dataflow_assets.connectors.iceberg.source.types import arrow_type, typed_schema
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.structs import nulls, struct_of
 from dataflow_assets.records.record import exact_json
 
 Values = Mapping[int, Any]
@@ -52,7 +53,7 @@ def _made_up(column: ice.NestedField, rows: int, values: Values) -> pa.Array:
     if isinstance(column.field_type, ice.UUIDType) and value is not None:
         value = str(value)
     kind = arrow_type(column.field_type)
-    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
+    return nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
 def _cast(array: pa.Array, have: ice.IcebergType, want: ice.IcebergType) -> pa.Array:
@@ -78,7 +79,7 @@ def _struct(array: pa.StructArray, have: ice.StructType, want: ice.StructType) -
         else _made_up(one, len(array), {})
         for one in want.fields
     ]
-    return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(want)), mask=array.is_null())
+    return struct_of(arrays, list(arrow_type(want)), array.is_null())
 
 
 def _list(array: pa.ListArray, have: ice.ListType, want: ice.ListType) -> pa.Array:

@@ -28,7 +28,7 @@ from dataflow_assets.connectors.iceberg.options import TableSourceOptions
 from dataflow_assets.connectors.iceberg.source.parts import Part, Range
 from dataflow_assets.connectors.iceberg.source.projection import Values, project
 from dataflow_assets.connectors.iceberg.source.types import typed_schema
-from dataflow_assets.contracts import METADATA, PartSlice, Slice
+from dataflow_assets.contracts import PartSlice, Slice, metadata_column
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.place import constant, named
 
@@ -83,8 +83,7 @@ def _told(batch: pa.RecordBatch, each: Range, wanted: frozenset[str]) -> pa.Reco
     values = {"snapshot_id": int(each.snapshot), "snapshot_sequence": each.sequence}
     for name in sorted(wanted & values.keys()):
         column = pa.repeat(pa.scalar(values[name], pa.int64()), batch.num_rows)
-        field = pa.field(f"#{name}", pa.int64(), metadata={METADATA: name.encode()})
-        batch = batch.append_column(field, column)
+        batch = batch.append_column(metadata_column(name, pa.int64()), column)
     return batch
 
 

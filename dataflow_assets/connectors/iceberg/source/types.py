@@ -7,7 +7,7 @@ from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
 from dataflow_assets.connectors.iceberg.types import JSON_DOC, NUMERIC_DOC, text_kind
-from dataflow_assets.contracts import KIND, TypeRow
+from dataflow_assets.contracts import KIND, TypeRow, checked_name
 
 _SIMPLE: dict[type[ice.IcebergType], pa.DataType] = {
     ice.BooleanType: pa.bool_(),
@@ -41,7 +41,9 @@ def arrow_field(column: ice.NestedField) -> pa.Field:
     """One column."""
     kind = _kind(column)
     metadata = {KIND: kind} if kind else None
-    return pa.field(column.name, arrow_type(column.field_type), column.optional, metadata)
+    return pa.field(
+        checked_name(column.name), arrow_type(column.field_type), column.optional, metadata
+    )
 
 
 def _kind(column: ice.NestedField) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import uuid
 from collections.abc import Mapping
@@ -28,8 +29,11 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType, UUIDType
 
+from dataflow_assets.formats.structs import sound
 from dataflow_assets.sdk.durable_files import sync_written
 
+_PART, _FOLDER = 128, 512
+"""Characters: a key of S3 has 1,024 bytes at most, a name on a disk 255."""
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
 _FILE_PROPERTIES = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-impl")
@@ -70,8 +74,23 @@ class WriteTarget:
         provider = load_location_provider(self.location, dict(self.properties))
         folder = ""
         if partition:
-            folder = f"{self.partition_spec.partition_to_path(partition, self.iceberg_schema)}/"
+            values = self.partition_spec.partition_to_path(partition, self.iceberg_schema)
+            folder = f"{_folder(values)}/"
         return provider.new_data_location(f"{folder}{name}-{uuid.uuid4()}.parquet")
+
+
+def _folder(values: str) -> str:
+    """`a=1/b=x`, without texts that no path can hold: the manifest alone tells what they are."""
+    parts = [
+        part if len(part) <= _PART and not part.endswith("=") else _hashed(part)
+        for part in values.split("/")
+    ]
+    folder = "/".join(parts)
+    return folder if len(folder) <= _FOLDER else _hashed(values)
+
+
+def _hashed(text: str) -> str:
+    return f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def write_target(table: Table) -> WriteTarget:
@@ -118,7 +137,13 @@ class ParquetFile:
 
     def write(self, rows: pa.Table) -> None:
         """One row group."""
-        self._parquet.write_table(rows)
+        columns = [
+            pa.chunked_array(map(sound, column.chunks), column.type)
+            if pa.types.is_nested(column.type)
+            else column
+            for column in rows.columns
+        ]
+        self._parquet.write_table(pa.Table.from_arrays(columns, schema=rows.schema))
 
     @property
     def bytes(self) -> int:

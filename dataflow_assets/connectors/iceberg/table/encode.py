@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import OFFSET, N, Rejection
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.structs import cast, nulls
 
 _REFUSALS = (pa.ArrowException, ValueError, OverflowError)
 
@@ -68,7 +69,7 @@ def _encode(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _column(array: pa.Array | None, field: pa.Field, count: int) -> pa.Array:
     if array is None:
-        array = pa.nulls(count, field.type)
+        array = nulls(count, field.type)
     if not field.nullable and array.null_count:
         raise RejectedRecord("sink", f"column {field.name} is required and got no value")
     if (empty := _empty(array, field)) is not None:
@@ -113,5 +114,5 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         values = [None if v is None else uuid.UUID(v).bytes for v in array.to_pylist()]
         return pa.array(values, kind)
     if pa.types.is_nested(kind):
-        return array.cast(kind, safe=True) if array.type != kind else array
+        return cast(array, kind)
     return array.cast(kind)

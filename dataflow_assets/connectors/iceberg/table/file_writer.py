@@ -60,10 +60,12 @@ class FileWriter:
 
     def abort(self) -> None:
         """Drops every file: nobody else has been told of them."""
-        with suppress(OSError, pa.ArrowException):
-            self._finish()
+        file, self._file = self._file, None
+        with suppress(Exception):  # what has failed before is the error to tell
+            if file is not None:
+                file.close()
         for path in self._paths:
-            with suppress(OSError):
+            with suppress(Exception):
                 self._target.file_io().delete(path)
         self._paths, self._done, self._waiting = [], [], []
 

@@ -29,7 +29,7 @@ from dataflow_assets.connectors.iceberg.options import OWN_IDS, RECORD_TIME, Reg
 from dataflow_assets.connectors.iceberg.table.difference import WIDER, Difference, shown
 from dataflow_assets.connectors.iceberg.table.partitioning import keyed
 from dataflow_assets.connectors.iceberg.types import text_kind
-from dataflow_assets.contracts import SYSTEM_COLUMNS, StoredSchema
+from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.avro_schema import AvroSchema
 from dataflow_assets.formats.json_schema_document import document
@@ -89,10 +89,10 @@ def _columns(found: StoredSchema, kind: str, where: str) -> list[NestedField]:
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise PermanentError(f"{where} cannot be the columns of a table: {reason}") from None
-    if ours := sorted({one.name for one in columns} & {*SYSTEM_COLUMNS, RECORD_TIME}):
+    if any(one.name == RECORD_TIME for one in columns):
         raise PermanentError(
-            f"{where} has the field {ours[0]}, which is the name of a column of our own: rename "
-            "the field"
+            f"{where} has the field {RECORD_TIME}, which is the column that holds the time of each "
+            "record: rename the field"
         )
     return columns
 

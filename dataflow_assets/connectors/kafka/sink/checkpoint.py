@@ -93,6 +93,14 @@ class CheckpointTopic:
         """
         return self._settled(0, load_head)
 
+    def replayed(self) -> Head | None:
+        """The head of the branch whose rejected records this one takes back, if it does."""
+        if not self._target.branch.endswith(REPLAY):
+            return None
+        flow = replace(self._target, branch=self._target.branch.removesuffix(REPLAY))
+        found = CheckpointTopic(self.about(side_topic(flow)), self._readers, flow).look()
+        return None if found is None else found.head
+
     def checkpoint(self, slot: int) -> PartitionCheckpoint | None:
         """The checkpoint of a slot whose writers are all fenced."""
         return self._settled(slot, load_checkpoint)

@@ -100,6 +100,8 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     committed_at: datetime | None = None
     reading: int = 0
     """Another one after each restart."""
+    keys: str = ""
+    """How keys of rows are written, by `key_spelling`; empty: as before there was this field."""
 
     def taken(self, run: Run, flow: str) -> Head:
         """The same under a new epoch."""

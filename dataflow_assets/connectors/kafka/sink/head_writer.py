@@ -15,6 +15,7 @@ from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transact
 from dataflow_assets.connectors.kafka.sink import checkpoint_records
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import HEAD, Head, producer_of
+from dataflow_assets.connectors.kafka.sink.key_spelling import FLINK
 from dataflow_assets.contracts import Run, Target
 
 MOST = 8  # producers that a process keeps
@@ -45,7 +46,7 @@ class HeadWriter:
         """
         producer = self._taken(producer_of(self._target))
         try:
-            found = self._side_topic.head() or Head(checkpoint_records.new_generation())
+            found = self._side_topic.head() or self._first()
         except BaseException:
             producer.close()
             raise
@@ -53,6 +54,12 @@ class HeadWriter:
         self._write_with(producer, head)
         self.epoch = head.epoch
         return head
+
+    def _first(self) -> Head:
+        """Of a new branch; rejected records are taken back with the keys of their flow."""
+        flow = self._side_topic.replayed()
+        keys = FLINK if flow is None else flow.keys
+        return Head(checkpoint_records.new_generation(), keys=keys)
 
     def write(self, head: Head) -> None:
         """Stores the head. Raises TakenOver where another run has the branch by now."""

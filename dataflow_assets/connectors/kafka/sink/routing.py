@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,6 +129,8 @@ class Routing:
         if found is MISSING or found is None:
             return self._sink.topic
         name = text_form(found)
+        if not name:
+            raise RejectedRecord("encode", "topicField: the text is empty, and names no topic")
         if name.startswith((FAMILY, "__")):
             raise RejectedRecord("encode", f"topicField: {name} is not a topic for records")
         return name
@@ -140,6 +143,8 @@ class Routing:
             raise RejectedRecord(
                 "sink", f"topic {record.topic} is compacted: every record needs a key"
             )
+        if record.timestamp is not None:
+            _check_time(record.topic, record.timestamp, rules)
         if record.size > rules.most_bytes:
             raise RejectedRecord(
                 "sink",
@@ -149,6 +154,18 @@ class Routing:
 
 
 _BYTES = ("value", "key")
+
+
+def _check_time(topic: str, timestamp: int, rules: Rules) -> None:
+    """Raises RejectedRecord for a time that the broker would refuse, with all records beside it."""
+    ahead = timestamp - time.time_ns() // 1_000_000
+    for most, distance, way in ((rules.before, -ahead, "before"), (rules.after, ahead, "after")):
+        if most is not None and distance > most:
+            reason = (
+                f"the record's time is {distance} ms {way} now, more than topic {topic} takes "
+                f"(message.timestamp.{way}.max.ms {most})"
+            )
+            raise RejectedRecord("sink", reason)
 
 
 def _key_reader(sink: KafkaSinkOptions) -> Read | None:

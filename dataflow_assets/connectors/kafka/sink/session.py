@@ -15,7 +15,7 @@ from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, PATIENCE, 
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.rejected.error_sink import prepare_topic
-from dataflow_assets.connectors.kafka.sink import empty_topic
+from dataflow_assets.connectors.kafka.sink import empty_topic, key_spelling
 from dataflow_assets.connectors.kafka.sink.checkpoint import LOOK_SECONDS, CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     Head,
@@ -24,6 +24,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     load_checkpoint,
 )
 from dataflow_assets.connectors.kafka.sink.head_writer import HeadWriter
+from dataflow_assets.connectors.kafka.sink.key_spelling import FLINK
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,
@@ -111,7 +112,8 @@ class KafkaSinkSession(SinkSession):
         self._fence()
         head = self._stored.restarted(positions, source, self.identity)
         manifest = self._target.manifest
-        self._write(msgspec.structs.replace(head, manifest=manifest, emptied=below))
+        keys = FLINK if empty else head.keys
+        self._write(msgspec.structs.replace(head, manifest=manifest, emptied=below, keys=keys))
         self._empty()
 
     @override
@@ -153,6 +155,7 @@ class KafkaSinkSession(SinkSession):
         failpoint = failpoints.from_environment()
         target = replace(self._target, reading=self._stored.head.reading)
         schema = MESSAGES if self._values is None else self._values.marked(MESSAGES)
+        schema = key_spelling.marked(schema, self._stored.head.keys)
         return Ticket(target, self._run, self._heads.epoch, schema, failpoint)
 
     @override

@@ -40,6 +40,8 @@ class SqlKafkaSink(KafkaSink):
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        from dataflow_assets.connectors.kafka.sink.key_spelling import spelling_of
         from dataflow_assets.connectors.kafka.sink.sql_writer import SqlWriter, Written
 
-        return SqlWriter(self, Written(self.layouts, self.folded_keys), ticket, piece)
+        spelling = spelling_of(ticket.schema)
+        return SqlWriter(self, Written(self.layouts, spelling, self.folded_keys), ticket, piece)

@@ -16,7 +16,7 @@ from dataflow_assets.contracts import Sent, Slice, Ticket
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.records.record import parse
-from dataflow_assets.sql.bytes.layout import Layouts
+from dataflow_assets.sql.bytes.layout import Layouts, Spelling
 from dataflow_assets.sql.bytes.write import encoder
 from dataflow_assets.sql.metadata import TIMESTAMP, headers_of
 
@@ -26,6 +26,8 @@ class Written:
     """What is made of rows."""
 
     layouts: Layouts
+    spelling: Spelling
+    """Of keys; values are always Flink's."""
     folded_keys: int = 0
     """Among as many keys only the last change of each is written; 0: every change is."""
 
@@ -59,7 +61,9 @@ class SqlRouting(Routing):
         self._most_keys = written.folded_keys
         self._value = encoder(layouts.value, schemas.number if schemas else None)
         key_number = schemas.key_number if schemas else None
-        self._key_of = encoder(layouts.key, key_number) if layouts.key else None
+        self._key_of = (
+            encoder(layouts.key, key_number, spelling=written.spelling) if layouts.key else None
+        )
         names = layouts.key.names if layouts.key else ()
         self._key_names = list(zip(names, layouts.key_columns, strict=True))
         self._times = [name for name, key in layouts.metadata if key == TIMESTAMP]

@@ -13,7 +13,7 @@ from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceO
 from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.source.position import Piece
 from dataflow_assets.connectors.kafka_connect.spool import Spool, has_schemas, is_plain
-from dataflow_assets.contracts import METADATA, PartSlice, Slice
+from dataflow_assets.contracts import PartSlice, Slice, metadata_column
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.place import constant, named
@@ -79,11 +79,11 @@ def _batch(
     known: dict[str, tuple[pa.Field, Any]] = {
         "key": (pa.field("key", pa.binary()), rows.column("id").cast(pa.binary())),
         "topic": (
-            pa.field("#topic", pa.string(), metadata={METADATA: b"topic"}),
+            metadata_column("topic", pa.string()),
             rows.column("topic"),
         ),
         "task": (
-            pa.field("#task", pa.int64(), metadata={METADATA: b"task"}),
+            metadata_column("task", pa.int64()),
             pa.array([part.task] * rows.num_rows, pa.int64()),
         ),
     }

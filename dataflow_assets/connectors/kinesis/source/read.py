@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.kinesis.client import Record, Stream
 from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
 from dataflow_assets.connectors.kinesis.source.planning import Range
-from dataflow_assets.contracts import METADATA, PartSlice, Slice
+from dataflow_assets.contracts import PartSlice, Slice, metadata_column
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.place import constant, named
@@ -51,18 +51,14 @@ def _batch(
     known: dict[str, tuple[pa.Field, Any]] = {
         "key": (pa.field("key", pa.binary()), [one.key.encode() for one in records]),
         "timestamp": (pa.field("timestamp", _TIME), [one.arrived for one in records]),
-        "shardId": (_beside("shardId"), [shard] * len(records)),
-        "sequenceNumber": (_beside("sequenceNumber"), sequences),
+        "shardId": (metadata_column("shardId", pa.string()), [shard] * len(records)),
+        "sequenceNumber": (metadata_column("sequenceNumber", pa.string()), sequences),
     }
     wanted = [known[name] for name in sorted(metadata & known.keys())]
     fields = [pa.field("body", pa.binary()), *(found for found, _ in wanted)]
     arrays = [pa.array(bodies, pa.binary()), *(pa.array(v, f.type) for f, v in wanted)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
     return named(batch, {"shard": constant(shard, len(records)), "record": sequences})
-
-
-def _beside(name: str) -> pa.Field:
-    return pa.field(f"#{name}", pa.string(), metadata={METADATA: name.encode()})
 
 
 def _enveloped(shard: str, record: Record) -> bytes:

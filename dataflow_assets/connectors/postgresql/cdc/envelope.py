@@ -12,14 +12,24 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc.layout import Layout
-from dataflow_assets.contracts import DELETE, INSERT, KIND, LACKS, METADATA, OP, UPDATE
+from dataflow_assets.contracts import (
+    DELETE,
+    INSERT,
+    KIND,
+    LACKS,
+    OP,
+    UPDATE,
+    metadata_column,
+    reserved,
+)
 from dataflow_assets.formats.rows import objects
+from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.place import constant, named
 
 PAYLOAD = pa.field("payload", pa.string(), metadata={KIND: b"json"})
-UNLOGGED = pa.field("#unlogged", pa.string(), metadata={LACKS: b"1"})
+UNLOGGED = pa.field(reserved("unlogged"), pa.string(), metadata={LACKS: b"1"})
 """Of each row why values of it are not known; null where all are."""
-OPERATION = pa.field("#operation", pa.string(), metadata={METADATA: b"operation"})
+OPERATION = metadata_column("operation", pa.string())
 _NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _CODES = {INSERT: "c", UPDATE: "u", DELETE: "d"}
 _SNAPSHOT, _TRUNCATE = "r", "t"
@@ -123,12 +133,12 @@ def _metadata(
     found = []
     for name in sorted(wanted & known.keys()):
         array = known[name]()
-        found.append((pa.field(f"#{name}", array.type, metadata={METADATA: name.encode()}), array))
+        found.append((metadata_column(name, array.type), array))
     at = rows.schema.get_field_index(id_column)
     if "id" in wanted and at >= 0:
         column = rows.schema.field(at)
-        marked = {**(column.metadata or {}), METADATA: b"id"}
-        found.append((pa.field("#id", column.type, metadata=marked), rows.column(at)))
+        marked = metadata_column("id", column.type, column.metadata)
+        found.append((marked, rows.column(at)))
     return found
 
 
@@ -142,7 +152,9 @@ def _place(records: Records) -> dict[str, pa.Array]:
     names = records.rows.schema.names
     if not records.layout.key or not set(records.layout.key) <= set(names):
         return {}
-    return {"table": table, **{name: records.rows.column(name) for name in records.layout.key}}
+    key = {name: records.rows.column(name) for name in records.layout.key}
+    # Ids of rejected records are made of these names: only a key of that very name has another.
+    return {free_stem(key, "table") if "table" in key else "table": table, **key}
 
 
 def _envelopes(records: Records) -> pa.RecordBatch:

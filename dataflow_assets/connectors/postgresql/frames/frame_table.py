@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import qualified
 from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.table_frames import several_of_one_key
 
 APPLICATION = "dataflow frames"
 
@@ -36,9 +36,7 @@ def translated_frames(place: FrameTable, doing: str) -> Iterator[None]:
         yield
     except Failure as failure:
         if failure.sqlstate == "21000":
-            raise PermanentError(
-                f"{place.name}: the frame has several rows of one key: say which of them counts"
-            ) from None
+            raise several_of_one_key(place.name) from None
         raise failure.error(f"{doing} {place.name}") from None
 
 

@@ -6,42 +6,43 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from dataflow_assets.connectors.postgresql import dsn
-from dataflow_assets.connectors.postgresql.client import TextLink, quote
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.frames.columns import (
+    FrameColumn,
+    read_columns,
+    refused,
+)
+from dataflow_assets.connectors.postgresql.frames.conditions import condition
 from dataflow_assets.connectors.postgresql.frames.frame_table import (
     APPLICATION,
     FrameTable,
-    is_bytes,
     translated_frames,
 )
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PART_BYTES = 64 * 1024 * 1024
 MOST_PARTS = 64
-
-
-@dataclass(frozen=True)
-class _Column:
-    name: str
-    select: str
-    type: pa.DataType
-    """As it is read from CSV."""
-    final: pa.DataType
+BLOCK_BYTES = 4 * 1024 * 1024
 
 
 def read(
-    place: FrameTable, spark: SparkSession, names: Sequence[str] | None, held: ExitStack
+    place: FrameTable,
+    spark: SparkSession,
+    names: Sequence[str] | None,
+    held: ExitStack,
+    partitions: Partitions | None = None,
 ) -> DataFrame:
     """As `TableFrames.read`: read in tasks, in one snapshot that is open as long as the stack."""
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -50,10 +51,11 @@ def read(
         translated_frames(place, "reading"),
         closing(TextLink(place.connection, APPLICATION)) as link,
     ):
-        columns = _columns(link, place, names)
+        columns, kinds = read_columns(link, place, names)
+        only = condition(partitions, place.name, kinds) if partitions else ""
         ranges = _ranges(*_blocks(link, place))
     # Also where there is one range: a lazy frame may be read more than once.
-    reader = _Reader(place, tuple(columns), tuple(ranges), _exported(place, held))
+    reader = _Reader(place, tuple(columns), tuple(ranges), only, _exported(place, held))
     schema = from_arrow_schema(pa.schema([(c.name, c.final) for c in columns]))
     return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(reader, schema)
 
@@ -83,8 +85,10 @@ def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
 @dataclass(frozen=True)
 class _Reader:
     place: FrameTable
-    columns: tuple[_Column, ...]
+    columns: tuple[FrameColumn, ...]
     ranges: tuple[str, ...]
+    only: str
+    """A condition on the rows; empty for all of them."""
     snapshot: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -93,44 +97,56 @@ class _Reader:
                 yield from self._read(self.ranges[index])
 
     def _read(self, where: str) -> Iterator[pa.RecordBatch]:
-        selected = ", ".join(column.select for column in self.columns)
+        # A constant behind them: a row of one null alone would be an empty line, which is no row.
+        selected = ", ".join([*(column.select for column in self.columns), "0"])
+        parts = " AND ".join(f"({part})" for part in (where, self.only) if part)
         # S608: every name is quoted
-        rows = f"SELECT {selected} FROM {self.place.name}{where}"  # noqa: S608
-        query = f"COPY ({rows}) TO STDOUT (FORMAT csv)"
-        conninfo = dsn.conninfo(self.place.connection, APPLICATION)
-        with psycopg.connect(conninfo, autocommit=True) as connection:
-            connection.execute("SET TIME ZONE 'UTC'")
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            connection.execute(f"SET TRANSACTION SNAPSHOT '{self.snapshot}'".encode())
-            with connection.cursor().copy(query.encode()) as copy:
-                yield from self._parsed(_Stream(iter(copy)))
+        rows = f"SELECT {selected} FROM {self.place.name}{parts and f' WHERE {parts}'}"  # noqa: S608
+        snapshot = f"SET TRANSACTION SNAPSHOT '{self.snapshot}'"
+        with (
+            translated_frames(self.place, "reading"),
+            closing(TextLink(self.place.connection, APPLICATION)) as link,
+        ):
+            link.execute("SET statement_timeout = 0")  # who reads may take its time
+            link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            link.execute(snapshot)
+            yield from self._parsed(_Stream(link.copied(f"COPY ({rows}) TO STDOUT (FORMAT csv)")))
 
     def _parsed(self, stream: _Stream) -> Iterator[pa.RecordBatch]:
         if not stream.peek():
             return
-        names = [column.name for column in self.columns]
-        reader = arrow_csv.open_csv(
-            pa.PythonFile(stream, mode="r"),
-            read_options=arrow_csv.ReadOptions(column_names=names, block_size=4 * 1024 * 1024),
-            parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types={column.name: column.type for column in self.columns},
-                true_values=["t"],
-                false_values=["f"],
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-        for batch in reader:
-            arrays = [_final(batch.column(i), c) for i, c in enumerate(self.columns)]
-            yield pa.RecordBatch.from_arrays(arrays, names=names)
+        try:
+            for batch in _opened(stream, [column.type for column in self.columns]):
+                pairs = zip(self.columns, batch.columns, strict=True)
+                arrays = [column.finished(values, self.place) for column, values in pairs]
+                yield pa.RecordBatch.from_arrays(arrays, names=[c.name for c in self.columns])
+        except pa.ArrowInvalid as error:
+            raise refused(error, self.columns, self.place) from None
+
+
+def _opened(stream: _Stream, kinds: Sequence[pa.DataType]) -> arrow_csv.CSVStreamingReader:
+    """Columns of these types, and one more that is left out."""
+    names = [f"c{number}" for number in range(len(kinds))]
+    return arrow_csv.open_csv(
+        pa.PythonFile(stream, mode="r"),
+        read_options=arrow_csv.ReadOptions(column_names=[*names, "end"], block_size=BLOCK_BYTES),
+        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=dict(zip(names, kinds, strict=True)),
+            include_columns=names,
+            true_values=["t"],
+            false_values=["f"],
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
 
 
 class _Stream(io.RawIOBase):
     """COPY's output as a file."""
 
-    def __init__(self, chunks: Iterator[Any]) -> None:
+    def __init__(self, chunks: Iterator[memoryview]) -> None:
         self._chunks = chunks
         self._rest = b""
 
@@ -151,61 +167,6 @@ class _Stream(io.RawIOBase):
         return bytes(found)
 
 
-def _final(column: pa.Array, wanted: _Column) -> pa.Array:
-    if wanted.final == column.type:
-        return column
-    if is_bytes(wanted.final):
-        values = [None if v is None else bytes.fromhex(v[2:]) for v in column.to_pylist()]
-        return pa.array(values, wanted.final)
-    if pa.types.is_timestamp(wanted.final) and wanted.final.tz:
-        return pc.assume_timezone(column, "UTC").cast(wanted.final)
-    return column.cast(wanted.final)
-
-
-def _columns(link: TextLink, place: FrameTable, names: Sequence[str] | None) -> list[_Column]:
-    query = (
-        f"SELECT attname, {table.TYPE_NAME}, atttypmod FROM pg_attribute "  # noqa: S608 - our own text
-        "JOIN pg_type t ON t.oid = atttypid JOIN pg_namespace s ON s.oid = t.typnamespace "
-        "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
-    )
-    found = [_column(*row) for row in link.execute(query, place.name)]
-    if not found:
-        raise PermanentError(f"{place.name} does not exist, so there is nothing to read")
-    return [column for column in found if names is None or column.name in names]
-
-
-def _column(name: str, kind: str, modifier: int) -> _Column:
-    quoted = quote(name)
-    simple = {
-        "bool": pa.bool_(),
-        "int2": pa.int16(),
-        "int4": pa.int32(),
-        "int8": pa.int64(),
-        "float4": pa.float32(),
-        "float8": pa.float64(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us"),
-    }
-    if kind in simple:
-        return _Column(name, quoted, simple[kind], simple[kind])
-    if kind == "timestamptz":
-        final = pa.timestamp("us", "UTC")
-        return _Column(name, f"{quoted} AT TIME ZONE 'UTC'", pa.timestamp("us"), final)
-    if kind == "numeric":
-        decimal = _decimal(modifier)
-        return _Column(name, quoted, decimal, decimal)
-    if kind == "bytea":
-        return _Column(name, quoted, pa.string(), pa.binary())
-    return _Column(name, f"{quoted}::text", pa.string(), pa.string())
-
-
-def _decimal(modifier: int) -> pa.DataType:
-    """numeric(p, s); without them the widest that Spark has, as Spark's own reader takes it."""
-    precision, scale = ((modifier - 4) >> 16) & 0xFFFF, (modifier - 4) & 0x7FF
-    fits = modifier > 0 and precision <= 38 and scale <= precision
-    return pa.decimal128(precision, scale) if fits else pa.decimal128(38, 18)
-
-
 def _blocks(link: TextLink, place: FrameTable) -> tuple[int, int]:
     """The table's blocks, and of what size they are."""
     query = "SELECT pg_relation_size(to_regclass($1)), current_setting('block_size')::int"
@@ -220,4 +181,4 @@ def _ranges(blocks: int, size: int) -> list[str]:
         return [""]
     edges = [blocks * part // parts for part in range(parts)]
     uppers = [f" AND ctid < '({edge},0)'::tid" for edge in edges[1:]] + [""]
-    return [f" WHERE ctid >= '({low},0)'::tid{up}" for low, up in zip(edges, uppers, strict=True)]
+    return [f"ctid >= '({low},0)'::tid{up}" for low, up in zip(edges, uppers, strict=True)]

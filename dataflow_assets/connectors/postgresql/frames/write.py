@@ -6,30 +6,44 @@ see all of them or none. Connection settings travel by closure.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.client import TextLink, quote
+from dataflow_assets.connectors.postgresql.client import TextLink, lock_name, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.frames.columns import column_kinds
+from dataflow_assets.connectors.postgresql.frames.conditions import condition
 from dataflow_assets.connectors.postgresql.frames.frame_table import (
     APPLICATION,
     FrameTable,
-    is_bytes,
     translated_frames,
 )
-from dataflow_assets.sdk.table_frames import ATTEMPT, Mode, refuse_unknown_columns, stage
+from dataflow_assets.connectors.postgresql.frames.texts import sql_type, texts
+from dataflow_assets.sdk.table_frames import (
+    ATTEMPT,
+    Mode,
+    null_in_key,
+    refuse_unknown_columns,
+    stage,
+)
+from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def write(place: FrameTable, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
+def write(
+    place: FrameTable,
+    frame: DataFrame,
+    mode: Mode,
+    key: Sequence[str],
+    partitions: Partitions | None = None,
+) -> int:
     """As `TableFrames.write`; the driver moves the rows in one transaction."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -41,14 +55,23 @@ def write(place: FrameTable, frame: DataFrame, mode: Mode, key: Sequence[str]) -
     ):
         _create(link, place, columns, key)
         types = _types(link, place, columns)
+        move = _Move(place, beside, types, mode, key, _only(link, place, partitions))
         _create_stage(link, beside, types)
         try:
             attempts, rows = stage(frame, _Stager(beside))
-            _Move(place, beside, types, mode, key).run(link, attempts)
+            move.check(link, attempts, partitions)
+            move.run(link, attempts)
         finally:
             with suppress(Failure):
                 link.execute(f"DROP TABLE IF EXISTS {beside.name}")
     return rows
+
+
+def _only(link: TextLink, place: FrameTable, partitions: Partitions | None) -> str:
+    """A condition on the rows that are replaced; empty for all of them."""
+    if partitions is None:
+        return ""
+    return condition(partitions, place.name, column_kinds(link, place))
 
 
 @dataclass(frozen=True)
@@ -61,18 +84,22 @@ class _Stager:
         with closing(TextLink(self.stage.connection, APPLICATION)) as link:
             link.execute("BEGIN")
             for batch in batches:
-                link.load_text(self.stage.schema, self.stage.table, _texts(batch))
+                link.load_text(self.stage.schema, self.stage.table, texts(batch))
             link.execute("COMMIT")
 
 
 def _create(link: TextLink, place: FrameTable, columns: pa.Schema, key: Sequence[str]) -> None:
+    """Of several that find no table one makes it, and the others wait."""
     if link.execute("SELECT to_regclass($1)::text", place.name)[0][0]:
         return
-    link.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(place.schema)}")
-    parts = [f"{quote(column.name)} {_sql_type(column.type)}" for column in columns]
+    parts = [f"{quote(column.name)} {sql_type(column.type)}" for column in columns]
     if key:
         parts.append(f"PRIMARY KEY ({', '.join(map(quote, key))})")
+    link.execute("BEGIN")
+    lock_name(link, place.schema)
+    link.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(place.schema)}")
     link.execute(f"CREATE TABLE IF NOT EXISTS {place.name} ({', '.join(parts)})")
+    link.execute("COMMIT")
 
 
 def _types(link: TextLink, place: FrameTable, columns: pa.Schema) -> dict[str, str]:
@@ -101,18 +128,48 @@ class _Move:
     types: dict[str, str]
     mode: Mode
     key: Sequence[str]
+    only: str = ""
+    """Which rows `overwrite` replaces; empty for all of them."""
+
+    def check(self, link: TextLink, attempts: list[str], partitions: Partitions | None) -> None:
+        """Raises PermanentError for rows that no later run would find and replace."""
+        if self.mode == "upsert":
+            missing = " OR ".join(f"{quote(name)} IS NULL" for name in self.key)
+            if self._example(link, attempts, self.key, missing):
+                raise null_in_key(self.place.name, self.key)
+        if partitions is not None:
+            names = partitions.columns
+            if row := self._example(link, attempts, names, f"({self.only}) IS NOT TRUE"):
+                raise partitions.outside(self.place.name, dict(zip(names, row[0], strict=True)))
+
+    def _example(
+        self, link: TextLink, attempts: list[str], names: Sequence[str], condition: str
+    ) -> list[tuple[object, ...]]:
+        """One row of the frame of which the condition is true, if there is any."""
+        listed = ", ".join(f"{quote(name)}::text" for name in names)
+        return link.execute(f"SELECT {listed} {self._staged} AND ({condition}) LIMIT 1", attempts)
+
+    @property
+    def _staged(self) -> str:
+        return f"FROM {self.stage.name} WHERE {quote(ATTEMPT)} = ANY($1)"
 
     def run(self, link: TextLink, attempts: list[str]) -> None:
+        """Raises Failure; then nothing has changed."""
         names = ", ".join(map(quote, self.types))
         # S608: every name is quoted
-        rows = f"SELECT {names} FROM {self.stage.name} WHERE {quote(ATTEMPT)} = ANY($1)"  # noqa: S608
-        insert = f"INSERT INTO {self.place.name} ({names}) {rows}"
+        insert = f"INSERT INTO {self.place.name} ({names}) SELECT {names} {self._staged}"
         conflict = _on_conflict(self.types, self.key) if self.mode == "upsert" else ""
         link.execute("BEGIN")
         if self.mode == "overwrite":
-            link.execute(f"DELETE FROM {self.place.name}")  # noqa: S608
+            self._delete(link)
         link.execute(insert + conflict, attempts)
         link.execute("COMMIT")
+
+    def _delete(self, link: TextLink) -> None:
+        """Under a lock: a DELETE does not see what another transaction has yet to commit."""
+        link.execute("SET LOCAL lock_timeout = 0")  # the lock is held while rows move
+        link.execute(f"LOCK TABLE {self.place.name} IN SHARE ROW EXCLUSIVE MODE")
+        link.execute(f"DELETE FROM {self.place.name}" + (self.only and f" WHERE {self.only}"))  # noqa: S608
 
 
 def _on_conflict(types: dict[str, str], key: Sequence[str]) -> str:
@@ -121,53 +178,3 @@ def _on_conflict(types: dict[str, str], key: Sequence[str]) -> str:
     if not others:
         return target + "NOTHING"
     return target + "UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in others)
-
-
-def _sql_type(kind: pa.DataType) -> str:
-    for test, name in (
-        (pa.types.is_boolean, "boolean"),
-        (pa.types.is_int64, "bigint"),
-        (pa.types.is_int32, "integer"),
-        (pa.types.is_integer, "smallint"),
-        (pa.types.is_float32, "real"),
-        (pa.types.is_floating, "double precision"),
-        (pa.types.is_date, "date"),
-        (pa.types.is_nested, "jsonb"),
-        (is_bytes, "bytea"),
-    ):
-        if test(kind):
-            return name
-    if pa.types.is_decimal(kind):
-        return f"numeric({kind.precision}, {kind.scale})"
-    if pa.types.is_timestamp(kind):
-        return "timestamptz" if kind.tz else "timestamp"
-    return "text"
-
-
-def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """What CSV cannot hold as text: nested values as JSON, bytes as PostgreSQL's hex."""
-    columns = [_text(batch.column(i)) for i in range(batch.num_columns)]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _text(column: pa.Array) -> pa.Array:
-    kind = column.type
-    if pa.types.is_nested(kind):
-        values = [
-            None if v is None else json.dumps(_plain(v), default=str) for v in column.to_pylist()
-        ]
-        return pa.array(values, pa.string())
-    if is_bytes(kind):
-        return pa.array([None if v is None else f"\\x{v.hex()}" for v in column.to_pylist()])
-    return column
-
-
-def _plain(value: Any) -> Any:
-    """Maps arrive as lists of pairs."""
-    if isinstance(value, list) and value and all(isinstance(v, tuple) for v in value):
-        return {str(k): _plain(v) for k, v in value}
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    return value

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.postgresql.client import BinaryLink, Link
 from dataflow_assets.connectors.postgresql.sink.encode_arrays import literals
 from dataflow_assets.connectors.postgresql.sink.encode_numerics import numerics
-from dataflow_assets.connectors.postgresql.sink.encode_times import moments
+from dataflow_assets.connectors.postgresql.sink.encode_texts import written
 from dataflow_assets.connectors.postgresql.sink.encode_uuids import uuids
 from dataflow_assets.connectors.postgresql.sink.parse_texts import parsed
 from dataflow_assets.connectors.postgresql.table.column import TYPE
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import ELEMENT
 
 _JSONB_VERSION = b"\x01"
 
@@ -49,15 +49,9 @@ def textual(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _written(values: pa.Array, field: pa.Field) -> pa.Array:
-    metadata = field.metadata or {}
-    if metadata.get(TYPE, b"").endswith(b"[]") and metadata.get(KIND) == b"json":
+    if ELEMENT in (field.metadata or {}):
         return literals(values, field)
-    if pa.types.is_binary(field.type):
-        texts = [None if v is None else rf"\x{v.hex()}" for v in values.to_pylist()]
-        return pa.array(texts, pa.string())
-    if pa.types.is_temporal(field.type):
-        return moments(values)
-    return values
+    return written(values, field)
 
 
 def _array(values: pa.Array, field: pa.Field) -> pa.Array:

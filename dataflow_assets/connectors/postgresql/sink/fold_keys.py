@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.sink import key_order
 from dataflow_assets.connectors.postgresql.sink.key_equality import varies
-from dataflow_assets.connectors.postgresql.sink.refused_rows import ORDER
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
     DELETED,
     GROUP,
@@ -125,8 +124,7 @@ class Batch:
         chosen = chosen[chosen >= 0]
         is_whole = np.array_equal(chosen, np.arange(len(self.group)))
         rows = self.rows if is_whole else self.rows.take(pa.array(chosen))
-        rows = rows.append_column(GROUP, pa.array(self.group[chosen]))
-        return rows.append_column(ORDER, pa.array(chosen))
+        return rows.append_column(GROUP, pa.array(self.group[chosen]))
 
     def _deletes(self) -> Iterator[FoldedRows]:
         """Hard: every key that was deleted at any time. Soft: keys that were only deleted."""
@@ -167,8 +165,8 @@ class Batch:
             ]
             carried = [names[index] for index in np.flatnonzero(columns).tolist()]
             latest = final[mine]
-            arrays += [pa.array(kept[mine]), pa.array(latest)]
-            rows = pa.RecordBatch.from_arrays(arrays, names=[*carried, GROUP, ORDER])
+            arrays.append(pa.array(kept[mine]))
+            rows = pa.RecordBatch.from_arrays(arrays, names=[*carried, GROUP])
             if self._marks(carried, latest):
                 rows = rows.append_column(DELETED, pa.array(self.deleted[latest]))
             yield FoldedRows("upsert", tuple(carried), key_order.sorted_by(rows, self.rules.key))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ from dataflow_assets.connectors.postgresql.sink import fold_keys, key_order
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints
 from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
-from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
+from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, FoldedRows, Rules
 from dataflow_assets.connectors.postgresql.sink.upsert_staging import UpsertStaging
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.contracts import (
@@ -102,6 +101,7 @@ class AppendLoader(Loader):
         self._place = sink.place()
         self._optional = np.array([HAS_DEFAULT in (f.metadata or {}) for f in schema], np.bool_)
         self._rows: list[pa.RecordBatch] = []
+        self._names: Sequence[str] = schema.names
 
     @override
     def add(self, rows: pa.RecordBatch, sent: Messages) -> None:
@@ -118,13 +118,21 @@ class AppendLoader(Loader):
 
     def _apply(self) -> None:
         if self._rows:
-            parts = _by_columns(_joined(self._rows), self._schema, self._optional)
-            for names, part in parts:
-                fields = [self._schema.field(name) for name in names]
-                load = partial(copy_rows, self._link, self._place, fields)
-                for row, failure in self._trial.run(part, load):
-                    self._refuse(row, failure)
+            for row, failure in self._trial.run(_joined(self._rows), self._copy):
+                self._refuse(row, failure)
         self._rows, self._sent = [], []
+
+    def _copy(self, rows: pa.RecordBatch) -> None:
+        """Of two rows that exclude each other the first one stays, whatever columns they have."""
+        for names, part in _by_columns(rows, self._schema, self._optional):
+            self._names = names
+            self._copy_part(part)
+        if not rows.num_rows:  # the statement that has failed just now
+            self._copy_part(rows)
+
+    def _copy_part(self, rows: pa.RecordBatch) -> None:
+        fields = [self._schema.field(name) for name in self._names]
+        copy_rows(self._link, self._place, fields, rows)
 
     def _appendable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if OP not in rows.schema.names:
@@ -138,7 +146,8 @@ class UpsertLoader(Loader):
     """Rows are folded to one per key, then go through a temporary table, in key order.
 
     A large slice is folded in several pieces, one after another in the same transaction: each finds
-    what those before it have left in the table.
+    what those before it have left in the table. So does what the table refuses, in ever smaller
+    pieces: a row is refused only where it would be if all rows came one by one.
     """
 
     def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
@@ -147,6 +156,7 @@ class UpsertLoader(Loader):
         self._rules = Rules.of(sink, schema)
         self._staging = UpsertStaging(sink, link, schema)
         self._rows: list[pa.RecordBatch] = []
+        self._step: FoldedRows | None = None
 
     @override
     def add(self, rows: pa.RecordBatch, sent: Messages) -> None:
@@ -170,12 +180,21 @@ class UpsertLoader(Loader):
         rows, groups = self._grouped(rows)
         if not rows.num_rows:
             return
-        refused: dict[int, ServerFailure] = {}
+        numbered = rows.append_column(GROUP, pa.array(groups))
+        for row, failure in self._trial.run(numbered, self._fold, in_order=True):
+            self._refuse(row, failure)
+
+    def _fold(self, rows: pa.RecordBatch) -> None:
+        """What the rows come to, in one savepoint."""
+        if not rows.num_rows and self._step is not None:  # the statement that has failed just now
+            self._run(self._step.rows.slice(0, 0), self._step)
+        groups = key_order.dense(rows.column(GROUP).to_numpy())
         for step in fold_keys.steps(rows, groups, self._rules):
-            for row, failure in self._trial.run(step.rows, self._staging.loads(step)):
-                refused[row.column(GROUP)[0].as_py()] = failure
-        if refused:
-            self._settle(rows, groups, refused)
+            self._step = step
+            self._run(step.rows, step)
+
+    def _run(self, rows: pa.RecordBatch, step: FoldedRows) -> None:
+        self._staging.loads(step)(rows)
 
     def _grouped(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints]:
         """The rows with the numbers of their keys, without those whose key is refused."""
@@ -189,26 +208,6 @@ class UpsertLoader(Loader):
             failure = refused[int(codes[index])]
             self._refuse(rows.slice(index, 1), failure)
         return rows.filter(pa.array(~wrong)), key_order.dense(first[codes[~wrong]])
-
-    def _settle(
-        self, rows: pa.RecordBatch, groups: Ints, refused: dict[int, ServerFailure]
-    ) -> None:
-        """A refused row may stand for several of its key: each of them gets its own verdict."""
-        single = np.bincount(groups) == 1
-        for index in np.flatnonzero(np.isin(groups, list(refused))).tolist():
-            row = rows.slice(index, 1)
-            if single[groups[index]]:
-                failure = refused[groups[index]]
-                self._refuse(row, failure)
-            else:
-                self._alone(row)
-
-    def _alone(self, row: pa.RecordBatch) -> None:
-        for step in fold_keys.steps(row, np.zeros(1, np.int64), self._rules):
-            refused = self._trial.run(step.rows, self._staging.loads(step))
-            if refused:
-                self._refuse(row, refused[0][1])
-                return
 
     def _usable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         codes, absent = matrix(rows, len(self._schema))

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
-from dataflow_assets.sdk.refused_rows import SuspectRows, attempted, halves
+from dataflow_assets.sdk.refused_rows import SuspectRows, attempted
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 ATTEMPTS = 6  # of a statement that lost to a deadlock, before the whole slice is tried again
-
-ORDER = "_dataflow_order"  # optional column: which row came after which
 
 Refused = list[tuple[pa.RecordBatch, ServerFailure]]
 Load = Callable[[pa.RecordBatch], None]
@@ -29,19 +26,14 @@ class Trial:
         self._link = link
         self.suspects = SuspectRows()
 
-    def run(self, rows: pa.RecordBatch, load: Load) -> Refused:
-        """Loads what can be loaded; returns single rows with the reason of their refusal."""
-        attempt = _Attempt(self._link, load)
-        ordered = ORDER in rows.schema.names
-        found = self.suspects.search(rows, attempt, self._cut, in_order=ordered)
-        return [(one.row, one.failure) for one in found]
+    def run(self, rows: pa.RecordBatch, load: Load, *, in_order: bool = False) -> Refused:
+        """Loads what can be loaded; returns single rows with the reason of their refusal.
 
-    def _cut(self, rows: pa.RecordBatch, failure: ServerFailure) -> Sequence[pa.RecordBatch]:
-        split = isinstance(failure, Failure) and failure.kind is Kind.SPLIT
-        if split and ORDER in rows.schema.names:
-            rows = rows.take(pc.sort_indices(rows.column(ORDER)))  # the last one shall win
-            return halves(rows)
-        return self.suspects.cut(rows, failure)
+        Two spellings of one key that meet in one statement come apart as the rows are halved.
+        """
+        attempt = _Attempt(self._link, load)
+        found = self.suspects.search(rows, attempt, in_order=in_order)
+        return [(one.row, one.failure) for one in found]
 
 
 class _Attempt:

@@ -19,6 +19,8 @@ from dataflow_assets.connectors.postgresql.table import checkpoint_tables, creat
 from dataflow_assets.connectors.postgresql.table.access import (
     absent,
     check_insertable,
+    check_name,
+    check_writable,
     holds_rows,
 )
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
@@ -205,8 +207,11 @@ class PostgresqlSinkSession(SinkSession):
 
     def _found(self, link: TextLink) -> Table | None:
         found = find(link, self._schema, self._name)
-        if found is not None:
-            found.check()
+        if found is None:
+            check_name(link, self._sink)
+            return None
+        found.check()
+        check_writable(link, self._sink, found.oid)
         return found
 
     def _empty(self, branch: BranchCheckpoint, identity: str) -> None:

@@ -11,14 +11,15 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.client import qualified, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table.table import Table, key_of
+from dataflow_assets.contracts import reserved
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.likely_names import did_you_mean_or
 
-GROUP = "_dataflow_group"  # column: the number of the row's key
-STORED = "_dataflow_stored"  # column: the source says that the key was there before
-POSITION = "_dataflow_position"  # column: the number of a key's spelling
+GROUP = reserved("group")  # column: the number of the row's key
+STORED = reserved("stored")  # column: the source says that the key was there before
+POSITION = reserved("position")  # column: the number of a key's spelling
 MOST_COLUMNS = 20  # that a message lists
-DELETED = "_dataflow_deleted"  # optional column: whether the row's key is to be marked as deleted
+DELETED = reserved("deleted")  # optional column: whether the row's key is to be marked as deleted
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
 )
 from dataflow_assets.connectors.postgresql.table.table import EQUALS, oid_of
 from dataflow_assets.contracts import HAS_DEFAULT
+from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.server_failure import ServerFailure
 
 _MANY = 5_000  # rows, deleted ones too, from which a new file is cheaper than deleting them
@@ -63,14 +64,16 @@ class UpsertStaging:
         self._schema = schema
         self._rules = Rules.of(sink, schema)
         self._name = _name(schema)
+        stem = free_stem(schema.names, "_dataflow_")
+        self._columns = {DELETED: f"{stem}deleted", POSITION: f"{stem}position"}
         self._tally = _tallies.setdefault(link, Counter())
         self._words = {
             "target": qualified(*self._place),
             "staged": qualified(None, self._name),
             "key": _list(self._rules.key),
             "same": " AND ".join(_equal(schema.field(name)) for name in self._rules.key),
-            "deleted": quote(DELETED),
-            "position": quote(POSITION),
+            "deleted": quote(self._columns[DELETED]),
+            "position": quote(self._columns[POSITION]),
         }
         columns, name = _list(schema.names), quote(self._name)
         make = _MAKE.format(**self._words, name=name, columns=columns)
@@ -137,7 +140,9 @@ class UpsertStaging:
             self._link.execute(self._emptying())
         self._filled = True
         self._tally[self._name] += rows.num_rows
-        copy_rows(self._link, (None, self._name), fields, rows)
+        named = [self._columns.get(name, name) for name in rows.schema.names]
+        columns = [one.with_name(self._columns.get(one.name, one.name)) for one in fields]
+        copy_rows(self._link, (None, self._name), columns, rows.rename_columns(named))
 
     def _emptying(self) -> str:
         many = self._tally[self._name] > _MANY
@@ -157,7 +162,8 @@ class UpsertStaging:
         values = {name: f"s.{quote(name)}" for name in columns}
         if self._rules.soft and deleting:
             kept = values.get(self._rules.soft, "NULL")
-            values[self._rules.soft] = f"CASE WHEN s.{quote(DELETED)} THEN now() ELSE {kept} END"
+            deleted = f"s.{self._words['deleted']}"
+            values[self._rules.soft] = f"CASE WHEN {deleted} THEN now() ELSE {kept} END"
         if not self._lacks_required(columns):
             return [self._insert(values)]
         # A row that lacks a required column can only update: PostgreSQL refuses the insert before

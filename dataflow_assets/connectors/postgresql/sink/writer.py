@@ -20,6 +20,7 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import give, lent, take
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.rejected.table import store
+from dataflow_assets.connectors.postgresql.sink.foreign_keys import explained
 from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables, table
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
@@ -94,11 +95,14 @@ class PostgresqlWriter(SliceTransaction):
         self._loader.check(self._ticket.target.source, self._piece)
         self._rows -= self._loader.refused
         target, names = self._ticket.target, self._names
+        oid = table.oid_of(self._ticket.schema)
+        self._rejected = explained(link, names["h"], target, oid, self._rejected)
         settle(target, self._piece, self._rejected, self._beside, self._joined)
         failpoints.reach("postgresql.before-commit")
         counts = (self._rows, len(self._rejected), self._size)
         values = (*self._row(), *checkpoint_tables.columns(position), *counts, self._place())
-        query = _MOVE.format(**names, shape=table.shape_sql("to_regclass($9::text)"))
+        expression = table.shape_sql(self._ticket.schema, "to_regclass($9::text)")
+        query = _MOVE.format(**names, shape=expression)
         ((oid, shape, *moved),) = link.execute(query, *values)
         self._check(oid, shape)  # again: only the rows' own lock has kept it as it is
         link.execute("COMMIT")
@@ -126,7 +130,8 @@ class PostgresqlWriter(SliceTransaction):
         return (self._stored.dump(),) if self._begun and self.stored() is not None else ()
 
     def _locked(self, link: TextLink) -> Partition:
-        query = _LOCK.format(**self._names, shape=table.shape_sql("to_regclass($4::text)"))
+        expression = table.shape_sql(self._ticket.schema, "to_regclass($4::text)")
+        query = _LOCK.format(**self._names, shape=expression)
         found = link.execute(query, *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
             raise checkpoint_tables.lost(

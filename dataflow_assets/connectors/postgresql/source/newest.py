@@ -8,8 +8,6 @@ from dataflow_assets.connectors.postgresql.source.relation import Relation, Sour
 from dataflow_assets.connectors.postgresql.source.upper_bound import Reach, reach
 from dataflow_assets.sdk.polling import NOTHING, Pair
 
-RESULT = "__dataflow_result"  # without a name ORDER BY would mean it and not the column
-
 
 def newest(link: Link, relation: Relation, overlap: int = 0) -> Pair:
     """The last pair (change, order) there is now, none of a tick that is not over.
@@ -46,7 +44,7 @@ def _max(
     name = quoted(column)
     where = f"{until.condition(column)}{more}"
     query = (
-        f"SELECT {name}::text AS {RESULT} FROM {relation.base} WHERE {where} "  # noqa: S608
+        f"SELECT {name}::text AS {relation.alias} FROM {relation.base} WHERE {where} "  # noqa: S608
         f"ORDER BY {name} DESC LIMIT 1"
     )
     found = link.execute(query)
@@ -63,7 +61,7 @@ def _last(link: Link, relation: Relation, where: str) -> str | None:
     """The highest order value of the rows; None where they have none."""
     order = quoted(relation.order) if relation.order else ""
     query = (
-        f"SELECT {order}::text AS {RESULT} FROM {relation.base} "  # noqa: S608
+        f"SELECT {order}::text AS {relation.alias} FROM {relation.base} "  # noqa: S608
         f"WHERE ({where}) AND {order} IS NOT NULL ORDER BY {order} DESC LIMIT 1"
     )
     found = link.execute(query)

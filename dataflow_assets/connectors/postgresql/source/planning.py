@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from dataflow_assets.connectors.postgresql.client import Row, TextLink
 from dataflow_assets.connectors.postgresql.source.change_notes import precision
-from dataflow_assets.connectors.postgresql.source.newest import RESULT, newest
+from dataflow_assets.connectors.postgresql.source.newest import newest
 from dataflow_assets.connectors.postgresql.source.predicates import (
     NAIVE,
     SERVER_TIME,
@@ -151,7 +151,7 @@ class PolledTable:
         """The last order value of the first `most` rows; None where there are no more."""
         where = Conditions(self.relation).between(rows.low, rows.high)
         order = quoted(self._order)
-        found = self._placed(f"{order}::text AS {RESULT}", where, order, most)
+        found = self._placed(f"{order}::text AS {self.relation.alias}", where, order, most)
         return None if found is None else str(found[0])
 
     def border(self, rows: Rows, most: int) -> Pair | None:
@@ -159,7 +159,7 @@ class PolledTable:
         where = Conditions(self.relation).of(rows)
         change, order = change_of(self.relation), quoted(self._order)
         listed = f"{change}::text" if self.tracks else "NULL"
-        listed = f"{listed} AS {RESULT}, {order}::text AS {RESULT}_2"
+        listed = f"{listed} AS {self.relation.alias}, {order}::text AS {self.relation.alias}_2"
         rank = f"{change}, {order} NULLS FIRST" if self.tracks else order
         found = self._placed(listed, where, rank, most)
         return None if found is None else (found[0], found[1])

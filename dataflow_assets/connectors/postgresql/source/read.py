@@ -15,7 +15,6 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.decode_copy import HEADER, TRAILER, Decoder
-from dataflow_assets.connectors.postgresql.source.newest import RESULT
 from dataflow_assets.connectors.postgresql.source.predicates import Conditions, change_of
 from dataflow_assets.connectors.postgresql.source.relation import (
     Relation,
@@ -24,7 +23,7 @@ from dataflow_assets.connectors.postgresql.source.relation import (
     quoted,
 )
 from dataflow_assets.connectors.postgresql.source.types import TypeOf, selected
-from dataflow_assets.contracts import METADATA
+from dataflow_assets.contracts import metadata_column
 from dataflow_assets.sdk.polling import Part
 from dataflow_assets.sdk.server_failure import translated
 
@@ -68,7 +67,7 @@ def _rows(
     columns += _metadata(relation, metadata)
     decoder = Decoder([field for _, field, _ in columns], [kind for *_, kind in columns])
     # Under names of their own: ORDER BY must mean the table's columns.
-    listed = ", ".join(f"{each} AS {RESULT}_{at}" for at, (each, *_) in enumerate(columns))
+    listed = ", ".join(f"{each} AS {relation.alias}_{at}" for at, (each, *_) in enumerate(columns))
     query = _query(relation, part, listed)
     limit = "" if most is None else f" LIMIT {most}"
     yield from copied(link, decoder, f"COPY ({query}{limit}) TO STDOUT (FORMAT binary)")
@@ -127,6 +126,5 @@ def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.
 
 
 def _marked(name: str, expression: str, column: SourceColumn) -> tuple[str, pa.Field, TypeOf]:
-    field = column.type.field(f"_dataflow_{name}")
-    marked = field.with_metadata({**(field.metadata or {}), METADATA: name.encode()})
-    return expression, marked, column.type
+    field = column.type.field(name)
+    return expression, metadata_column(name, field.type, field.metadata), column.type

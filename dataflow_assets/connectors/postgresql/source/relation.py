@@ -15,6 +15,7 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOption
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
 from dataflow_assets.connectors.postgresql.table.access import absent
 from dataflow_assets.connectors.postgresql.table.table import TYPE_NAME
+from dataflow_assets.sdk.free_names import free_stem
 
 TIMES = frozenset({"timestamp", "timestamptz"})
 _ROUNDING = TIMES | {"numeric"}
@@ -88,6 +89,11 @@ class Relation:
     changes: tuple[SourceColumn, ...]
     """The change column, and the one that counts where it is null; none: the order alone tells."""
     oid: str | None = None
+
+    @property
+    def alias(self) -> str:
+        """The beginning of aliases, where ORDER BY must mean the columns themselves."""
+        return free_stem((column.name for column in self.columns), "__dataflow_result")
 
     @property
     def ranked(self) -> tuple[SourceColumn, ...]:

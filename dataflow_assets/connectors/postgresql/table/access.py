@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.likely_names import likely, suggestion
 from dataflow_assets.sdk.database import DatabaseTable, NamedTable
@@ -17,6 +18,22 @@ ORDER BY lower(c.relname) = lower($2) DESC, lower(n.nspname) = lower($1) DESC, 2
 """Those of the same name first."""
 _READABLE = "SELECT has_table_privilege($1::oid, 'SELECT')"
 _INSERTABLE = "SELECT has_any_column_privilege($1::oid, 'INSERT'), current_user::text"
+# 68: a trigger INSTEAD OF INSERT.
+_WRITABLE = """
+SELECT c.relkind = 'v', row_security_active(c.oid), current_user::text,
+    EXISTS (SELECT FROM pg_trigger t
+            WHERE t.tgrelid = c.oid AND t.tgtype & 68 = 68 AND t.tgenabled IN ('O', 'A'))
+FROM pg_class c WHERE c.oid = $1::oid
+"""
+_KIND = """
+SELECT c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind NOT IN ('r', 'p', 'f', 'v')
+"""
+_KINDS = {
+    "m": "a materialized view, which only REFRESH fills",
+    "S": "a sequence",
+    "c": "a composite type",
+}
 _ANY = "SELECT 1 FROM {} LIMIT 1"
 
 
@@ -42,6 +59,39 @@ def check_insertable(link: Link, sink: DatabaseTable, oid: str) -> None:
             f"{sink.address()} cannot be written to: role {role} may not insert rows. Let the "
             f"owner run: GRANT INSERT ON {qualified(*sink.place())} TO {quote(role)} (upserts also "
             "need SELECT and UPDATE, and deleteMode: hard DELETE)"
+        )
+
+
+def check_writable(link: Link, sink: PostgresqlSinkOptions, oid: str) -> None:
+    """Raises PermanentError where the statements of the sink are none for this table or view.
+
+    Called on the driver when a branch opens, so that it does not show at the first record.
+    """
+    ((view, secured, role, triggered),) = link.execute(_WRITABLE, oid)
+    place = qualified(*sink.place())
+    if view and sink.upsert_mode:
+        raise PermanentError(
+            f"{place} is a view: it has no unique index that rows could be matched by; name the "
+            "table behind it"
+        )
+    if view and not triggered:
+        raise PermanentError(
+            f"{place} is a view, and COPY writes to views only by a trigger INSTEAD OF INSERT: "
+            "name the table behind it, or create such a trigger"
+        )
+    if secured and not sink.upsert_mode:
+        raise PermanentError(
+            f"row policies of {place} hold for role {role}, and COPY writes to no such table: run "
+            f"ALTER ROLE {quote(role)} BYPASSRLS, let the owner of the table write, or set "
+            "upsertMode: true, whose statements obey the policies"
+        )
+
+
+def check_name(link: Link, sink: PostgresqlSinkOptions) -> None:
+    """Raises PermanentError where something else than a table has the name of a missing one."""
+    for (kind,) in link.execute(_KIND, *sink.place()):
+        raise PermanentError(
+            f"{qualified(*sink.place())} is {_KINDS.get(kind, 'an index')}: name a table"
         )
 
 

@@ -16,6 +16,7 @@ from datetime import datetime
 
 from dataflow_assets.connectors.postgresql.client import Link, Row, lock_name, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.table import durability
 from dataflow_assets.contracts import (
     Checkpoint,
     PartSlice,
@@ -95,8 +96,12 @@ def statements(schema: str) -> dict[str, str]:
 
 
 def prepare(link: Link, schema: str) -> None:
-    """Makes the tables where they are missing; drivers that race for it wait for each other."""
+    """Makes the tables where they are missing; drivers that race for it wait for each other.
+
+    Raises PermanentError where one of them is unlogged.
+    """
     added = _added(schema)
+    durability.check_logged(link, statements(schema).values())
     if not missing(link, schema) and _is_current(link, schema):
         return
     link.execute("BEGIN")
@@ -132,8 +137,13 @@ def _added(schema: str) -> list[str]:
 
 
 def _no_storage(failure: Failure, schema: str) -> Exception:
-    if failure.sqlstate not in {"42501", "3F000"}:
+    if failure.sqlstate not in {"42501", "3F000", "42P16"}:
         return failure
+    if failure.sqlstate == "42P16":
+        return PermanentError(
+            f"schema {schema} holds temporary tables, which end with the session that made them: "
+            "name a table of another schema"
+        )
     if failure.sqlstate == "3F000":
         return PermanentError(
             f"schema {schema} does not exist: correct table, or run: CREATE SCHEMA {quote(schema)}"

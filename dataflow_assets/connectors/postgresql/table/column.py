@@ -21,7 +21,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import DIGITS, HAS_DEFAULT, KIND, LOOSE, MAX_LENGTH, PADDED
+from dataflow_assets.contracts import (
+    DIGITS,
+    ELEMENT,
+    HAS_DEFAULT,
+    INFINITE,
+    KIND,
+    LOOSE,
+    MAX_LENGTH,
+    PADDED,
+    SCALARS,
+)
 
 TYPE = b"dataflow.postgresql.type"
 PARSED = b"dataflow.postgresql.parsed"
@@ -42,6 +52,11 @@ _ARROW: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", "UTC"),
 }
+_SCALARS = {
+    "bit(1)": b"boolean",
+    **dict.fromkeys(("money", "oid", "xid", "xid8", "cid"), b"number"),
+}
+_ENDLESS = frozenset({"date", "time", "timestamp", "timestamptz"})
 _TEXT = frozenset({"text", "varchar", "bpchar", "name", "xml", "citext"})
 _KINDS = {"json": b"json", "jsonb": b"json", "numeric": b"numeric"}
 _EXACT = frozenset({"text", "varchar", "numeric"})
@@ -66,27 +81,47 @@ class Column:
     array: bool = False
     deterministic: bool = True
     """False: its collation finds texts equal that differ."""
+    element: Column | None = None
+    """Of an array: one of its values."""
 
     @property
     def field(self) -> pa.Field:
         """The column for the decoders."""
-        metadata = {TYPE: self.declared.encode()}
+        metadata = {TYPE: self.declared.encode(), **self._form, **self._equality}
         if self.default:
             metadata[HAS_DEFAULT] = b"1"
-        if self.base in {"varchar", "bpchar"} and self.modifier >= 4:
-            metadata[MAX_LENGTH] = str(self.modifier - 4).encode()
-        if self.base not in _ARROW and self.base not in _TEXT:
-            metadata[KIND] = b"json" if self.array else _KINDS.get(self.base, b"text")
-        if self._is_loose:
-            metadata[LOOSE] = b"1"
-            if self.base == "bpchar" and self.deterministic:
-                metadata[PADDED] = b"1"
         if (digits := self._digits) is not None:
             metadata[DIGITS] = str(digits).encode()
-        if self.deterministic:
-            metadata[COMPARED] = b"enum" if self.enum else self.base.encode()
         arrow = _ARROW.get(self.base, pa.string())
         return pa.field(self.name, arrow, nullable=not self.required, metadata=metadata)
+
+    @property
+    def _form(self) -> dict[bytes, bytes]:
+        """Which values it takes, and how they travel."""
+        found = {}
+        if self.base in {"varchar", "bpchar"} and self.modifier >= 4:
+            found[MAX_LENGTH] = str(self.modifier - 4).encode()
+        if self.base not in _ARROW and self.base not in _TEXT:
+            found[KIND] = b"json" if self.array else _KINDS.get(self.base, b"text")
+        if self.base in _ENDLESS:
+            found[INFINITE] = b"1"
+        if scalars := _SCALARS.get(self.declared):
+            found[SCALARS] = scalars
+        if self.element:
+            found[ELEMENT] = pa.schema([self.element.field]).serialize().to_pybytes()
+        return found
+
+    @property
+    def _equality(self) -> dict[bytes, bytes]:
+        """What is known of which values are equal."""
+        found = {}
+        if self._is_loose:
+            found[LOOSE] = b"1"
+            if self.base == "bpchar" and self.deterministic:
+                found[PADDED] = b"1"
+        if self.deterministic:
+            found[COMPARED] = b"enum" if self.enum else self.base.encode()
+        return found
 
     @property
     def _is_loose(self) -> bool:

@@ -7,55 +7,53 @@ share one session.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.client import Driver, Link
+from dataflow_assets.connectors.postgresql.client import Driver, Link, Row
+from dataflow_assets.connectors.postgresql.table import durability
 from dataflow_assets.connectors.postgresql.table.column import Column
-from dataflow_assets.contracts import INFINITE, KEY, NO_NUL
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.contracts import KEY, NO_NUL
 
 DRIVER = b"dataflow.postgresql.driver"
 SHAPE = b"dataflow.postgresql.shape"
+PARTITIONED = b"dataflow.postgresql.partitioned"
 OID = b"dataflow.postgresql.oid"
 DEFERRED = b"dataflow.postgresql.deferred"
 EQUALS = b"dataflow.postgresql.equals"
 """Of a key's column: the operator by which its unique index finds values equal."""
 
 _FIND = """
-SELECT c.oid::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT c.oid::text, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'f', 'v')
-"""
-_FOREIGN = """
-WITH RECURSIVE tree AS (
-    SELECT $1::oid AS oid
-  UNION
-    SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.oid
-)
-SELECT min(c.oid::regclass::text) FROM tree JOIN pg_class c USING (oid) WHERE c.relkind = 'f'
 """
 TYPE_NAME = """
        CASE WHEN s.nspname = 'pg_catalog' OR (t.typname = 'citext' AND t.typtype = 'b')
             THEN t.typname::text ELSE s.nspname || '.' || t.typname END"""
 """SQL for the name by which a type is known here, from `pg_type t` and its `pg_namespace s`. A type
 that a user made may have the name of a built-in one, and is none: its name has its schema."""
-# The chain of a domain ends at its base type; the outermost length limit counts.
+_IS_ARRAY = "EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid)"
+# The chain of a domain ends at its base type; the outermost length limit counts. Behind an array
+# comes the type of its elements, which may be a domain again.
 _COLUMNS = f"""
 WITH RECURSIVE chain AS (
-    SELECT a.attnum, a.atttypid AS type, a.atttypmod AS mod, a.attnotnull AS required
+    SELECT a.attnum, false AS element, a.atttypid AS type, a.atttypmod AS mod,
+           a.attnotnull AS required
     FROM pg_attribute a WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
   UNION ALL
-    SELECT chain.attnum, t.typbasetype,
+    SELECT chain.attnum, t.typtype <> 'd',
+           CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END,
            CASE WHEN chain.mod >= 0 THEN chain.mod ELSE t.typtypmod END,
            chain.required OR t.typnotnull
-    FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
+    FROM chain JOIN pg_type t ON t.oid = chain.type
+    WHERE t.typtype = 'd' OR (NOT chain.element AND {_IS_ARRAY})
 )
-SELECT a.attname, {TYPE_NAME},
+SELECT chain.element, a.attname, {TYPE_NAME},
        t.typtype::text, format_type(chain.type, chain.mod),
        chain.mod, chain.required, a.atthasdef OR a.attidentity <> '',
-       EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid),
+       {_IS_ARRAY},
        COALESCE((SELECT c.collisdeterministic FROM pg_collation c WHERE c.oid = a.attcollation),
                 true)
 FROM chain
@@ -63,7 +61,7 @@ JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
 JOIN pg_namespace s ON s.oid = t.typnamespace
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attnum = chain.attnum
 WHERE a.attgenerated = '' AND a.attidentity <> 'a'
-ORDER BY a.attnum
+ORDER BY a.attnum, chain.element DESC
 """  # noqa: S608 - our own text
 # Only such an index can decide ON CONFLICT: unique, immediate, whole, of plain columns. Each column
 # comes with the operator of its equality, and whether that is the one which the column itself has.
@@ -95,7 +93,8 @@ ORDER BY i.indisprimary DESC, i.indexrelid
 _SHAPE = """(
     SELECT coalesce(hashtextextended(
         string_agg(concat_ws(' ', attnum, atttypid, atttypmod), ',' ORDER BY attnum), 0)::text, '')
-    FROM pg_attribute WHERE attrelid = {} AND attnum > 0 AND NOT attisdropped)"""
+    FROM pg_attribute WHERE attrelid = {table} AND attnum > 0 AND NOT attisdropped)
+|| (SELECT relpersistence::text FROM pg_class WHERE oid = {table})"""
 _DEFERRED = "SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::oid AND condeferred)"
 
 
@@ -124,10 +123,11 @@ class Table:
     primary: tuple[str, ...]
     deferred: bool
     """A constraint is checked at COMMIT unless told otherwise: too late to find the row."""
-    foreign: str | None = None
-    """A foreign table: this one, or one of its partitions."""
+    weakness: str | None = None
+    """Why its rows, or those of one of its partitions, do not last as the checkpoint does."""
     shape: str = ""
-    """A digest of the numbers and types of its columns: others after an ALTER TABLE."""
+    """A digest of its columns and of how its rows are kept: another one after an ALTER TABLE."""
+    partitioned: bool = False
 
     @property
     def driver(self) -> Driver:
@@ -138,9 +138,9 @@ class Table:
         """The columns in Arrow; what the writers need to know travels in the metadata."""
         metadata = {
             NO_NUL: b"1",
-            INFINITE: b"1",
             OID: self.oid.encode(),
             SHAPE: self.shape.encode(),
+            PARTITIONED: b"1" if self.partitioned else b"0",
             DRIVER: self.driver.encode(),
             KEY: json.dumps(key).encode(),
             DEFERRED: b"1" if self.deferred else b"0",
@@ -154,12 +154,7 @@ class Table:
 
     def check(self) -> None:
         """Raises PermanentError where rows and checkpoint would not be one commit."""
-        if self.foreign:
-            raise PermanentError(
-                f"{self.foreign} is a foreign table: its rows are committed on another server, "
-                "before the checkpoint and not with it, so that a crash could store them twice; "
-                "name that server in connectionString, and the table as it is called there"
-            )
+        durability.check(self.weakness)
 
     def _equals(self, key: tuple[str, ...]) -> dict[str, dict[bytes, bytes]]:
         found = next((one.equals for one in self.unique if set(one.names) == set(key)), {})
@@ -169,22 +164,32 @@ class Table:
 def find(link: Link, schema: str, name: str) -> Table | None:
     """The table, or None while there is none."""
     found = link.execute(_FIND, schema, name)
-    return _describe(link, found[0][0]) if found else None
+    return _describe(link, *found[0]) if found else None
 
 
-def _describe(link: Link, oid: str) -> Table:
+def _describe(link: Link, oid: str, partitioned: bool) -> Table:
     # Before the columns: an ALTER TABLE in between is then noticed by the writers.
-    ((shape,),) = link.execute(f"SELECT {shape_sql('$1::oid')}", oid)
-    columns = tuple(
-        Column(name, base, kind == "e", *others)
-        for name, base, kind, *others in link.execute(_COLUMNS, oid)
-    )
+    place = "$1::oid"
+    shape = _shape(place, partitioned=partitioned)
+    query = f"SELECT {shape}, {durability.weakness_sql(place)}"
+    ((shape, weakness),) = link.execute(query, oid)
+    columns = tuple(_columns(link.execute(_COLUMNS, oid)))
     indexes = [(primary, _unique(found)) for primary, found in link.execute(_UNIQUE, oid)]
     primaries = [index.names for primary, index in indexes if primary]
     unique = tuple(index for _, index in indexes)
     ((deferred,),) = link.execute(_DEFERRED, oid)
-    ((foreign,),) = link.execute(_FOREIGN, oid)
-    return Table(oid, columns, unique, primaries[0] if primaries else (), deferred, foreign, shape)
+    primary = primaries[0] if primaries else ()
+    return Table(oid, columns, unique, primary, deferred, weakness, shape, partitioned)
+
+
+def _columns(rows: Sequence[Row]) -> Iterator[Column]:
+    """An array's column comes behind a row for its elements."""
+    element = None
+    for inside, name, base, kind, *others in rows:
+        column = replace(Column(name, base, kind == "e", *others), element=element)
+        element = column if inside else None
+        if not inside:
+            yield column
 
 
 def _unique(text: str) -> Unique:
@@ -194,9 +199,15 @@ def _unique(text: str) -> Unique:
     return Unique(equals, all(alike for _, _, alike in columns))
 
 
-def shape_sql(table: str) -> str:
-    """The digest of a table's columns as an expression; `table`: the expression of its oid."""
-    return _SHAPE.format(table)
+def shape_sql(schema: pa.Schema, table: str) -> str:
+    """What of a ticket's table must not change, as an expression; `table`: that of its oid."""
+    return _shape(table, partitioned=schema.metadata[PARTITIONED] == b"1")
+
+
+def _shape(table: str, *, partitioned: bool) -> str:
+    """Partitions come and go: what they are costs another look."""
+    weakness = f" || coalesce({durability.weakness_sql(table)}, '')" if partitioned else ""
+    return f"{_SHAPE.format(table=table)}{weakness}"
 
 
 def driver_of(schema: pa.Schema) -> Driver:

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino import types
-from dataflow_assets.connectors.trino.client import Client, listed, quote
+from dataflow_assets.connectors.trino.client import Client, quote
 from dataflow_assets.connectors.trino.decode import batches
+from dataflow_assets.connectors.trino.frames.conditions import condition
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table.table import Column, Place, Table, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.table_frames import chosen
+from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +55,7 @@ def read(
     spark: SparkSession,
     names: Sequence[str] | None,
     held: ExitStack,  # noqa: ARG001 - what other systems need
+    partitions: Partitions | None = None,
 ) -> DataFrame:
     """As `TableFrames.read`: one query, read in one task, sees one state."""
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -60,11 +64,8 @@ def read(
     with translated(f"reading {place}"), closing(Client(sink, "dataflow-frames")) as client:
         table = described(client, place)
     known = {column.name: column for column in table.columns}
-    if absent := [name for name in names or () if name not in known]:
-        raise PermanentError(
-            f"{place} has no column {', '.join(absent)}; it has {', '.join(known)}"
-        )
-    reader = _Reader(sink, place, tuple(known[name] for name in names or known))
+    columns = tuple(known[name] for name in chosen(place, names, known))
+    reader = _Reader(sink, place, columns, condition(partitions, table) if partitions else "")
     return spark.range(0, 1, 1, 1).mapInArrow(reader, from_arrow_schema(reader.schema))
 
 
@@ -73,6 +74,8 @@ class _Reader:
     sink: TrinoSinkOptions
     place: Place
     columns: tuple[Column, ...]
+    only: str
+    """A condition on the rows; empty for all of them."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -86,9 +89,10 @@ class _Reader:
                 yield from self._read()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        chosen = ", ".join(types.selected(quote(c.name), c.type) for c in self.columns)
+        selected = ", ".join(types.selected(quote(c.name), c.type) for c in self.columns)
         fields = [(c, types.field(c.name, c.type)) for c in self.columns]
-        query = f"SELECT {chosen or listed([])} FROM {self.place.quoted}"  # noqa: S608 - quoted
+        query = f"SELECT {selected} FROM {self.place.quoted}"  # noqa: S608 - quoted
+        query += self.only and f" WHERE {self.only}"
         with translated(f"reading {self.place}"), closing(Client(self.sink, "frames")) as client:
             for batch in batches(client.pages(query), fields):
                 yield self._fitted(batch)

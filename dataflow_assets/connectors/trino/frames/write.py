@@ -14,27 +14,35 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.trino.client import Client, listed, quote
+from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.encode import lines
 from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.frames.read import described, place_of
+from dataflow_assets.connectors.trino.frames.rows import Rows, check_merge
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
-from dataflow_assets.connectors.trino.table.table import Column, Place, Table, find
+from dataflow_assets.connectors.trino.table.table import Place, Table, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.sdk.table_frames import ATTEMPT, Mode, refuse_unknown_columns
 from dataflow_assets.sdk.table_frames import stage as staged_attempts
+from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def write(sink: TrinoSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
+def write(
+    sink: TrinoSinkOptions,
+    frame: DataFrame,
+    mode: Mode,
+    key: Sequence[str],
+    partitions: Partitions | None = None,
+) -> int:
     """As `TableFrames.write`.
 
     `append` is an INSERT, `upsert` a MERGE by the key, `overwrite` a CREATE OR REPLACE TABLE with
-    the columns of the old one.
+    the columns of the old one, or a MERGE that deletes the rows of the partitions.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -42,15 +50,19 @@ def write(sink: TrinoSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[st
     waits = place.beside(f"{stage.PREFIX}frame_{uuid.uuid4().hex[:12]}")
     with translated(f"writing {place}"), closing(Client(sink, "dataflow-frames")) as client:
         table = _target(client, sink, place, columns)
-        _check(client, table, columns, mode, key)
+        refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
+        _refuse_rounding(table, columns)
+        _check(client, table, mode, tuple(key), partitions)
         chosen = tuple(c for c in table.columns if c.name in columns.names)
         names = tuple(column.name for column in chosen)
         try:
             stage.create(client, waits)
             attempts, count = staged_attempts(frame, _Stager(sink, waits, names))
             source = statement.Source(chosen, "[]", waits, attempts)  # no attempts: no rows
+            rows = Rows(client, table, source, tuple(key), partitions)
+            rows.check(mode)
             if count or mode == "overwrite":
-                client.run(_statement(table, source, mode, key))
+                rows.store(mode)
         finally:
             with suppress(*ANY):
                 stage.drop(client, waits)
@@ -92,14 +104,15 @@ def _target(client: Client, sink: TrinoSinkOptions, place: Place, columns: pa.Sc
 
 
 def _check(
-    client: Client, table: Table, columns: pa.Schema, mode: Mode, key: Sequence[str]
+    client: Client, table: Table, mode: Mode, key: tuple[str, ...], partitions: Partitions | None
 ) -> None:
-    refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
-    _refuse_rounding(table, columns)
-    able = capabilities.ask(client, table, key if mode == "upsert" else ())
+    matched = key if mode == "upsert" else partitions.columns if partitions else ()
+    able = capabilities.ask(client, table, matched)
     if mode == "upsert":
         capabilities.check_upsert(table, able, key)
-    if mode == "overwrite" and not able.snapshots:
+    elif partitions is not None:
+        check_merge(table, able)
+    elif mode == "overwrite" and not able.snapshots:
         raise PermanentError(
             f"mode overwrite needs CREATE OR REPLACE TABLE, which catalog {table.place.catalog} "
             "does not have: delete the rows, and append"
@@ -118,20 +131,3 @@ def _refuse_rounding(table: Table, columns: pa.Schema) -> None:
                 f"decimal({kind.precision}, {kind.scale}): digits would be rounded away; round or "
                 "cast it in the frame"
             )
-
-
-def _statement(table: Table, source: statement.Source, mode: Mode, key: Sequence[str]) -> str:
-    if mode == "upsert":
-        return statement.merge(table, source, "true", key)
-    if mode == "append":
-        return statement.insert(table, source, "true", guarded=False)
-    given = {column.name for column in source.columns}
-    rows = ", ".join(_value(column, given) for column in table.columns)
-    names = listed([column.name for column in source.columns])
-    query = f"SELECT {rows} FROM (SELECT {names} FROM ({source.sql('true')}))"  # noqa: S608 - quoted
-    return f"CREATE OR REPLACE TABLE {table.place.quoted} AS {query}"
-
-
-def _value(column: Column, given: set[str]) -> str:
-    name = quote(column.name)
-    return name if column.name in given else f"CAST(NULL AS {column.kind.spelled}) AS {name}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataflow_assets.connectors.trino.client import Client, listed, literal, quote
+from dataflow_assets.connectors.trino.client import Client, literal
 from dataflow_assets.connectors.trino.encode import value, wire
 from dataflow_assets.connectors.trino.table.stage import length_of
 from dataflow_assets.connectors.trino.table.table import Column
@@ -24,7 +24,7 @@ class Trial:
     def __init__(self, client: Client, columns: Sequence[Column], most: int) -> None:
         """`most`: characters of rows that a statement takes."""
         self._client, self._columns, self._most = client, columns, min(most, _CHUNK)
-        self._doubtful = [column for column in columns if _doubtful(column.kind)]
+        self._doubtful = [one for one in enumerate(columns) if _doubtful(one[1].kind)]
 
     def refused(self, lines: Sequence[str]) -> dict[int, str]:
         """By the number of a row why it cannot be stored. Raises Failure.
@@ -46,26 +46,28 @@ class Trial:
         return found
 
     def _ask(self, lines: Sequence[str]) -> dict[int, str]:
-        names = [column.name for column in self._columns]
-        kinds = [f"{quote(c.name)} {wire(c.kind)}" for c in self._columns]
+        # Columns by number: no name of the table meets one of ours.
+        kinds = [f"c{at} {wire(c.kind)}" for at, c in enumerate(self._columns)]
+        names = ", ".join(f"c{at}" for at in range(len(self._columns)))
         kinds += ["_dataflow_op varchar", "_dataflow_absent varchar"]
         given = literal(f"[{','.join(lines)}]")
         rows = f"CAST(json_parse({given}) AS ARRAY(ROW({', '.join(kinds)})))"
-        bad = ", ".join(f"{_fails(c)} AS {quote(c.name)}" for c in self._doubtful)
+        bad = ", ".join(map(_fails, self._doubtful))
         some = " OR ".join(map(_fails, self._doubtful))
         answer = self._client.rows(
             f"SELECT {_AT}, {bad} FROM UNNEST({rows}) WITH ORDINALITY "  # noqa: S608 - quoted
-            f"AS given ({listed(names)}, _dataflow_op, _dataflow_absent, {_AT}) WHERE {some}"
+            f"AS given ({names}, _dataflow_op, _dataflow_absent, {_AT}) WHERE {some}"
         )
         return {row - 1: self._reason(marks) for row, *marks in answer}
 
     def _reason(self, marks: Sequence[bool]) -> str:
-        bad = [c for c, mark in zip(self._doubtful, marks, strict=True) if mark]
+        bad = [c for (_, c), mark in zip(self._doubtful, marks, strict=True) if mark]
         return ", ".join(f"column {c.name}: not the text of a {c.kind.spelled}" for c in bad)
 
 
-def _fails(column: Column) -> str:
-    name = quote(column.name)
+def _fails(numbered: tuple[int, Column]) -> str:
+    at, column = numbered
+    name = f"c{at}"
     return f"({name} IS NOT NULL AND TRY({value(name, column.kind)}) IS NULL)"
 
 

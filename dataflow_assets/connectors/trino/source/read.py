@@ -17,7 +17,7 @@ from dataflow_assets.connectors.trino.decode import batches
 from dataflow_assets.connectors.trino.options import TrinoSourceOptions
 from dataflow_assets.connectors.trino.source.relation import Relation, describe
 from dataflow_assets.connectors.trino.table.table import Column
-from dataflow_assets.contracts import METADATA
+from dataflow_assets.contracts import metadata_column
 from dataflow_assets.sdk.polling import Part
 from dataflow_assets.sdk.server_failure import translated
 
@@ -62,7 +62,8 @@ def _rows(
 
 def _query(relation: Relation, part: Part, selected: list[str]) -> str:
     # Names of their own: an alias that is a column's name would stand for it in the order.
-    listed = ", ".join(f"{each} AS {quote(f'#{n}')}" for n, each in enumerate(selected))
+    aliases = [quote(f"{relation.alias}{n}") for n in range(len(selected))]
+    listed = ", ".join(map("{} AS {}".format, selected, aliases))
     query = f"SELECT {listed} FROM {relation.base}"  # noqa: S608 - names are quoted
     if part.rows is None or relation.order is None:
         return query
@@ -76,6 +77,6 @@ def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[Column, 
     order = relation.order
     if "id" not in wanted or order is None:
         return []
-    field = types.field("_dataflow_id", order.column.type)
-    marked = field.with_metadata({**(field.metadata or {}), METADATA: b"id"})
+    field = types.field("id", order.column.type)
+    marked = metadata_column("id", field.type, field.metadata)
     return [(order.column, marked)]

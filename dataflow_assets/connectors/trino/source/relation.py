@@ -12,6 +12,7 @@ from dataflow_assets.connectors.trino.encode import typed
 from dataflow_assets.connectors.trino.options import TrinoSourceOptions
 from dataflow_assets.connectors.trino.table.table import Column, Place, find
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.polling.conditions import Conditions
 
 _ZONED, _NAIVE = "timestamp with time zone", "timestamp"
@@ -84,6 +85,11 @@ class Relation:
         """Which rows a part has; of a relation that has an order."""
         assert self.order is not None  # noqa: S101 - else nothing orders the rows
         return Conditions(self.change, self.order, SourceColumn.value)
+
+    @property
+    def alias(self) -> str:
+        """The beginning of aliases: as a column's name one would stand for it in conditions."""
+        return free_stem((column.name for column in self.columns), "#")
 
     def fields(self) -> list[pa.Field]:
         """The Arrow fields of its columns."""

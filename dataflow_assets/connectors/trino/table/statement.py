@@ -18,6 +18,7 @@ from dataflow_assets.contracts import DELETE
 AT, OPERATION, ABSENT = "_dataflow_at", "_dataflow_op", "_dataflow_absent"
 _GONE, _WHOLE = "_dataflow_gone", "_dataflow_whole"
 _SYSTEM = (OPERATION, ABSENT)
+_ROW = "_dataflow_n"
 _PART = 1 << 40  # rows of one attempt, at most: so many chunks of MOST_ROWS
 
 
@@ -32,16 +33,17 @@ class Source:
 
     def sql(self, condition: str) -> str:
         """A query of the rows, values in the columns' types, with AT and the system columns."""
-        values = [f"{value(quote(c.name), c.kind)} AS {quote(c.name)}" for c in self.columns]
+        given = enumerate(self.columns)
+        values = [f"{value(_column(at), c.kind)} AS {_column(at)}" for at, c in given]
         named = ", ".join([*values, OPERATION, ABSENT, self._at])
         return f"SELECT {named} FROM {self._raw} WHERE {condition}"  # noqa: S608 - quoted
 
     @property
     def _raw(self) -> str:
         """What stands behind FROM: each row in the types that JSON is taken as."""
-        kinds = [f"{quote(c.name)} {wire(c.kind)}" for c in self.columns]
+        kinds = [f"{_column(at)} {wire(c.kind)}" for at, c in enumerate(self.columns)]
         kinds += [f"{name} varchar" for name in _SYSTEM]
-        names = f"{listed([*(c.name for c in self.columns)])}, {', '.join(_SYSTEM)}, _dataflow_n"
+        names = ", ".join([*_columns(len(self.columns)), *_SYSTEM, _ROW])
         body = "body" if self.attempts else literal(self.inline)
         rows = f"CAST(json_parse({body}) AS ARRAY(ROW({', '.join(kinds)})))"
         unnested = f"UNNEST({rows}) WITH ORDINALITY AS given ({names})"
@@ -55,9 +57,9 @@ class Source:
     def _at(self) -> str:
         """A number in the order of the rows."""
         if not self.attempts:
-            return f"_dataflow_n AS {AT}"
+            return f"{_ROW} AS {AT}"
         order = " ".join(f"WHEN {literal(a)} THEN {n}" for n, a in enumerate(self.attempts))
-        return f"(CASE attempt {order} END) * {_PART} + chunk * {MOST_ROWS} + _dataflow_n AS {AT}"
+        return f"(CASE attempt {order} END) * {_PART} + chunk * {MOST_ROWS} + {_ROW} AS {AT}"
 
 
 def insert(table: Table, source: Source, condition: str, *, guarded: bool) -> str:
@@ -70,10 +72,11 @@ def insert(table: Table, source: Source, condition: str, *, guarded: bool) -> st
         guarded: as a MERGE that matches nothing: it fails if others add rows meanwhile.
     """
     names = [column.name for column in source.columns]
-    rows = source.sql(condition)
+    rows, given = source.sql(condition), _columns(len(names))
     if not guarded:
-        return f"INSERT INTO {table.place.quoted} ({listed(names)}) SELECT {listed(names)} FROM ({rows})"  # noqa: S608,E501
-    values = ", ".join(f"s.{quote(name)}" for name in names)
+        chosen = f"SELECT {', '.join(given)} FROM ({rows})"  # noqa: S608 - names of our own
+        return f"INSERT INTO {table.place.quoted} ({listed(names)}) {chosen}"
+    values = ", ".join(f"s.{name}" for name in given)
     return (
         f"MERGE INTO {table.place.quoted} t USING ({rows}) s ON false "  # noqa: S608 - quoted
         f"WHEN NOT MATCHED THEN INSERT ({listed(names)}) VALUES ({values})"
@@ -94,15 +97,16 @@ def merge(
     """
     names = [column.name for column in source.columns]
     others = [name for name in names if name not in key]
-    same = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
+    places = _places(source, key)
+    same = " AND ".join(f"t.{quote(names[at])} = s.{_column(at)}" for at in places)
     sets = ", ".join(f"{quote(n)} = {_kept(n, at)}" for at, n in enumerate(names) if n in others)
     updates = f"WHEN MATCHED THEN UPDATE SET {sets} " if sets else ""
-    values = ", ".join(f"s.{quote(name)}" for name in names)
+    values = ", ".join(f"s.{name}" for name in _columns(len(names)))
     if mark is None:
-        folded = _folded(source, condition, key)
+        folded = _folded(source, condition, places)
         deletes = f"WHEN MATCHED AND s.{_GONE} THEN DELETE "
     else:
-        folded, deletes = _marked(source, condition, key, mark), ""
+        folded, deletes = _marked(source, condition, places, mark), ""
     return (
         f"MERGE INTO {table.place.quoted} t USING ({folded}) s ON {same} {deletes}{updates}"  # noqa: S608 - quoted
         f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT ({listed(names)}) VALUES ({values})"
@@ -112,48 +116,62 @@ def merge(
 def _kept(name: str, at: int) -> str:
     """What a column becomes: a row that does not carry it leaves it as it is."""
     old = f"CASE WHEN s.{_WHOLE} THEN NULL ELSE t.{quote(name)} END"
-    return f"CASE WHEN s.{_has(at)} THEN s.{quote(name)} ELSE {old} END"
+    return f"CASE WHEN s.{_has(at)} THEN s.{_column(at)} ELSE {old} END"
 
 
-def _folded(source: Source, condition: str, key: Sequence[str]) -> str:
+def _folded(source: Source, condition: str, key: Sequence[int]) -> str:
     """One row for each key. A delete forgets what came before it."""
-    keys = listed(key)
+    keys = ", ".join(map(_column, key))
     deleted = f"max(IF({OPERATION} = '{DELETE}', {AT}, 0)) OVER (PARTITION BY {keys})"
     rows = f"SELECT *, {deleted} AS _dataflow_deleted FROM ({source.sql(condition)})"  # noqa: S608
     alive = f"{AT} > _dataflow_deleted"
-    columns = [*map(quote, key)]
-    for at, column in enumerate(source.columns):
-        columns += _last(at, column, alive, key)
+    columns = [*map(_column, key)]
+    for at in range(len(source.columns)):
+        columns += _last(at, alive, key)
     columns.append(f"NOT coalesce(bool_or({alive}), false) AS {_GONE}")
     columns.append(f"max(_dataflow_deleted) > 0 AS {_WHOLE}")
     return f"SELECT {', '.join(columns)} FROM ({rows}) GROUP BY {keys}"  # noqa: S608 - quoted
 
 
-def _marked(source: Source, condition: str, key: Sequence[str], mark: str) -> str:
+def _marked(source: Source, condition: str, key: Sequence[int], mark: str) -> str:
     """One row for each key. A delete keeps what came before it, and the last row says the mark."""
-    alive, columns = f"{OPERATION} <> '{DELETE}'", [*map(quote, key)]
+    alive, columns = f"{OPERATION} <> '{DELETE}'", [*map(_column, key)]
     for at, column in enumerate(source.columns):
         if column.name != mark:
-            columns += _last(at, column, alive, key)
+            columns += _last(at, alive, key)
             continue
-        own = f"IF({_carried(at)}, {quote(mark)})"
+        own = f"IF({_carried(at)}, {_column(at)})"
         now = f"CAST(current_timestamp AT TIME ZONE 'UTC' AS {column.type})"
         last = f"max_by(IF({alive}, {own}, {now}), {AT})"
-        columns += [f"true AS {_has(at)}", f"{last} AS {quote(mark)}"]
+        columns += [f"true AS {_has(at)}", f"{last} AS {_column(at)}"]
     columns.append(f"NOT coalesce(bool_or({alive}), false) AS {_GONE}")
     columns.append(f"false AS {_WHOLE}")
     rows = f"SELECT {', '.join(columns)} FROM ({source.sql(condition)})"  # noqa: S608 - quoted
-    return f"{rows} GROUP BY {listed(key)}"
+    return f"{rows} GROUP BY {', '.join(map(_column, key))}"
 
 
-def _last(at: int, column: Column, alive: str, key: Sequence[str]) -> list[str]:
+def _last(at: int, alive: str, key: Sequence[int]) -> list[str]:
     """Whether a row of the key that counts carries the column, and what the last such row has."""
     has = f"{alive} AND {_carried(at)}"
     found = [f"coalesce(bool_or({has}), false) AS {_has(at)}"]
-    if column.name not in key:
-        last = f"max_by({quote(column.name)}, {AT}) FILTER (WHERE {has})"
-        found.append(f"{last} AS {quote(column.name)}")
+    if at not in key:
+        found.append(f"max_by({_column(at)}, {AT}) FILTER (WHERE {has}) AS {_column(at)}")
     return found
+
+
+def _places(source: Source, names: Sequence[str]) -> list[int]:
+    """Of each of these columns its place among those of the rows."""
+    known = [column.name for column in source.columns]
+    return [known.index(name) for name in names]
+
+
+def _columns(count: int) -> list[str]:
+    return [_column(at) for at in range(count)]
+
+
+def _column(at: int) -> str:
+    """Rows have columns by number until they reach the table: no name of it meets one of ours."""
+    return f"c{at}"
 
 
 def _carried(at: int) -> str:

@@ -182,7 +182,8 @@ FORMATS: Sequence[Key] = (
     Key(
         "json.ignore-parse-errors",
         "used",
-        "`true`: a field that cannot be read is null, a record that is not JSON is left out.",
+        "`true`: a field or item that cannot be read is null, a record that is not JSON is left "
+        "out, and so is text behind its first value.",
         "false",
     ),
     Key("json.timestamp-format.standard", "used", _ON_TIMES, "SQL"),
@@ -197,7 +198,12 @@ FORMATS: Sequence[Key] = (
         "refused",
         "belongs to the mode LITERAL, which is not supported",
     ),
-    Key("json.encode.decimal-as-plain-number", "used", "`true`: no exponents.", "false"),
+    Key(
+        "json.encode.decimal-as-plain-number",
+        "used",
+        "`true`: all digits of the type, no exponents.",
+        "false",
+    ),
     Key("json.encode.ignore-null-fields", "used", "`true`: null fields are left out.", "false"),
     Key("json.decode.json-parser.enabled", "ignored", "There is one parser."),
     Key("csv.field-delimiter", "used", "One character; `\\t` is a tab.", ","),
@@ -210,14 +216,14 @@ FORMATS: Sequence[Key] = (
     Key(
         "csv.ignore-parse-errors",
         "used",
-        "`true`: a field that cannot be read, or is missing, is null; a record that is not CSV is "
-        "left out.",
+        "`true`: a field or item that cannot be read, or is missing, is null; a record that is not "
+        "CSV is left out.",
         "false",
     ),
     Key(
         "csv.write-bigdecimal-in-scientific-notation",
         "used",
-        "`false`: decimals have no exponents.",
+        "`false`: decimals have all digits of their type, and no exponents.",
         "true",
     ),
     Key("avro.encoding", "used", "`binary`; `json` is refused.", "binary"),

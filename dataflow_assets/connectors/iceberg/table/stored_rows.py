@@ -6,14 +6,20 @@ those that the file lacks as nulls. A file may be as long as it likes: only a pi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.table import Table
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
 
-from dataflow_assets.connectors.iceberg.types import FIELD_ID
+from dataflow_assets.connectors.iceberg.types import FIELD_ID, file_schema
+from dataflow_assets.formats.structs import nulls, struct_of
 
 ROWS_AT_ONCE = 32_768
 
@@ -22,13 +28,56 @@ class Unreadable(Exception):
     """The file cannot be read so: it has no field ids, or lacks a column that must have values."""
 
 
-def stored_rows(table: Table, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Batches in the schema, which has field ids. Raises Unreadable before the first one."""
-    with table.io.new_input(path).open() as stream:
+def live_rows(
+    metadata: TableMetadata, io: FileIO, task: FileScanTask, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Those rows of a file that are not deleted, with these columns, about in the table's types.
+
+    PyIceberg reads them, which knows about deletes; but it makes empty lists and maps of those that
+    are null where structs are in them (0.12).
+    """
+    columns = metadata.schema().select(*names)
+    schema = file_schema(columns, list(names))
+    if any(map(_holds_structs, schema.types)) and not task.delete_files:
+        try:
+            found = stored_rows(io, task.file.file_path, schema, _filled(metadata, columns))
+            yield from (batch.select(list(names)) for batch in found)
+        except Unreadable:
+            pass
+        else:
+            return
+    for batch in ArrowScan(metadata, io, columns, AlwaysTrue()).to_record_batches([task]):
+        yield batch.select(list(names))
+
+
+def _filled(metadata: TableMetadata, columns: Schema) -> frozenset[int]:
+    """Fields that are not null where a file lacks them: PyIceberg knows their values."""
+    defaults = {n for n, one in index_by_id(columns).items() if one.initial_default is not None}
+    specs = metadata.partition_specs
+    return frozenset(defaults | {one.source_id for spec in specs for one in spec.fields})
+
+
+def _holds_structs(kind: pa.DataType) -> bool:
+    """Whether there is a list or a map of structs inside."""
+    if not pa.types.is_nested(kind):
+        return False
+    inside = [field.type for field in _inside(kind)]
+    many = not pa.types.is_struct(kind)
+    return (many and any(map(pa.types.is_struct, inside))) or any(map(_holds_structs, inside))
+
+
+def stored_rows(
+    io: FileIO, path: str, schema: pa.Schema, needed: frozenset[int] = frozenset()
+) -> Iterator[pa.RecordBatch]:
+    """Batches in the schema, which has field ids. Raises Unreadable before the first one.
+
+    `needed`: by their ids, fields that the file must have.
+    """
+    with io.new_input(path).open() as stream:
         parquet = pq.ParquetFile(stream)
         held = {_id(field): field for field in parquet.schema_arrow}
         for field in schema:
-            _check(held.get(_id(field)), field)
+            _check(held.get(_id(field)), field, needed)
         names = [held[_id(field)].name for field in schema if _id(field) in held]
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(ROWS_AT_ONCE, [group], names):
@@ -44,16 +93,16 @@ def _id(field: pa.Field) -> int:
     return int(number)
 
 
-def _check(have: pa.Field | None, want: pa.Field) -> None:
+def _check(have: pa.Field | None, want: pa.Field, needed: frozenset[int]) -> None:
     """Looks at all that is inside, before anything is read."""
     if have is None:
-        if not want.nullable:
+        if not want.nullable or _id(want) in needed:
             raise Unreadable(f"{want.name} is missing")
         return
     if pa.types.is_nested(want.type):
         held = {_id(inner): inner for inner in _inside(have.type)}
         for inner in _inside(want.type):
-            _check(held.get(_id(inner)), inner)
+            _check(held.get(_id(inner)), inner, needed)
 
 
 def _inside(kind: pa.DataType) -> list[pa.Field]:
@@ -65,7 +114,7 @@ def _inside(kind: pa.DataType) -> list[pa.Field]:
 def _aligned(array: pa.Array | None, want: pa.Field, rows: int) -> pa.Array:
     kind = want.type
     if array is None:
-        return pa.nulls(rows, kind)
+        return nulls(rows, kind)
     if pa.types.is_struct(kind):
         return _struct(array, want)
     if pa.types.is_list(kind):
@@ -84,7 +133,7 @@ def _struct(array: pa.StructArray, want: pa.Field) -> pa.Array:
     held = dict(zip(map(_id, _inside(array.type)), array.flatten(), strict=True))
     members = _inside(want.type)
     arrays = [_aligned(held.get(_id(one)), one, len(array)) for one in members]
-    return pa.StructArray.from_arrays(arrays, fields=members, mask=array.is_null())
+    return struct_of(arrays, members, array.is_null())
 
 
 def _bounds(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, int, int]:

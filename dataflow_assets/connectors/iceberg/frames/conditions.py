@@ -1,0 +1,101 @@
+"""Partitions of an asset as a filter of the rows of their table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime
+
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    GreaterThanOrEqual,
+    In,
+    IsNull,
+    LessThan,
+    Not,
+    Or,
+    Reference,
+)
+from pyiceberg.expressions.literals import literal
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType
+
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.table_partitions import Dimension, Partitions, Range
+
+_TIMES: dict[IcebergType, Callable[[Dimension], list[Range]]] = {
+    DateType(): Dimension.days,
+    TimestampType(): Dimension.clocks,
+    TimestamptzType(): Dimension.instants,
+}
+
+
+def condition(partitions: Partitions | None, table: object, schema: Schema) -> BooleanExpression:
+    """What is true for their rows.
+
+    Args:
+        partitions: of an asset; None: all rows.
+        table: as errors name it.
+        schema: of the table.
+
+    Raises:
+        PermanentError: the table has no such column, or its type cannot tell them apart.
+    """
+    if partitions is None:
+        return AlwaysTrue()
+    partitions.check(table, schema.column_names)
+    found = _any(_all(_dimension(schema, d) for d in product) for product in partitions.products)
+    try:
+        bind(schema, found, case_sensitive=True)
+    except (TypeError, ValueError) as error:
+        raise PermanentError(
+            f"metadata partition_expr: a partition key is no value of its column in {table}: "
+            f"{error}"
+        ) from None
+    return found
+
+
+def others(partitions: Partitions, condition: BooleanExpression) -> BooleanExpression:
+    """What is true for all other rows, also those without a value."""
+    return _any([Not(condition), *(IsNull(term=Reference(name)) for name in partitions.columns)])
+
+
+def _dimension(schema: Schema, dimension: Dimension) -> BooleanExpression:
+    name = dimension.column
+    ranges = _TIMES.get(schema.find_type(name))
+    term = Reference(name)
+    if not dimension.windows or ranges is None:
+        return In(term=term, values={literal(key) for key in dimension.keys})
+    return _any(
+        _all(
+            [
+                GreaterThanOrEqual(term=term, value=literal(_text(start))),
+                LessThan(term=term, value=literal(_text(end))),
+            ]
+        )
+        for start, end in ranges(dimension)
+    )
+
+
+def _text(value: date | datetime) -> str:
+    """As PyIceberg reads it."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC)
+    return value.isoformat()
+
+
+def _any(each: Iterable[BooleanExpression]) -> BooleanExpression:
+    found: BooleanExpression = AlwaysFalse()
+    for one in each:
+        found = Or(found, one)
+    return found
+
+
+def _all(each: Iterable[BooleanExpression]) -> BooleanExpression:
+    found: BooleanExpression = AlwaysTrue()
+    for one in each:
+        found = And(found, one)
+    return found

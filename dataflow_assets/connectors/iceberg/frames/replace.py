@@ -1,0 +1,114 @@
+"""Files of a frame in the place of the rows of a table, or of some of its partitions: one commit.
+
+A commit asserts the snapshot that its plan was made for. Who lost a race plans again: files that
+another writer has added with rows of the same partitions are taken out as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Table
+
+from dataflow_assets.connectors.iceberg.connection import CatalogConnection
+from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.frames.read import files_with, frame_of
+from dataflow_assets.connectors.iceberg.table.commit import CONFLICTS, Change, Committer
+from dataflow_assets.connectors.iceberg.types import row_schema
+from dataflow_assets.errors import PermanentError, TransientError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEY = "dataflow.frame"
+"""The property by which commits name themselves; it is never set."""
+Tasks = Sequence[FileScanTask]
+
+
+class Moved(TransientError):
+    """Other files have such rows by now."""
+
+
+def append(sink: CatalogConnection, committer: Committer, files: Sequence[DataFile]) -> None:
+    """Adds files to a table."""
+    with translated(sink, "commit to"):
+        committer.commit(Change(KEY, lambda _: None, files=files))
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Which rows of one table are replaced."""
+
+    sink: CatalogConnection
+    committer: Committer
+    rows: BooleanExpression
+
+    def run(self, made: Callable[[Tasks], list[DataFile]], files: Sequence[DataFile] = ()) -> None:
+        """Takes the files out that have such rows, and puts others in.
+
+        Args:
+            made: new files in the place of those that are taken out; called for each plan.
+            files: the same for any plan.
+
+        Raises:
+            TransientError: others were quicker again and again.
+        """
+        for _ in range(CONFLICTS):
+            with translated(self.sink, "plan a change of"):
+                tasks = files_with(self.committer.table, self.rows)
+            new = made(tasks)
+            with translated(self.sink, "commit to"):
+                try:
+                    self._commit(tasks, [*files, *new])
+                except Moved:
+                    self.committer.discard(new)
+                    self.committer.reload()
+                else:
+                    return
+        raise TransientError(
+            f"cannot commit to {'.'.join(self.sink.identifier)}: others change the same rows again "
+            "and again; run this asset one partition after the other"
+        )
+
+    def _commit(self, tasks: Tasks, files: Sequence[DataFile]) -> None:
+        seen = _named(tasks)
+
+        def unmoved(table: Table) -> None:
+            if _named(files_with(table, self.rows)) != seen:
+                raise Moved
+
+        gone = frozenset(task.file.file_path for task in tasks)
+        self.committer.commit(Change(KEY, lambda _: None, files=files, gone=gone, guard=unmoved))
+
+
+def staying(table: Table, spark: SparkSession, rows: BooleanExpression, tasks: Tasks) -> DataFrame:
+    """Such rows of the files, with all columns, to be written again.
+
+    Raises PermanentError where a column cannot be written, and would be lost.
+    """
+    names = table.schema().column_names
+    readable = row_schema(table.schema()).names
+    if lost := [name for name in names if "." not in name and name not in readable]:
+        raise PermanentError(
+            f"table {'.'.join(table.name())}: its files cannot be written again without losing "
+            f"column {', '.join(lost)}, whose type this connector cannot write; partition the "
+            "table by the columns of partition_expr, or overwrite all of it"
+        )
+    return frame_of(table, spark, tasks, rows=rows)
+
+
+def mixed(tasks: Tasks) -> list[FileScanTask]:
+    """Files of which the table's own partitions do not tell that all rows are replaced."""
+    return [task for task in tasks if task.residual != AlwaysTrue()]
+
+
+def _named(tasks: Tasks) -> set[tuple[str, ...]]:
+    """The files with the files of their deletes."""
+    return {
+        (task.file.file_path, *sorted(each.file_path for each in task.delete_files))
+        for task in tasks
+    }

@@ -1,0 +1,85 @@
+"""A frame's rows as files of a table that no snapshot names yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.io.pyarrow import expression_to_pyarrow
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
+from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
+from dataflow_assets.formats.structs import cast_rows
+from dataflow_assets.sdk.table_frames import map_batches
+from dataflow_assets.sdk.table_partitions import Partitions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TARGET_BYTES = 128 * 1024 * 1024
+_RESULT = pa.schema([("files", pa.list_(pa.string())), ("rows", pa.int64())])
+_DDL = "files array<string>, rows bigint"
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Rows that a frame must not have: those outside of its partitions."""
+
+    partitions: Partitions
+    rows: BooleanExpression
+
+    def check(self, table: str, target: WriteTarget, batch: pa.RecordBatch) -> None:
+        """Raises PermanentError where there is one among these."""
+        bound = bind(target.iceberg_schema, self.rows, case_sensitive=True)
+        wrong = pa.Table.from_batches([batch]).filter(expression_to_pyarrow(bound))
+        if wrong.num_rows:
+            example = wrong.slice(0, 1).select(list(self.partitions.columns)).to_pylist()[0]
+            raise self.partitions.outside(table, example)
+
+
+def staged(
+    frame: DataFrame, table: Table, outside: Outside | None = None
+) -> tuple[list[DataFile], int]:
+    """The files, and how many rows they have.
+
+    Called on the driver; they are written in tasks.
+
+    Args:
+        frame: its columns are columns of the table.
+        table: where the files are put.
+        outside: what is refused.
+    """
+    name = f"table {'.'.join(table.name())}"
+    writer = _Writer(name, write_target(table), tuple(frame.columns), outside)
+    done = map_batches(frame, writer, _DDL).toArrow()
+    texts = [text for files in done.column("files").to_pylist() for text in files or ()]
+    return [data_file(text, table) for text in texts], sum(done.column("rows").to_pylist())
+
+
+@dataclass(frozen=True)
+class _Writer:
+    table: str
+    target: WriteTarget
+    names: tuple[str, ...]
+    outside: Outside | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files, rows = file_writer(self.target, "frame", list(self.names), TARGET_BYTES), 0
+        try:
+            for batch in batches:
+                fitted = cast_rows(batch, files.schema)
+                if self.outside is not None:
+                    self.outside.check(self.table, self.target, fitted)
+                files.write(fitted)
+                rows += batch.num_rows
+            done = files.close()
+        except BaseException:
+            files.abort()
+            raise
+        yield pa.record_batch([[list(done)], [rows]], _RESULT)

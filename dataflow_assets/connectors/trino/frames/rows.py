@@ -1,0 +1,116 @@
+"""The rows of a stage into their table: what is refused, and the one statement that stores them."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+
+from dataflow_assets.connectors.trino.client import Client, listed, quote
+from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
+from dataflow_assets.connectors.trino.frames.conditions import condition
+from dataflow_assets.connectors.trino.table import capabilities, statement
+from dataflow_assets.connectors.trino.table.table import Column, Table
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.table_frames import Mode, null_in_key, several_of_one_key
+from dataflow_assets.sdk.table_partitions import Partitions
+
+ATTEMPTS = 30
+_GONE = "_dataflow_gone"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one frame. Methods raise Failure and PermanentError."""
+
+    client: Client
+    table: Table
+    source: statement.Source
+    key: tuple[str, ...]
+    partitions: Partitions | None
+
+    def check(self, mode: Mode) -> None:
+        """Raises PermanentError for rows that no later run would find and replace."""
+        if mode == "upsert":
+            missing = " OR ".join(f"{quote(name)} IS NULL" for name in self.key)
+            if self._first(self.key, f"WHERE {missing}"):
+                raise null_in_key(self.table.place, self.key)
+            if self._first(self.key, f"GROUP BY {listed(self.key)} HAVING count(*) > 1"):
+                raise several_of_one_key(self.table.place)
+        if self.partitions is not None:
+            names = self.partitions.columns
+            inside = condition(self.partitions, self.table)
+            if row := self._first(names, f"WHERE NOT coalesce({inside}, false)"):
+                raise self.partitions.outside(self.table.place, dict(zip(names, row, strict=True)))
+
+    def _first(self, names: tuple[str, ...], clauses: str) -> list[object]:
+        """A row of which the clauses are true; empty where there is none."""
+        texts = ", ".join(f"CAST({quote(name)} AS varchar)" for name in names)
+        rows = self.source.sql("true")
+        found = self.client.rows(f"SELECT {texts} FROM ({rows}) {clauses} LIMIT 1")  # noqa: S608 - quoted
+        return list(found[0]) if found else []
+
+    def store(self, mode: Mode) -> None:
+        """Again where another writer was quicker.
+
+        Not rows that are appended: the conflict may be a lost answer, and they may be stored.
+        """
+        text = self._statement(mode)
+        for number in range(1, ATTEMPTS + 1):
+            try:
+                self.client.run(text)
+            except Failure as failure:
+                if failure.name != CONFLICT or number == ATTEMPTS or mode == "append":
+                    raise
+                time.sleep(random.random() * min(number, 5))  # noqa: S311 - writers that meet part
+            else:
+                return
+
+    def _statement(self, mode: Mode) -> str:
+        if mode == "upsert":
+            return statement.merge(self.table, self.source, "true", self.key)
+        if mode == "append":
+            return statement.insert(self.table, self.source, "true", guarded=False)
+        if self.partitions is not None:
+            return self._replace(self.partitions)
+        given = {column.name for column in self.source.columns}
+        values = ", ".join(_value(column, given) for column in self.table.columns)
+        query = f"SELECT {values} FROM ({self._plain})"  # noqa: S608 - quoted
+        return f"CREATE OR REPLACE TABLE {self.table.place.quoted} AS {query}"
+
+    @property
+    def _plain(self) -> str:
+        names = listed([column.name for column in self.source.columns])
+        return f"SELECT {names} FROM ({self.source.sql('true')})"  # noqa: S608 - quoted
+
+    def _replace(self, partitions: Partitions) -> str:
+        """One more row matches all that is in the partitions; the frame's rows match nothing."""
+        names = [column.name for column in self.source.columns]
+        nulls = ", ".join(f"CAST(NULL AS {column.kind.spelled})" for column in self.source.columns)
+        inside = condition(partitions, self.table, "t.")
+        same = f"s.{_GONE} = CASE WHEN {inside} THEN 1 END AND ({inside})"
+        values = ", ".join(f"s.{quote(name)}" for name in names)
+        return (
+            f"MERGE INTO {self.table.place.quoted} t USING (SELECT *, 0 AS {_GONE} FROM "  # noqa: S608
+            f"({self._plain}) UNION ALL SELECT {nulls}, 1) s ON {same} WHEN MATCHED THEN DELETE "
+            f"WHEN NOT MATCHED AND s.{_GONE} = 0 THEN INSERT ({listed(names)}) VALUES ({values})"
+        )
+
+
+def check_merge(table: Table, able: capabilities.Capabilities) -> None:
+    """Raises PermanentError where partitions of an asset cannot be replaced by one statement."""
+    needs = f"mode overwrite of an asset with partitions needs MERGE, which for {table.place}"
+    if not able.merge:
+        raise PermanentError(
+            f"{needs} does not work: {able.why}; use mode upsert or append, or a catalog that has "
+            "MERGE, such as Iceberg's"
+        )
+    if not able.isolated:
+        raise PermanentError(
+            f"{needs} leaves the rows of two that run at once: {capabilities.isolating(table)}"
+        )
+
+
+def _value(column: Column, given: set[str]) -> str:
+    name = quote(column.name)
+    return name if column.name in given else f"CAST(NULL AS {column.kind.spelled}) AS {name}"
