@@ -182,7 +182,8 @@ FORMATS: Sequence[Key] = (
     Key(
         "json.ignore-parse-errors",
         "used",
-        "`true`: a field that cannot be read is null, a record that is not JSON is left out.",
+        "`true`: a field or item that cannot be read is null, a record that is not JSON is left "
+        "out, and so is text behind its first value.",
         "false",
     ),
     Key("json.timestamp-format.standard", "used", _ON_TIMES, "SQL"),
@@ -215,8 +216,8 @@ FORMATS: Sequence[Key] = (
     Key(
         "csv.ignore-parse-errors",
         "used",
-        "`true`: a field that cannot be read, or is missing, is null; a record that is not CSV is "
-        "left out.",
+        "`true`: a field or item that cannot be read, or is missing, is null; a record that is not "
+        "CSV is left out.",
         "false",
     ),
     Key(
@@ -240,6 +241,7 @@ FORMATS: Sequence[Key] = (
         "The subject under which the schema is registered when the table is written.",
         "`<topic>-value`, `<topic>-key`",
     ),
+    Key("avro-confluent.schema-registry.subject", "used", "The older name of `subject`."),
     Key("avro-confluent.schema", "refused", "the schema is that of the columns"),
     Key("avro-confluent.auto.register.schemas", "used", "`true`; `false` is refused.", "true"),
     Key("avro-confluent.basic-auth.credentials-source", "used", "`USER_INFO`."),
