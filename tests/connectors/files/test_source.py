@@ -83,7 +83,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(folder: Path, size: int,
     (folder / name).write_bytes(gzip.compress(text) if name.lower().endswith(".gz") else text)
     rows = Reader(folder).rows(Limit(bytes=size))
     assert [row["body"] for row in rows] == bodies
-    assert [row["#position"] for row in rows] == [3, 12, 17]
+    assert [row[reserved("position")] for row in rows] == [3, 12, 17]
 
 
 def test_a_file_of_a_mark_alone_has_no_line(folder: Path) -> None:
