@@ -3,6 +3,7 @@
 The same for a run of the flow's own and for a lane's run; who has the run decides when to tell.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from dataflow_assets.assets.graph import Key, Node, in_order
 from dataflow_assets.assets.metadata import (
     COLUMN_SCHEMA,
     DATA_VERSION,
+    QUIET_SECONDS,
     STATE,
     check_results,
     column_lineage,
@@ -42,6 +44,7 @@ class FlowEvents:
         self._last: dict[str, Report] = {}
         self._moved: set[str] = set()
         self._answers: dict[tuple[str, str], bool] = {}
+        self._rejected: dict[str, float] = {}
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -52,6 +55,8 @@ class FlowEvents:
         """Takes one more report; the last one of a run that had nothing new waits for no event."""
         branch = report.branch.id
         self._last[branch] = report
+        if report.delta.rejected:
+            self._rejected[branch] = time.monotonic()
         if not report.last or report.delta.rows or report.delta.rejected:
             self._moved.add(branch)
             self._tallies[branch].add(report)
@@ -104,23 +109,25 @@ class FlowEvents:
         """Whether anything was committed to the asset."""
         return node.branch.id in self._moved
 
-    def evaluations(self, *, ended: bool = False) -> Iterator[dg.AssetCheckEvaluation]:
-        """The checks as events of a run that has not planned them, each told once.
-
-        While the flow goes on, only those whose answer has turned; nobody has asked means passed.
-        """
-        for branch, report in self._last.items():
-            for found in check_results(self._nodes[branch], report.lag, report.checkpoint):
-                told = self._answers.get((branch, str(found.check_name)))
-                fresh = told is None and ended and branch in self._moved
-                if fresh or found.passed != (told is not False):
+    def evaluations(self) -> Iterator[dg.AssetCheckEvaluation]:
+        """The checks as events of a run that has not planned them: first answers, and new ones."""
+        for branch in self._last.keys() & self._moved:
+            for found in self._checks(branch):
+                known = self._answers.get((branch, str(found.check_name)))
+                if found.passed != known:
                     self._answers[branch, str(found.check_name)] = found.passed
                     yield _evaluation(found)
 
     def checks(self) -> Iterator[dg.AssetCheckResult]:
         """What the last report of each branch says to the questions asked about every flow."""
-        for branch, report in self._last.items():
-            yield from check_results(self._nodes[branch], report.lag, report.checkpoint)
+        for branch in self._last:
+            yield from self._checks(branch)
+
+    def _checks(self, branch: str) -> Iterator[dg.AssetCheckResult]:
+        report, last = self._last[branch], self._rejected.get(branch, float("-inf"))
+        rejects = time.monotonic() - last < QUIET_SECONDS
+        node = self._nodes[branch]
+        yield from check_results(node, report.lag, report.checkpoint, rejects=rejects)
 
     def checkpoints(self) -> Mapping[Key, Checkpoint]:
         """Where each asset stands, as far as anything was reported."""

@@ -180,10 +180,10 @@ class Ingest:
         if event is not None:
             yield event
 
-    def _evaluations(self, events: FlowEvents, *, ended: bool = False) -> Sequence[Told]:
+    def _evaluations(self, events: FlowEvents) -> Sequence[Told]:
         found: list[dg.AssetCheckEvaluation] = []
         with self._alone(events.nodes[0].flow.id):
-            found += events.evaluations(ended=ended)
+            found += events.evaluations()
         return found
 
     def _recovered(self, report: Report) -> None:
@@ -285,7 +285,7 @@ class Ingest:
             elif events.moved(node) or node.key in lost or self._would_look_behind(events, node):
                 self._last_told[node.key] = node
                 yield from self._told(events, node, events.final_event)
-        yield from self._evaluations(events, ended=not self._lane_flows.successor)
+        yield from self._evaluations(events)
 
 
 def _left_behind(flow: Flow) -> str:

@@ -32,6 +32,7 @@ ROW_COUNT = "dagster/row_count"
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
 LAG_CHECK, REJECTED_CHECK, SLOT_CHECK = "lag", "rejected", "slot"
+QUIET_SECONDS = 900.0  # without a rejected record, after which the check passes again
 LAGGING_SECONDS = 300.0
 HELD_BYTES = 1 << 30  # of log that a server keeps for a flow
 
@@ -196,8 +197,11 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     key = dg.AssetKey(node.key)
     late = f"The oldest unread record waits for at most {LAGGING_SECONDS:.0f} seconds."
     rejects = node.flow.policies.rejects
-    again = " A replay stores them; they still count." if keeps(node.flow) else ""
-    rejected = f"No record was rejected so far. Rejected ones {rejects.fate}.{again}"
+    again = " A replay stores them." if keeps(node.flow) else ""
+    rejected = (
+        f"No record was rejected in the last {QUIET_SECONDS / 60:.0f} minutes. Rejected ones "
+        f"{rejects.fate}.{again}"
+    )
     held = f"The source's server keeps at most {HELD_BYTES >> 20:,} MiB of log for the flow."
     kept = [dg.AssetCheckSpec(SLOT_CHECK, asset=key, description=held)]
     return [
@@ -207,8 +211,13 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     ]
 
 
-def check_results(node: Node, lag: Lag, checkpoint: Checkpoint) -> Iterator[dg.AssetCheckResult]:
-    """The answers: all only warn, for the rows that could be stored are stored."""
+def check_results(
+    node: Node, lag: Lag, checkpoint: Checkpoint, *, rejects: bool
+) -> Iterator[dg.AssetCheckResult]:
+    """The answers: all only warn, for the rows that could be stored are stored.
+
+    `rejects`: a record was rejected in the last QUIET_SECONDS of the run.
+    """
     key, rejected = dg.AssetKey(node.key), checkpoint.totals.rejected
     in_time, metadata = lag_check(lag.seconds)
     yield dg.AssetCheckResult(
@@ -221,7 +230,7 @@ def check_results(node: Node, lag: Lag, checkpoint: Checkpoint) -> Iterator[dg.A
     yield dg.AssetCheckResult(
         asset_key=key,
         check_name=REJECTED_CHECK,
-        passed=rejected == 0,
+        passed=not rejects,
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"rejected_in_total": _number(rejected), **_rejects(node.flow)},
     )

@@ -69,6 +69,7 @@ ONE_ROW, ROWS = b"row", b"rows"  # values of PLACE: they name one row, or rows m
 DIGITS = b"dataflow.digits"  # decimal digits behind the point, or of a second, that are stored
 LOOSE = b"dataflow.loose"  # b"1": texts that differ may be stored as equal ones
 PADDED = b"dataflow.padded"  # b"1": texts that differ in blanks at their end alone are equal
+FILLED = b"dataflow.filled"  # what rows have in it that are older than it, as PostgreSQL writes it
 HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
 # Of KIND text: the JSON values beside text that it takes, b"boolean" or b"number"; as their text
 SCALARS = b"dataflow.scalars"

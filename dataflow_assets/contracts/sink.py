@@ -54,6 +54,8 @@ class Sink(ErrorSink):
     """A key of the record without a column in the target: reject the record, or leave it out."""
     adds_columns: ClassVar[bool] = False
     """Whether `SinkSession.add_columns` can add columns to a table that exists."""
+    fills_columns: ClassVar[bool] = False
+    """Whether it gives the rows that are there the value that FILLED says."""
     unwraps: ClassVar[bool] = False
     """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
     replaces_whole_rows: ClassVar[bool] = False

@@ -43,6 +43,17 @@ class SinkSession(ABC):
         Called by the driver when a branch opens.
         """
 
+    @property
+    def difference(self) -> str | None:
+        """How the target differs from the checkpoint's, where its identity alone does not say it.
+
+        Called by the driver when a branch opens whose checkpoint names another identity.
+
+        Returns:
+            The end of a sentence that begins with the target; None: it is another one by its id.
+        """
+        return None
+
     def inherited(self) -> Positions | None:
         """Positions that another program has stored beside the table, together with its rows.
 

@@ -42,6 +42,11 @@ DIFFERENCES: Sequence[tuple[str, str, str]] = (
         "the record is rejected; with `json.ignore-parse-errors` it is dropped",
     ),
     (
+        "an array of records in a table of `upsert-kafka`",
+        "a row for each, of the same key",
+        "the record is rejected",
+    ),
+    (
         "an item of an array of records that is not an object",
         "ends the record",
         "is left out, with `json.ignore-parse-errors`; else the record is rejected",

@@ -34,10 +34,10 @@ second, ARRAY<t>, MAP<k, v>, ROW<name t, ...>. Lengths are not enforced. MULTISE
 
 ## Rows
 
-A record of `kafka` is a row that is appended. A record of `upsert-kafka` replaces the row with the
-same key, and a record without a value (a tombstone) deletes that row. The flow passes upserts and
-deletes on, key by key. So the target of an `upsert-kafka` table needs the PRIMARY KEY of that
-table.
+A record of `kafka` is a row that is appended; a JSON array of objects is a row for each. A record
+of `upsert-kafka` replaces the row with the same key, and a record without a value (a tombstone)
+deletes that row. The flow passes upserts and deletes on, key by key. So the target of an
+`upsert-kafka` table needs the PRIMARY KEY of that table.
 
 A row that does not meet `WHERE` any more is deleted in the target, because an earlier row of its
 key may have met it. A tombstone of a key that was never in the target is harmless. A key that can
@@ -49,7 +49,8 @@ null, and deletes would miss the row.)
 A rejected record is kept next to the target, with topic, partition and offset, and can be replayed,
 unless an option says that such records are left out. Rejected are:
 
-- a record that cannot be read, or has no key where the table needs one;
+- a record that cannot be read, or has no key where the table needs one (a byte order mark is left
+  out; text behind a JSON value is such a record, because it may be another value);
 - a row without a value for a column that is `NOT NULL`;
 - a row for which a function fails, for instance by a division by zero.
 
@@ -86,8 +87,8 @@ topic again under another name, `CREATE TABLE another LIKE t`, and read it from 
 
 `UNNEST` makes of a row as many rows as an array or a map of this row has items, in the order of the
 items; the array may be computed. A row whose array is null or empty is left out; with `LEFT JOIN`
-it stays, with nulls. `WITH ORDINALITY` adds the number of the item, an INT that begins at 1.
-`LATERAL` in front of `UNNEST` changes nothing.
+it stays, with nulls. A null among items that are ROWs is no item. `WITH ORDINALITY` adds the number
+of the item, an INT that begins at 1. `LATERAL` in front of `UNNEST` changes nothing.
 
 An item that is a ROW becomes the columns of its fields, an item of a map becomes `KEY` and `VALUE`;
 names in parentheses replace these names. Where both sides have a column of one name, write the name
@@ -189,7 +190,9 @@ Rows get the columns `window_start`, `window_end` (the first moment after the wi
 `window_time` (a millisecond before `window_end`). `GROUP BY`, or `DISTINCT`, must include
 `window_start` and `window_end`. Such groups may be grouped again, with these columns or without
 them. The PRIMARY KEY of the target may leave out a column of the window that follows from another
-one.
+one, and may have `DATE_FORMAT(window_start, 'yyyy-MM-dd HH:mm')` in place of a bound: the pattern
+must show the whole date, and the time down to a unit of which all lengths of the windows are
+multiples, so that no two windows have the same text.
 
 A group is written once, when its window has ended, and never changes. So the target needs no
 PRIMARY KEY, and several INSERTs may append to it. The state of the group is deleted in the same

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import HAS_DEFAULT, kind_of
+from dataflow_assets.contracts import FILLED, HAS_DEFAULT, kind_of
 from dataflow_assets.errors import NewColumns, PermanentError, blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
@@ -41,13 +41,14 @@ def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
         if flow.source.new_columns != "add":
             raise _unknown(opened, error, columns)
         _check_renamed(opened, columns, error.gone)
+        _check_filled(opened, columns)
         failpoints.reach("drain.new-columns")
         opened.session.add_columns(columns)
         _check_added(opened, columns)
     failpoints.reach("drain.columns-added")
     log.warning(
         "flow %s: %s has got the columns %s. Rows that were stored before have no values in them, "
-        "also where the source has a default",
+        "unless the source has given them a constant one",
         flow.id,
         opened.branch.address,
         ", ".join(columns.names),
@@ -87,6 +88,20 @@ def _check_renamed(opened: OpenBranch, columns: pa.Schema, gone: Sequence[str]) 
                     f"{field.name} to {new.name} in the target too. If {new.name} is another "
                     f"column, add it by hand{_statement(opened, columns)}"
                 )
+
+
+def _check_filled(opened: OpenBranch, columns: pa.Schema) -> None:
+    """The source has filled the column in rows that are there, and delivers none of them for it."""
+    filled = [field for field in columns if FILLED in (field.metadata or {})]
+    if not filled or opened.branch.sink.fills_columns or not opened.session.holds_rows():
+        return
+    values = ", ".join(f"{field.name} ({field.metadata[FILLED].decode()!r})" for field in filled)
+    raise PermanentError(
+        f"the source has added columns with a value for all rows that are there, which its log "
+        f"does not have: {values}. {opened.branch.address} would have none in its rows: add the "
+        f"columns by hand with that value, or load the table again behind "
+        f"that{_statement(opened, columns)}"
+    )
 
 
 def _statement(opened: OpenBranch, columns: pa.Schema) -> str:

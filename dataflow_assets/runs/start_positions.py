@@ -215,19 +215,20 @@ def _meet_another(
 ) -> None:
     """The target was made again under its name. Whether its rows are those read is not known."""
     noun = "table" if branch.sink.takes == "columns" else "topic"
+    other = session.difference or (
+        f"is another {noun} now (its id has changed since the last commit)"
+    )
     if session.identity is None or not session.holds_rows():
-        log.warning(
-            "flow %s: %s is another %s now, and empty: starting over", flow.id, branch.address, noun
-        )
+        log.warning("flow %s: %s %s, and empty: starting over", flow.id, branch.address, other)
         session.restart(source.start(), source.identity)
     elif start.table == "adopt":
-        log.warning("flow %s: %s is another %s now: adopted", flow.id, branch.address, noun)
+        log.warning("flow %s: %s %s: adopted", flow.id, branch.address, other)
         session.adopt()
     else:
         raise PermanentError(
-            f"flow {flow.id}: {branch.address} is another {noun} now (its id has changed since "
-            f"the last commit), and it holds rows. If they are the rows that this flow had stored "
-            f"(the {noun} was rebuilt, restored or moved), go on from the checkpoint: run once "
+            f"flow {flow.id}: {branch.address} {other}, and it holds rows. If these are the rows "
+            f"that it shall have of what this flow has read (the {noun} was rebuilt, restored, "
+            f"moved or repaired), go on from the checkpoint: run once "
             f"with table: adopt (dataflow run --table adopt). If they are not, begin again: start: "
             f"earliest, table: truncate (dataflow run --from earliest --table truncate)"
         )

@@ -9,9 +9,9 @@ import numpy as np
 from typing_extensions import override
 
 from dataflow_assets.sql.aggregates import ONLY, Aggregate
-from dataflow_assets.sql.casts import wrapped
 from dataflow_assets.sql.changes import Ints
 from dataflow_assets.sql.kept import Kept, sums
+from dataflow_assets.sql.numbers import wrapped
 from dataflow_assets.sql.sums import ExactSum, FloatSum
 from dataflow_assets.sql.values import pack, unpack, value_of
 

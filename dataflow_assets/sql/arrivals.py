@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from dataflow_assets.errors import RejectedRecord
@@ -68,11 +69,10 @@ class Arrivals:
     def __call__(self, record: Record) -> Arrived | None:
         """None for what changes nothing. Raises RejectedRecord."""
         taken = self._input(record)
-        if taken is None:
+        if not taken:
             return None
-        row, gone = taken
-        key = None if self._key is None else self._key(row)
-        rows = () if gone else self._rows(row)
+        key = None if self._key is None else self._key(taken[0][0])
+        rows = chain.from_iterable(self._rows(row) for row, gone in taken if not gone)
         seen = (self._intake(one) for one in rows)
         return Arrived(key, [pack(one) for one in seen if one is not None])
 

@@ -59,12 +59,13 @@ class Input:
     """Reads messages; compiled once for each task.
 
     A row that is given back with `True` was deleted by a null message: of its columns only those of
-    the key have values.
+    the key have values. A JSON array of a table whose rows only come is a row for each item.
     """
 
     def __init__(self, source: Source, zone: ZoneInfo, used: frozenset[int] | None = None) -> None:
         """`used`: the columns of the row that somebody looks at, all by default."""
         self._changelog, self._raw = source.changelog, source.value.kind == "raw"
+        self._takes_arrays = source.value.kind == "json" and not source.changelog
         cells = source.cells if used is None else [source.cells[at] for at in used]
         in_value = frozenset(one.at for one in cells if one.place == "value")
         self._value = Reader(source.value, in_value)
@@ -73,24 +74,29 @@ class Input:
         self._keys_of = None if source.key is None else ColumnsReader(source.key)
         self._cells = _Cells(source, self._value, self._values_of, zone)
 
-    def __call__(self, record: Record) -> tuple[Row, bool] | None:
-        """The row, and whether it is gone; None for what is skipped. Raises RejectedRecord."""
+    def __call__(self, record: Record) -> Sequence[tuple[Row, bool]]:
+        """Its rows, and whether each is gone; none of what is skipped. Raises RejectedRecord."""
         key = None if self._key is None else self._key_of(record)
         if key is _SKIP:
-            return None
+            return ()
         body = record.body
         if body.__class__ is NotJson:
             if body.raw is not None:
-                return None  # nothing between the ends of the message, or what is to be skipped
+                return ()  # nothing between the ends of the message, or what is to be skipped
             if self._changelog:
-                return self._cells.row(record, None, key), True
+                return ((self._cells.row(record, None, key), True),)
             if not self._raw:
-                return None
+                return ()
             body = None
+        if body.__class__ is list and self._takes_arrays:
+            return [row for one in body for row in self._row(record, key, one)]
+        return self._row(record, key, body)
+
+    def _row(self, record: Record, key: Any, body: Any) -> Sequence[tuple[Row, bool]]:
         values = self._values(body)
         if values is None:
-            return None
-        return self._cells.row(record, values, key, body), False
+            return ()
+        return ((self._cells.row(record, values, key, body), False),)
 
     def together(self, given: Messages) -> Together:
         """The rows of many messages at once, as they come of each of them.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from dataflow_assets.errors import RejectedRecord
@@ -36,19 +37,18 @@ class QueryRows:
     def __call__(self, record: Record) -> Record | list[Record] | None:
         """The row, or the delete of one; None where nothing is to be written.
 
-        With UNNEST its rows. Raises RejectedRecord, with a sentence that names a column and no
-        value.
+        With UNNEST, and of an array of records, its rows. Raises RejectedRecord, with a sentence
+        that names a column and no value.
         """
         taken = self._input(record)
-        if taken is None:
-            return None
-        row, gone = taken
-        if gone:
-            return self._deleted(record, row)
-        if self._unnested is None:
-            return self._of(record, row)
-        found = (self._of(record, one) for one in self._unnested(row))
-        return [one for one in found if one is not None]
+        if len(taken) == 1 and (self._unnested is None or taken[0][1]):
+            row, gone = taken[0]
+            return self._deleted(record, row) if gone else self._of(record, row)
+        rows: Iterable[Row] = (row for row, _ in taken)
+        if self._unnested is not None:
+            rows = chain.from_iterable(map(self._unnested, rows))
+        found = (self._of(record, one) for one in rows)
+        return [one for one in found if one is not None] if taken else None
 
     def _of(self, record: Record, row: Row) -> Record | None:
         if self._where is not None and not holds(self._where, row, "WHERE"):

@@ -11,9 +11,9 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.sql.aggregates import Aggregate
-from dataflow_assets.sql.casts import rounder, single, wrapped
 from dataflow_assets.sql.changes import Ints
 from dataflow_assets.sql.kept import Kept, sums
+from dataflow_assets.sql.numbers import rounder, single, wrapped
 from dataflow_assets.sql.values import value_of
 
 _EXACT = Context(prec=120)

@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 LONGEST = 2_147_483_647
 MOST_DIGITS = 38
@@ -44,6 +44,8 @@ class Type:
     """Of an ARRAY its one, of a MAP key and value, of a ROW those of its fields."""
     names: tuple[str, ...] = ()
     """Of a ROW."""
+    fixed: bool = field(default=False, repr=False)
+    """BINARY: a cast fills shorter ones with zeros. Not in digests of queries that states name."""
 
     def __str__(self) -> str:
         """As Flink writes it."""
@@ -56,6 +58,8 @@ class Type:
             return f"ROW<{', '.join(f'{name} {item}' for name, item in pairs)}>"
         if self.items:
             return f"{self.kind}<{', '.join(map(str, self.items))}>"
+        if self.fixed:
+            return f"BINARY({self.length})"
         names = {"MONTHS": "INTERVAL MONTH", "MILLIS": "INTERVAL SECOND"}
         digits = f"({self.length})" if self.length else ""
         return f"{names.get(self.kind, self.kind)}{digits}"
@@ -142,7 +146,7 @@ def _common(one: Type | None, other: Type) -> Type | None:
     if one.text and other.text:
         return Type("VARCHAR", max(one.length, other.length))
     if one.kind == other.kind and one.kind in ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "VARBINARY"):
-        return replace(one, length=max(one.length, other.length))
+        return replace(one, length=max(one.length, other.length), fixed=False)
     if {one.kind, other.kind} == {"DATE", "TIMESTAMP"}:
         return one if one.moment else other
     if one.kind == other.kind and len(one.items) == len(other.items):

@@ -147,13 +147,14 @@ class _Join:
             return
         before, behind = row[: self._at], row[self._at :]
         items = self._items(row)
-        for number, item in enumerate(items, 1):
+        there = [(number, item) for number, item in enumerate(items, 1) if item is not None]
+        for number, item in there:
             yield [*before, *item, number, *behind]
-        if self._outer and not items:
+        if self._outer and not there:
             yield [*before, *self._nulls, *behind]
 
-    def _items(self, row: Row) -> Sequence[Sequence[Any]]:
-        """Of null none, as of an array without items."""
+    def _items(self, row: Row) -> Sequence[Sequence[Any] | None]:
+        """Of null none, as of an array without items; None for a ROW that is null."""
         try:
             found = self._given(row)
         except NO_VALUE as error:
@@ -164,4 +165,5 @@ class _Join:
             return list(found.items())
         if self._kind.items[0].kind != "ROW":
             return [(one,) for one in found]
-        return [self._nulls[:-1] if one is None else one for one in found]
+        rows: Sequence[Sequence[Any] | None] = found
+        return rows

@@ -54,15 +54,17 @@ class WindowArrivals:
     def __call__(self, record: Record) -> Seen | None:
         """None for what is skipped. Raises RejectedRecord."""
         taken = self._input(record)
-        if taken is None:
+        if not taken:
             return None
-        row, gone = taken
-        key = None if self._key is None else self._key(row)
-        if gone:
+        rows = [row for row, gone in taken if not gone]
+        key = None if self._key is None else self._key(taken[0][0])
+        if not rows:
             return Seen(key, (), None, late=False)
-        watermark = self._watermark(row)
-        rows = chain.from_iterable(map(self._unnested, self._windows(row)))
-        found = [seen for one in rows if (seen := self._intake(one)) is not None]
+        marks = (self._watermark(row) for row in rows)
+        watermark = max((one for one in marks if one is not None), default=None)
+        placed = chain.from_iterable(map(self._windows, rows))
+        inside = chain.from_iterable(map(self._unnested, placed))
+        found = [seen for one in inside if (seen := self._intake(one)) is not None]
         kept = [pack(seen) for seen in found if seen[0][:FRONT] > self._final]
         return Seen(key, kept, watermark, late=bool(found) and not kept)
 

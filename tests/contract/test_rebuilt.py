@@ -107,7 +107,7 @@ def test_an_empty_table_in_its_place_is_filled_anew(
     settling.stand()
     sink.rebuild([])
     assert settling.settle() == BEGINNING
-    assert "now, and empty: starting over" in caplog.text
+    assert "and empty: starting over" in caplog.text
 
 
 def test_only_the_checkpoint_adopts(settling: Settling) -> None:

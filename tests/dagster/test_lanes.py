@@ -469,7 +469,7 @@ def test_a_lane_that_never_learns_what_to_drive_fails_with_the_reason(
 ) -> None:
     shop.add("a")
 
-    def unreadable(_: object) -> None:
+    def unreadable(*_: object, **__: object) -> None:
         raise OSError("the volume is gone")
 
     monkeypatch.setattr("dataflow_assets.assets.switches._states", unreadable)
@@ -502,7 +502,7 @@ def test_a_flow_that_is_switched_off_ends_and_the_others_go_on(
     running = shop.aside()
     until(lambda: shop.rows("a") == [1])
     off = {"a_sensor": False}
-    monkeypatch.setattr("dataflow_assets.assets.switches._states", lambda _: off)
+    monkeypatch.setattr("dataflow_assets.assets.switches._states", lambda _, **__: off)
     until(lambda: shop.driven() == {"default/b"})
     shop.produce("a", 2)
     shop.produce("b", 1)
@@ -675,7 +675,7 @@ def test_a_flow_that_ends_while_its_server_is_down_has_not_failed(
     _refuse_table(monkeypatch, "a", TransientError)
     shop.add("a", "b")
     (flow, _), off = shop.flows, dict[str, bool]()
-    monkeypatch.setattr("dataflow_assets.assets.switches._states", lambda _: off)
+    monkeypatch.setattr("dataflow_assets.assets.switches._states", lambda _, **__: off)
     shop.produce("a", 1)
     running = shop.aside()
     book = Book(shop.instance, "shared")

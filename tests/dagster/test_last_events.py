@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from dataflow_assets.assets import graph
+from dataflow_assets.assets import flow_events, graph
 from dataflow_assets.assets.flow_events import FlowEvents, LastEvents
+from dataflow_assets.assets.metadata import QUIET_SECONDS
+from dataflow_assets.contracts import Checkpoint, Lag, Totals
 from dataflow_assets.flow import Flow
+from dataflow_assets.runs.request import Report
 from tests.dagster.test_graph import flow
 
 
@@ -53,3 +58,25 @@ def test_all_flows_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(graph, "upstream", counted)
     assert len(_told(*(flow(f"f{n}", f"a{n}", f"b{n}") for n in range(50)))) == 50
     assert len(looks) == 50
+
+
+def test_the_check_of_rejected_records_passes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first answer comes with the first event, and another one with each turn."""
+    now = [1_000.0]
+    monkeypatch.setattr(flow_events, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    (node,) = graph.build([flow("first", "orders", "copy")]).nodes
+    events, branch = FlowEvents([node]), node.branch
+
+    def answers(rejected: int) -> list[bool]:
+        delta = Totals(rows=1, rejected=rejected)
+        events.take(
+            Report(node.flow.id, branch, branch.address, Checkpoint(1), delta, Lag(0, 0.0, {}), 0.1)
+        )
+        return [one.passed for one in events.evaluations() if one.check_name == "rejected"]
+
+    assert answers(1) == [False]
+    now[0] += QUIET_SECONDS - 1
+    assert answers(0) == []
+    now[0] += 1
+    assert answers(0) == [True]
+    assert answers(2) == [False]

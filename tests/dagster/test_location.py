@@ -306,7 +306,8 @@ def test_switches_are_asked_in_one_look(shop: Shop, monkeypatch: pytest.MonkeyPa
     shop.add("a")
     off = shop.add("b")
     monkeypatch.setattr(
-        "dataflow_assets.assets.switches._states", lambda _: {"a_sensor": True, "b_sensor": False}
+        "dataflow_assets.assets.switches._states",
+        lambda _, **__: {"a_sensor": True, "b_sensor": False},
     )
     assert shop.tick() == ["shared"]
     assert "switched on; the sensor ingest" in shop.said(off)  # it was not looked at

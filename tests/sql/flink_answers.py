@@ -6,6 +6,7 @@ Flink took the values from columns, never from literals, which its planner compu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, time
 from decimal import Decimal
 
 from dataflow_assets.sql.types import DOUBLE, INT, STRING, Type
@@ -233,6 +234,9 @@ def _casts() -> Iterator[Answer]:
     ):
         yield f"TRY_CAST('{text}' AS {kind})", answer
     yield "TO_TIMESTAMP('2020-01-01 24:00:00')", "2020-01-02 00:00:00.000"
+    yield "CAST(CAST('1e400' AS BINARY(8)) AS STRING)", "1e400\0\0\0"
+    yield "CAST(CAST(CAST('1e400' AS VARBINARY(2)) AS BINARY(4)) AS STRING)", "1e\0\0"
+    yield "CAST(CAST(CAST('1e400' AS BINARY(2)) AS VARBINARY(8)) AS STRING)", "1e"
 
 
 IN_UTC: Sequence[Answer] = (
@@ -246,7 +250,7 @@ IN_UTC: Sequence[Answer] = (
     *_casts(),
 )
 IN_BERLIN: Sequence[Answer] = tuple(_unix())
-Options = Mapping[str, bool]
+Options = Mapping[str, object]
 PLAIN: Options = {"plain_decimals": True}
 NO_NULLS: Options = {"ignore_nulls": True}
 DECIMAL = Type("DECIMAL", 20, 2)
@@ -318,3 +322,91 @@ WRITTEN: Sequence[tuple[Type, object, Options, str]] = (
     (_map(_row(p=INT)), {"k": [None]}, NO_NULLS, '{"k":{}}'),
 )
 """Type, value, options of the format, and the value in JSON."""
+IGNORE: Options = {"ignore_errors": True}
+COMPLETE: Options = {"fail_on_missing": True}
+INTS = Type("ARRAY", items=(INT,))
+MILLIS = Type("TIMESTAMP", 3)
+INSTANT = Type("TIMESTAMP_LTZ", 3)
+CLOCK = Type("TIME", 0)
+REFUSED = "refused"
+LATER = datetime(2020, 1, 2)  # noqa: DTZ001 - TIMESTAMP has no zone
+LEAP = datetime(2020, 2, 29, 10)  # noqa: DTZ001
+MIDNIGHT = datetime(2020, 1, 1)  # noqa: DTZ001
+
+
+def _texts_of_numbers() -> Iterator[tuple[Type, str, Options, object]]:
+    for text in ("1e2", "1.50", "0.0000001", "-0", "-0.0", "1E+05", "1e400", "1" + "0" * 23):
+        yield STRING, text, {}, text
+    yield Type("ARRAY", items=(STRING,)), "[1e2, -0]", {}, ["1e2", "-0"]
+    yield _map(STRING), '{"k":1e2}', {}, {"k": "1e2"}
+    yield _row(s=STRING), '{"s":1e2}', {}, ["1e2"]
+
+
+READ: Sequence[tuple[Type, str, Options, object]] = (
+    *_texts_of_numbers(),
+    (INTS, '[1,"x"]', {}, REFUSED),
+    (INTS, '[1,"x"]', IGNORE, [1, None]),
+    (_map(INT), '{"k":"x","j":1}', {}, REFUSED),
+    (_map(INT), '{"k":"x","j":1}', IGNORE, {"k": None, "j": 1}),
+    (_row(a=INT, b=_row(c=INT)), '{"a":"x","b":{"c":"y"}}', IGNORE, [None, [None]]),
+    (_row(a=INT, b=INT), '{"a":1}', {}, [1, None]),
+    (_row(a=INT, b=INT), '{"a":1}', COMPLETE, REFUSED),
+    (MILLIS, '"2020-01-01 00:00"', {}, REFUSED),
+    (MILLIS, '"2020-01-01 00:00"', IGNORE, None),
+    (MILLIS, '"2020-01-01 24:00:00"', {}, LATER),
+    (MILLIS, '"2020-02-30 10:00:00"', {}, LEAP),
+    (MILLIS, '"2020-01-01T00:00"', {"times": "ISO-8601"}, MIDNIGHT),
+    (MILLIS, '"2020-01-01T00:00:00Z"', {"times": "ISO-8601"}, REFUSED),
+    (INSTANT, '"2020-01-01T00:00Z"', {"times": "ISO-8601"}, MIDNIGHT.replace(tzinfo=UTC)),
+    (INSTANT, '"2020-01-01 00:00Z"', {}, REFUSED),
+    (CLOCK, '"12:13"', {}, REFUSED),
+    (CLOCK, '"12:13"', {"times": "ISO-8601"}, REFUSED),
+    (CLOCK, '"24:00:00"', {}, time()),
+    (Type("DATE"), '"2020-02-30"', {}, REFUSED),
+    (DOUBLE, '"0x1p3"', {}, 8.0),
+    (DOUBLE, "-0", {}, -0.0),
+    (FLOAT, '"-0"', {}, -0.0),
+    (DECIMAL, '"-0.001"', {}, Decimal("0.00")),
+    (Type("BOOLEAN"), '" true "', {}, True),
+)
+"""Type, value in a JSON record, options of the format, and the value of the column."""
+CSV: Sequence[tuple[Type, str, Options, object]] = (
+    (INTS, "x;2", {}, REFUSED),
+    (INTS, "x;2", IGNORE, [None, 2]),
+    (INTS, ";2", {}, REFUSED),
+    (INTS, ";2", IGNORE, [None, 2]),
+    (INTS, ";", IGNORE, [None, None]),
+    (INTS, "1;;2", IGNORE, [1, None, 2]),
+    (INTS, " 1 ; 2 ", {}, [1, 2]),
+    (Type("ARRAY", items=(STRING,)), ";x", IGNORE, ["", "x"]),
+    (INTS, "NULL;2", {"null_literal": "NULL"}, [None, 2]),
+    (Type("BOOLEAN"), " true ", {}, True),
+    (Type("BOOLEAN"), "1", {}, False),
+    (MILLIS, "2020-01-01 00:00", {}, REFUSED),
+    (MILLIS, "2020-01-01 24:00:00", {}, LATER),
+    (MILLIS, "2020-02-30 10:00:00", {}, LEAP),
+    (MILLIS, "2020-01-01", {}, REFUSED),
+    (CLOCK, "12:13", {}, time(12, 13)),
+    (CLOCK, "24:00:00", {}, REFUSED),
+    (CLOCK, "1:2:3", {}, REFUSED),
+    (DOUBLE, "0x1p3", {}, 8.0),
+    (DOUBLE, " 1.5 ", {}, 1.5),
+    (DOUBLE, "-0", {}, -0.0),
+)
+"""Type, cell, options of the format, and the value of the column."""
+RECORDS: Sequence[tuple[bytes, bool, Sequence[int | None]]] = (
+    (b'[{"a":1},{"a":2}]', False, [1, 2]),
+    (b'[{"a":1},{"a":2}]', True, [1, 2]),
+    (b"[]", False, []),
+    (b'\xef\xbb\xbf{"a":5}', False, [5]),
+    (b'\xef\xbb\xbf{"a":5}', True, [5]),
+    (b'{"a":4} x', True, [4]),
+    (b'{"a":1}{"a":2}', True, [1]),
+    (b'{"a":1}]', True, [1]),
+    (b"7", True, []),
+    (b"null", True, []),
+    (b'"x"', True, []),
+    (b'{"a":1', True, []),
+    (b'[{"a":1},{"a":"x"}]', True, [1, None]),
+)
+"""A record of JSON, whether errors are ignored, and the column `a` of its rows."""

@@ -33,7 +33,7 @@ def _numbered(row: Row) -> Sequence[Row]:
 
 
 def _pairs(row: Row) -> Sequence[Row]:
-    return [one or {"p": None, "x": None} for one in row["ps"] or ()]
+    return [one for one in row["ps"] or () if one is not None]
 
 
 def _entries(row: Row) -> Sequence[Row]:

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from dataflow_assets.records.record import exact_json, parse
+from dataflow_assets.connectors.kafka.source.declared_sources import SqlKafkaSource
+from dataflow_assets.flow import Flow
+from dataflow_assets.records.record import Record, exact_json, parse
+from dataflow_assets.records.step import Context
 from dataflow_assets.sql.bytes.layout import Spelling
+from dataflow_assets.sql.bytes.messages import SKIPPED, SqlFormat
+from dataflow_assets.sql.bytes.read import Reader
 from dataflow_assets.sql.bytes.write import encoder, writer
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.types import Type
-from tests.sql.flink_answers import IN_BERLIN, IN_UTC, NUMBERS, WRITTEN
+from tests.sql.flink_answers import (
+    CSV,
+    IN_BERLIN,
+    IN_UTC,
+    NUMBERS,
+    READ,
+    RECORDS,
+    REFUSED,
+    WRITTEN,
+)
 from tests.sql.test_bytes import layout
 from tests.sql.test_functions import NOW, result
+from tests.sql.test_rows import flow, table
 
 
 @pytest.mark.parametrize(("text", "answer"), IN_UTC)
@@ -63,3 +81,89 @@ def test_keys_of_earlier_versions_are_still_written(
 ) -> None:
     given = Decimal(value) if of.kind == "DECIMAL" else value
     assert written(kind, of, given, "before") == text
+
+
+def value_of(kind: str, of: Type, record: bytes, options: Any) -> object:
+    """The column of a record; `refused` where the record is rejected."""
+    given = layout(kind, of, **options)
+    found = SqlFormat(given).texts(pa.array([record], pa.binary()))
+    try:
+        values = Reader(given)(parse(found.texts.to_pylist()[0]))
+    except ValueError:
+        return REFUSED
+    assert values is not None
+    return values[0]
+
+
+@pytest.mark.parametrize(("kind", "text", "options", "answer"), READ)
+def test_a_value_of_json(kind: Type, text: str, options: Any, answer: object) -> None:
+    found = value_of("json", kind, f'{{"c0":{text}}}'.encode(), options)
+    assert repr(found) == repr(answer)  # which tells -0.0 from 0.0
+
+
+@pytest.mark.parametrize(("kind", "cell", "options", "answer"), CSV)
+def test_a_cell_of_csv(kind: Type, cell: str, options: Any, answer: object) -> None:
+    assert repr(value_of("csv", kind, cell.encode(), options)) == repr(answer)
+
+
+@pytest.mark.parametrize(("record", "ignored", "answer"), RECORDS)
+def test_the_rows_of_a_record(
+    tmp_path: Path, record: bytes, *, ignored: bool, answer: list[int | None]
+) -> None:
+    options = {"json_ignore-parse-errors": "true"} if ignored else {}
+    insert = "INSERT INTO o SELECT a FROM s"
+    given = flow(tmp_path, table("s", "a INT", **options), table("o", "a INT"), insert)
+    bodies = read_rows(given, record)
+    assert [body["a"] for body in bodies] == answer
+
+
+@pytest.mark.parametrize("record", [b'{"a":4} x', b'{"a":1}{"a":2}', b'{"a":1}]'])
+def test_text_behind_a_record_is_refused_and_not_dropped(record: bytes) -> None:
+    """Flink drops it in silence: here only where errors are ignored."""
+    form = SqlFormat(layout("json", Type("INT")))
+    assert "not JSON" in form.texts(pa.array([record], pa.binary())).refused[0]
+
+
+def test_a_csv_record_of_nothing_is_left_out_where_errors_are_ignored() -> None:
+    form = layout("csv", Type("VARCHAR", 9))
+    nothing = pa.array([b""], pa.binary())
+    assert SqlFormat(form).texts(nothing).refused == {0: "not CSV: the record is empty"}
+    ignoring = replace(form, ignore_errors=True)
+    assert SqlFormat(ignoring).texts(nothing).texts.to_pylist() == [SKIPPED]
+
+
+@pytest.mark.parametrize(
+    ("join", "answer"),
+    [("CROSS JOIN", [[1, 2], [3, None]]), ("LEFT JOIN", [[1, 2], [3, None]])],
+)
+def test_a_null_among_rows_is_no_item(tmp_path: Path, join: str, answer: list[Any]) -> None:
+    record = b'{"a":[{"x":1,"y":2},null,{"x":3}]}'
+    assert unnested(tmp_path, join, record) == answer
+
+
+def test_nulls_alone_are_as_no_items(tmp_path: Path) -> None:
+    assert unnested(tmp_path, "CROSS JOIN", b'{"a":[null]}') == []
+    assert unnested(tmp_path, "LEFT JOIN", b'{"a":[null]}') == [[None, None]]
+
+
+def unnested(tmp_path: Path, join: str, record: bytes) -> list[list[Any]]:
+    on = " ON TRUE" if join == "LEFT JOIN" else ""
+    given = flow(
+        tmp_path,
+        table("s", "a ARRAY<ROW<x INT, y INT>>"),
+        table("o", "x INT, y INT"),
+        f"INSERT INTO o SELECT x, y FROM s {join} UNNEST(a) AS t (x, y){on}",
+    )
+    return [[body["x"], body["y"]] for body in read_rows(given, record)]
+
+
+def read_rows(given: Flow, record: bytes) -> list[Any]:
+    """The bodies of all rows that come of a record."""
+    source = given.source
+    assert isinstance(source, SqlKafkaSource)
+    texts = source.message_format().texts(pa.array([record], pa.binary()))
+    assert texts.refused == {}
+    apply = given.transformations[0].step.compile(Context(NOW.now))
+    found = apply(Record(parse(texts.texts.to_pylist()[0]), {"key": ""}))
+    made = found if isinstance(found, list) else [found]
+    return [one.body for one in made if one is not None]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
+from dataflow_assets.contracts import reserved
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from dataflow_assets.views.driver import Limits
@@ -52,7 +53,7 @@ class Forgetful(Sink):
         for one in (one for part in parts for one in part.to_pylist()):
             body = json.loads(one["body"])
             self.rows.pop(body["g"], None)
-            if one["_operation"] != "delete":
+            if one[reserved("operation")] != "delete":
                 self.rows[body["g"]] = body
 
 

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.connectors.kafka.source.declared_sources import SqlKafkaSource
-from dataflow_assets.contracts import MESSAGES, Asked, OffsetSlice, Span
+from dataflow_assets.contracts import MESSAGES, Asked, OffsetSlice, Span, reserved
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.testing import chosen
@@ -95,15 +95,15 @@ class Sink:
         """Each key once; nothing that is there already, and no delete of what is not."""
         seen: set[str] = set()
         for row in (row for part in parts for row in part.to_pylist()):
-            if row["_operation"] == "refused":
-                if row["_offset"] is not None:
-                    self.refused.append((row["_partition"], row["_offset"]))
+            if row[reserved("operation")] == "refused":
+                if row[reserved("offset")] is not None:
+                    self.refused.append((row[reserved("partition")], row[reserved("offset")]))
                 continue
             body = json.loads(row["body"], parse_float=Decimal)
             key = json.dumps({name: str(body[name]) for name in self.keys})
             assert key not in seen
             seen.add(key)
-            if row["_operation"] == "delete":
+            if row[reserved("operation")] == "delete":
                 del self.rows[key]
             else:
                 assert self.rows.get(key) != body

@@ -21,7 +21,7 @@ _DENIED = (
     "HTTP status 403",
 )
 _NO_BUCKET = ("NO_SUCH_BUCKET", "NoSuchBucket", "Bucket '", "HTTP 404")
-_DAMAGED = ("Truncated compressed stream", "inflate failed", "decompress failed")
+_DAMAGED = ("BadGzipFile", "Truncated compressed stream", "decompress failed")
 
 
 @contextmanager

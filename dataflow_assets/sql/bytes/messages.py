@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 import numpy as np
@@ -19,6 +20,8 @@ from dataflow_assets.records.record import exact_json
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
 from dataflow_assets.sql.bytes.csv import Cells, splitter
 from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout
+from dataflow_assets.sql.bytes.number_texts import keeper
+from dataflow_assets.sql.first_json import first_json
 
 SKIPPED = b""
 """The text of bytes that are to be skipped, and of empty ones: no JSON."""
@@ -62,7 +65,8 @@ def _texts(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | N
     if layout.kind == "avro":
         return _of_avro(given, layout, skipped, schemas)
     if layout.kind == "json" and _all_json(given):
-        return Texts(given)
+        keep = _keeper(layout)
+        return Texts(given if keep is None else keep(given))
     text = _texted(layout)
     texts: list[bytes | None] = []
     refused: dict[int, str] = {}
@@ -73,7 +77,12 @@ def _texts(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | N
             texts.append(skipped if layout.ignore_errors else None)
             if not layout.ignore_errors:
                 refused[row] = str(error)
-    return Texts(pa.array(texts, pa.binary()), refused)
+    keep = _keeper(layout)
+    found = pa.array(texts, pa.binary())
+    return Texts(found if keep is None else keep(found), refused)
+
+
+_keeper = lru_cache(maxsize=64)(keeper)
 
 
 def _of_avro(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | None) -> Texts:
@@ -94,20 +103,26 @@ def _of_avro(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas |
 @lru_cache(maxsize=64)
 def _texted(layout: Layout) -> Texted:
     if layout.kind == "json":
-        return _json
+        return partial(_json, lenient=layout.ignore_errors)
     if layout.kind == "csv":
         split = splitter(layout)
         return lambda one: _csv(one, layout, split)
     return lambda one: _raw(one, layout)
 
 
-def _json(given: bytes) -> bytes:
-    """As it is, where it is JSON: what cannot be kept exactly is told by whoever reads it."""
+def _json(given: bytes, *, lenient: bool) -> bytes:
+    """As it is, where it is JSON: what cannot be kept exactly is told by whoever reads it.
+
+    A byte order mark is left out; `lenient`: also what is behind the first value.
+    """
+    given = given.removeprefix(BOM_UTF8)
     if not given:
         return given
     try:
         _checked(given)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if lenient:
+            return first_json(given.decode()).encode()
         raise ValueError(f"not JSON: {_without_value(error)}") from None
     return given
 
@@ -126,6 +141,8 @@ def _without_value(error: Exception) -> str:
 
 
 def _csv(given: bytes, layout: Layout, split: Callable[[str], Cells]) -> bytes:
+    if not given:
+        raise ValueError("not CSV: the record is empty")
     text = given.decode()
     if layout.comments and text.startswith("#"):
         return SKIPPED

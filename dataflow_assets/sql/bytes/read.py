@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from dataflow_assets.records.record import exact_json
-from dataflow_assets.sql.bytes.layout import Layout, Times
-from dataflow_assets.sql.casts import bounds, cast, cutter, or_null, rounder, single, wrapped
-from dataflow_assets.sql.texts import parsed_date, parsed_time
-from dataflow_assets.sql.types import STRING, Type
+from dataflow_assets.sql.bytes.layout import Layout
+from dataflow_assets.sql.bytes.read_times import Read, time_reader
+from dataflow_assets.sql.casts import cast, or_null
+from dataflow_assets.sql.numbers import bounds, number_reader, rounder, single, wrapped
+from dataflow_assets.sql.types import DOUBLE, STRING, Type
 
-Read = Callable[[Any], Any]
-"""From a JSON value that is not null. Raises ValueError."""
-_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,9})?)?", re.ASCII)
 _UTC = ZoneInfo("UTC")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_double_of_text = number_reader(DOUBLE)
 
 
 class Reader:
@@ -37,7 +32,7 @@ class Reader:
         if layout.kind == "csv":
             self.reads = [_of_text(one, layout) for one in layout.types]
         else:
-            self.reads = [reader(one, layout.times) for one in layout.types]
+            self.reads = [reader(one, layout) for one in layout.types]
         if used is not None:
             pairs = enumerate(self.reads)
             self.reads = [read if at in used else _unused for at, read in pairs]
@@ -75,9 +70,7 @@ class Reader:
         if not isinstance(body, dict):
             raise ValueError("the record is not a JSON object")  # noqa: TRY004
         if self._layout.fail_on_missing:
-            for name in names:
-                if name not in body:
-                    raise ValueError(f"the field {name} is missing")
+            _check_fields(body, names)
         return list(map(body.get, names))
 
     def _of_csv(self, body: Any) -> Sequence[Any]:
@@ -104,7 +97,7 @@ def _unused(_: Any) -> None:
     """Of a column that nobody looks at: neither read nor an error."""
 
 
-def reader(kind: Type, times: Times) -> Read:
+def reader(kind: Type, layout: Layout) -> Read:
     """What reads a JSON value of a type."""
     if kind.text:
         return _text
@@ -115,14 +108,9 @@ def reader(kind: Type, times: Times) -> Read:
         return lambda value: cut(_decimal(value))
     if kind.kind in _SIMPLE:
         return _SIMPLE[kind.kind]
-    if kind.kind == "DATE":
-        return lambda value: parsed_date(_shaped(value, _DAY, "a date like 2020-12-30"))
-    if kind.kind == "TIME":
-        cut = cutter(kind)
-        return lambda value: cut(_clock(value))
-    if kind.moment:
-        return _moments(kind, times)
-    return _nested(kind, times)
+    if kind.moment or kind.kind in ("DATE", "TIME"):
+        return time_reader(kind, layout)
+    return _nested(kind, layout)
 
 
 def _text(value: Any) -> str:
@@ -172,10 +160,10 @@ def _decimal(value: Any) -> Decimal:
 def _double(value: Any) -> float:
     if value.__class__ is Decimal or value.__class__ is int:
         return float(value)
-    words = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
-    if isinstance(value, str) and value.strip() in words:
-        return float(words[value.strip()])
-    return float(_decimal(value))
+    if not isinstance(value, str):
+        raise ValueError("not a number, as DOUBLE needs it")  # noqa: TRY004 - of a record
+    found: float = _double_of_text(value)
+    return found
 
 
 def _bytes(value: Any) -> bytes:
@@ -197,48 +185,8 @@ _SIMPLE: Mapping[str, Read] = {
 }
 
 
-def _shaped(value: Any, shape: re.Pattern[str], what: str) -> str:
-    if not isinstance(value, str) or not shape.fullmatch(value):
-        raise ValueError(f"not {what}")
-    return value
-
-
-def _clock(value: Any) -> time:
-    return parsed_time(_shaped(value, _CLOCK, "a time like 12:13:14"))
-
-
-def _moments(kind: Type, times: Times) -> Read:
-    """Of text in one standard; what Python reads beside it is refused."""
-    separator = " " if times == "SQL" else "T"
-    local = kind.kind == "TIMESTAMP_LTZ"
-    zone = "Z" if local else "Z?" if times == "RFC-3339" else ""
-    shape = re.compile(f"{_DAY.pattern}{separator}{_CLOCK.pattern}{zone}", re.ASCII)
-    message = f"not a time like 2020-12-30{separator}12:13:14{'Z' if local else ''}"
-    cut = cutter(kind)
-
-    def read(value: Any) -> datetime:
-        if value.__class__ is int and times == "RFC-3339":
-            return _of_millis(value, aware=local)
-        if not isinstance(value, str) or not shape.fullmatch(value):
-            raise ValueError(message)
-        try:
-            found = datetime.fromisoformat(value)
-        except ValueError:  # whose message has the value in it
-            raise ValueError(message) from None
-        made: datetime = cut(found if local or not found.tzinfo else found.replace(tzinfo=None))
-        return made
-
-    return read
-
-
-def _of_millis(value: int, *, aware: bool) -> datetime:
-    """Of an Avro schema that has a plain long where others have a time."""
-    found = _EPOCH + timedelta(milliseconds=value)
-    return found if aware else found.replace(tzinfo=None)
-
-
-def _nested(kind: Type, times: Times) -> Read:
-    inner = [or_null(reader(one, times)) for one in kind.items]
+def _nested(kind: Type, layout: Layout) -> Read:
+    inner = [_part(reader(one, layout), layout) for one in kind.items]
     if kind.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in _is(value, list, "array")]
     if kind.kind == "MAP":
@@ -246,9 +194,34 @@ def _nested(kind: Type, times: Times) -> Read:
             inner[0](name): inner[1](one) for name, one in _is(value, dict, "object").items()
         }
     pairs = list(zip(kind.names, inner, strict=True))
-    return lambda value: [
-        one(members.get(name)) for members in (_is(value, dict, "object"),) for name, one in pairs
-    ]
+
+    def read(value: Any) -> list[Any]:
+        members = _is(value, dict, "object")
+        if layout.fail_on_missing:
+            _check_fields(members, kind.names)
+        return [one(members.get(name)) for name, one in pairs]
+
+    return read
+
+
+def _part(read: Read, layout: Layout) -> Read:
+    """An item or field, null where it is null, or cannot be read and errors are ignored."""
+    if not layout.ignore_errors:
+        return or_null(read)
+
+    def lenient(value: Any) -> Any:
+        try:
+            return None if value is None else read(value)
+        except (ValueError, OverflowError):
+            return None
+
+    return lenient
+
+
+def _check_fields(body: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if name not in body:
+            raise ValueError(f"the field {name} is missing")
 
 
 def _is(value: Any, wanted: type, name: str) -> Any:
@@ -262,10 +235,16 @@ def _of_text(kind: Type, layout: Layout) -> Read:
     if kind.text:
         return _text
     if kind.kind == "ARRAY":
-        inner, between = _of_text(kind.items[0], layout), layout.array_delimiter
-        return lambda cell: [inner(one.strip()) for one in cell.split(between)] if cell else []
+        inner, between = _part(_of_text(kind.items[0], layout), layout), layout.array_delimiter
+        null = layout.null_literal
+
+        def items(cell: str) -> list[Any]:
+            parts = (one.strip() for one in cell.split(between))
+            return [inner(None if one == null else one) for one in parts] if cell else []
+
+        return items
     if kind.moment or kind.kind in ("BOOLEAN", "DATE", "DECIMAL", "TIME", "VARBINARY"):
-        return reader(kind, "SQL")
+        return reader(kind, layout)
     change = cast(STRING, kind, _UTC)
     assert change is not None, "was looked at when the file was loaded"  # noqa: S101
     return lambda cell: change(cell.strip())

@@ -7,8 +7,9 @@ from types import NoneType
 from typing import Any
 
 from dataflow_assets.sql.bytes.layout import Layout
-from dataflow_assets.sql.bytes.read import Read, Reader
-from dataflow_assets.sql.casts import bounds
+from dataflow_assets.sql.bytes.read import Reader
+from dataflow_assets.sql.bytes.read_times import Read
+from dataflow_assets.sql.numbers import bounds
 from dataflow_assets.sql.types import Type
 
 

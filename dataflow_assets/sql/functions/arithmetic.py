@@ -10,10 +10,10 @@ from decimal import (
 )
 from typing import Any
 
-from dataflow_assets.sql.casts import positive_zero, rounder, single, wrapped, wrapper
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.moments import shifted
 from dataflow_assets.sql.functions.signatures import fit, is_time
+from dataflow_assets.sql.numbers import positive_zero, rounder, single, wrapped, wrapper
 from dataflow_assets.sql.types import BITS, DOUBLE, INT, NULL, Type, as_decimal, decimal
 
 EXACT = Context(prec=80)

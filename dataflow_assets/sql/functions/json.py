@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from dataflow_assets.records.record import MISSING
-from dataflow_assets.sql.casts import bounds, cast
+from dataflow_assets.sql.casts import cast
 from dataflow_assets.sql.first_json import first_json
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.signatures import fit
+from dataflow_assets.sql.numbers import bounds
 from dataflow_assets.sql.types import BOOLEAN, STRING, Type
 
 Value = TypeVar("Value")

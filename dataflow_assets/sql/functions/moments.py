@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
-from dataflow_assets.sql.casts import wrapped
+from dataflow_assets.sql.numbers import wrapped
 from dataflow_assets.sql.types import Type
 
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")

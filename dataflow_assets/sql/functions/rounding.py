@@ -14,10 +14,10 @@ from decimal import (
 )
 from typing import Any
 
-from dataflow_assets.sql.casts import positive_zero, wrapped
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.arithmetic import EXACT
 from dataflow_assets.sql.functions.signatures import fit
+from dataflow_assets.sql.numbers import positive_zero, wrapped
 from dataflow_assets.sql.types import NULL, Type, decimal
 
 

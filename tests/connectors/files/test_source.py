@@ -75,6 +75,45 @@ def test_lines_are_cut_at_their_ends_wherever_a_part_ends(
         assert text[row[reserved("position")] :].startswith(row["body"])
 
 
+@pytest.mark.parametrize("size", [1, 2, 5, 1_000])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "A.JSONL.GZ"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(folder: Path, size: int, name: str) -> None:
+    bodies = [b'{"id":1}', b"\xef\xbb\xbf2", b'{"id":3}']
+    text = b"\xef\xbb\xbf" + b"\n".join(bodies)
+    (folder / name).write_bytes(gzip.compress(text) if name.lower().endswith(".gz") else text)
+    rows = Reader(folder).rows(Limit(bytes=size))
+    assert [row["body"] for row in rows] == bodies
+    assert [row[reserved("position")] for row in rows] == [3, 12, 17]
+
+
+def test_a_file_of_a_mark_alone_has_no_line(folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(b"\xef\xbb\xbf")
+    assert Reader(folder).rows() == []
+
+
+@pytest.mark.parametrize("padding", [b"\0", b"\0" * 100_000])
+def test_zeros_behind_the_end_of_a_gzip_file_are_padding(folder: Path, padding: bytes) -> None:
+    two = gzip.compress(b"1\n") + gzip.compress(b"2\n")
+    (folder / "a.jsonl.gz").write_bytes(two + padding)
+    assert Reader(folder).bodies() == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-3],
+        lambda text: text + b"more",
+        lambda text: text[:40] + b"x" * 9 + text[49:],
+    ],
+)
+def test_a_gzip_file_that_is_damaged_is_named(folder: Path, damage: Any) -> None:
+    (folder / "a.jsonl.gz").write_bytes(damage(gzip.compress(random.Random(1).randbytes(400))))
+    with pytest.raises(
+        PermanentError, match=r"cannot read a\.jsonl\.gz of .+; the file is damaged"
+    ):
+        Reader(folder).bodies()
+
+
 def test_parts_of_an_unfinished_span_are_divided_into_the_same_lines(folder: Path) -> None:
     (folder / "a.jsonl").write_bytes(b"".join(b'{"id":%d}\n' % number for number in range(99)))
     reader = Reader(folder, parallelReads=1)

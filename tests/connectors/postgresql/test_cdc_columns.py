@@ -93,6 +93,44 @@ def test_a_target_without_the_column_stops_the_flow_with_the_statement(table: Fo
     assert table.same()
 
 
+FILLED = """
+ALTER TABLE source ADD region varchar(50) NOT NULL DEFAULT 'UN''KNOWN', ADD n int DEFAULT 7,
+ADD ok boolean DEFAULT true, ADD at timestamptz DEFAULT '2026-01-02 03:04:05+00',
+ADD tags text[] DEFAULT '{a,"b c"}', ADD plain int;
+UPDATE source SET name = 'after', n = NULL WHERE id = 2; INSERT INTO source VALUES (4, 'new', 'EU')
+"""
+
+
+@pytest.mark.parametrize("rule", ["fail", "add"])
+def test_rows_that_no_change_has_touched_get_the_value_of_a_new_column_too(
+    table: Followed, rule: str
+) -> None:
+    """The server fills them when the column is added, and logs none of it."""
+    table.options = {"schemaChanges": rule}
+    table.run(FILLED)
+    if rule == "fail":
+        with pytest.raises(PermanentError, match="target lacks: at, n, ok, plain") as caught:
+            table.drain()
+        table.run(str(caught.value).partition("run: ")[2])
+    table.drain()
+    assert table.same("id, name, region, n, ok, at, tags, plain")
+
+
+def test_a_target_that_cannot_fill_its_rows_stops_the_flow(
+    followed: Followed, request: pytest.FixtureRequest
+) -> None:
+    target = Clickhouse(request)
+    config = target.at("sink", {"autoCreateTable": True, **(Clickhouse.upsert or {})})
+    sink = registry.sinks()["clickhouse"].model_validate(config)
+    flow = Elsewhere(followed.dsn, followed.schema, followed.engine, dict(ADD), into=sink)
+    flow.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    flow.run("INSERT INTO source VALUES (1, 'a')")
+    flow.drain()
+    flow.run("ALTER TABLE source ADD n int DEFAULT 7; INSERT INTO source VALUES (2, 'b', 8)")
+    with pytest.raises(PermanentError, match=r"does not have: n \('7'\).*ADD COLUMN"):
+        flow.drain()
+
+
 def test_new_columns_are_left_out_where_the_manifest_says_so(table: Followed) -> None:
     table.options = {"schemaChanges": "ignore"}
     table.run(CHANGE)
@@ -265,6 +303,34 @@ def test_what_a_sink_cannot_do_is_said_when_the_manifest_is_loaded(
     findings = load([path]).findings
     assert bool(findings) == bool(reason), findings
     assert reason in " ".join(map(str, findings))
+
+
+INSERTED = "[{type: insertField, config: {staticField: id, staticValue: x}}]"
+KEYED = "{connectionString: 'postgresql://h/d', table: t, upsertMode: true, conflictKey: [id, Day]}"
+
+
+@pytest.mark.parametrize(
+    ("option", "steps", "left_out"),
+    [
+        ("excludeColumns: [ID, name]", "", "id"),
+        ("includeColumns: [name]", "", "id, Day"),
+        ("includeColumns: [id, day]", "", ""),
+        ("{excludeColumns: [id], envelopeFormat: debezium}", "", ""),
+        ("excludeColumns: [id]", INSERTED, ""),
+        ("excludeColumns: [id]", "[{type: filter, config: {condition: 'has(name)'}}]", "id"),
+    ],
+)  # fmt: skip
+def test_a_key_that_the_source_leaves_out_is_a_finding(
+    tmp_path: Path, option: str, steps: str, left_out: str
+) -> None:
+    lines = option.strip("{}").replace(", env", "\n      env")
+    text = MANIFEST.format(option=lines, type="postgresql", config=KEYED)
+    path = tmp_path / "flow.yaml"
+    path.write_text(text + (f"  transformations: {steps}\n" if steps else ""))
+    found = [str(one) for one in load([path]).findings if "leaves out" in str(one)]
+    assert len(found) == bool(left_out)
+    assert all(f"names {left_out}, which the source leaves out" in one for one in found)
+    assert all("conflictKey" in one for one in found)
 
 
 def test_a_slot_is_read_by_one_flow_only(tmp_path: Path) -> None:

@@ -59,6 +59,54 @@ def test_every_type_is_read_from_the_log_as_from_the_table(followed: Followed) -
     assert followed.same(f"id, {texts}")
 
 
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("date[]", '{"0044-03-15 BC",0001-01-01,infinity}'),
+        ("timestamp[]", '{"0044-03-15 12:00:00.5 BC","294276-12-31 23:59:59"}'),
+        ("timestamp[]", '{"0044-03-15 12:00:00.5 BC","10000-01-01 00:00:00"}'),
+        ("timestamptz[]", '{"0044-03-15 12:00:00.5+00 BC",-infinity}'),
+        ("timestamptz[][]", '{{"10000-01-01 00:00:00+00",NULL}}'),
+        ("jsonb[]", '{"null",NULL,"[null]"}'),
+        ("int[]", "[0:1]={1,2}"),
+    ],
+)
+def test_elements_of_arrays_come_from_the_log_as_from_the_table(
+    followed: Followed, declared: str, value: str
+) -> None:
+    """What cannot be read stops both in the same words."""
+    followed.make(f"id int PRIMARY KEY, v {declared}")
+    begin = followed.start()
+    followed.run("INSERT INTO source VALUES (1, %s)", value)
+    outcomes = []
+    for at in (None, begin):
+        try:
+            (batch,) = followed.read(at)
+            outcomes.append(str(batch.column("v")))
+        except PermanentError as error:
+            outcomes.append(str(error).partition("294246")[0])
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [("date[]", "{10000-01-01}"), ("timestamptz[]", '{"0044-03-15 12:00:00+00 BC"}')],
+)
+def test_a_year_in_an_array_is_stored_or_rejected_as_in_the_first_rows(
+    followed: Followed, declared: str, value: str
+) -> None:
+    followed.rejects = Rejects("table")
+    followed.make(f"id int PRIMARY KEY, v {declared}")
+    followed.run("INSERT INTO source VALUES (1, %s)", value)
+    loaded = [(one.delta.rows, one.delta.rejected) for one in followed.reports()]
+    followed.run("INSERT INTO source VALUES (2, %s)", value)
+    logged = [(one.delta.rows, one.delta.rejected) for one in followed.reports()]
+    assert sum(map(sum, loaded)) == 1
+    assert [sum(some) for some in zip(*loaded, strict=True)] == [
+        sum(some) for some in zip(*logged, strict=True)
+    ]
+
+
 def test_an_array_of_char_has_no_blanks_as_in_the_first_rows() -> None:
     kind = TypeOf("_bpchar", "character(3)[]", "bpchar", 1)
     texts = pa.array(['{"ab ",NULL,abc}', None, '{"   "}'])
@@ -384,6 +432,29 @@ def test_partitions_that_are_dropped_when_nothing_of_them_is_stored(followed: Fo
     followed.run("CREATE TABLE low PARTITION OF source DEFAULT; INSERT INTO source VALUES (3)")
     assert followed.drain() == 1
     assert followed.same()
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_generated_columns_are_copied_or_named(
+    followed: Followed, caplog: pytest.LogCaptureFixture, published: bool
+) -> None:
+    followed.run(
+        "CREATE TABLE source (id int PRIMARY KEY, stored int GENERATED ALWAYS AS (id * 2) STORED, "
+        "virtual int GENERATED ALWAYS AS (id * 3) VIRTUAL)"
+    )
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, stored int)")
+    if published:
+        followed.run(
+            f'CREATE PUBLICATION "{followed.schema}" FOR TABLE source '
+            "WITH (publish_generated_columns = stored)"
+        )
+    followed.run("INSERT INTO source VALUES (1)")
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (2); UPDATE source SET id = 3 WHERE id = 1")
+    followed.drain()
+    (warning,) = [text for text in caplog.messages if "generated columns" in text]
+    assert f"{followed.schema}.source: {'' if published else 'stored, '}virtual. " in warning
+    assert followed.rows() == [(2, 4 if published else None), (3, 6 if published else None)]
 
 
 def test_columns_are_chosen_and_generated_ones_are_left_out(followed: Followed) -> None:

@@ -89,6 +89,8 @@ TYPES: dict[str, tuple[str, list[str]]] = {
     "bytea_array": ("bytea[]", [r'{"\\x00ff",NULL,"\\x"}']),
     "uuid_array": ("uuid[]", ["{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}"]),
     "date_array": ("date[]", ["{2026-01-01,infinity,-infinity,NULL}"]),
+    "time_array": ("time[]", ["{12:00:00,NULL,23:59:59.999999,24:00:00}", "{}"]),
+    "nested_times": ("time[][]", ["{{12:00:00,NULL},{00:00:00,24:00:00}}"]),
     "timestamp_array": (
         "timestamp without time zone[]",
         ['{"2026-01-02 03:04:05.678901",infinity,NULL}'],

@@ -43,7 +43,7 @@ def text_of(ranges: Sequence[Range]) -> str:
 
 def compression(name: str) -> str | None:
     """How a file is compressed, by the end of its name."""
-    return next((kind for end, kind in COMPRESSED.items() if name.endswith(end)), None)
+    return next((kind for end, kind in COMPRESSED.items() if name.lower().endswith(end)), None)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -84,7 +87,9 @@ def _lines_of(folder: Folder, one: Range) -> Iterator[Line]:
         raise
     with file:
         kind = compression(one.name)
-        if kind:
+        if kind == "gzip":
+            yield from _lines(_unzipped(file), 0, None)
+        elif kind:
             with pa.CompressedInputStream(file, kind) as plain:
                 yield from _lines(_blocks(plain), 0, None)
         elif one.begin:
@@ -100,6 +105,15 @@ def _blocks(file: Any) -> Iterator[bytes]:
         yield block
 
 
+def _unzipped(file: Any) -> Iterator[bytes]:
+    """By Python's reader: zeros behind the end are padding to it, as to gzip itself."""
+    try:
+        with gzip.GzipFile(fileobj=pa.BufferedInputStream(file, BLOCK)) as plain:
+            yield from _blocks(plain)
+    except (EOFError, zlib.error) as error:
+        raise gzip.BadGzipFile(str(error)) from None
+
+
 def _lines(blocks: Iterable[bytes], at: int, end: int | None) -> Iterator[Line]:
     """The lines that begin before `end`, of a file read from `at` on."""
     rest = b""
@@ -108,7 +122,13 @@ def _lines(blocks: Iterable[bytes], at: int, end: int | None) -> Iterator[Line]:
         for line in whole:
             if end is not None and at >= end:
                 return
-            yield at, line
+            yield _unmarked(at, line) if at == 0 else (at, line)
             at += len(line) + 1
     if rest and (end is None or at < end):
-        yield at, rest
+        yield _unmarked(at, rest) if at == 0 else (at, rest)
+
+
+def _unmarked(at: int, line: bytes) -> Line:
+    """The first line of a file without the byte order mark that some editors write."""
+    marks = len(BOM_UTF8) if line.startswith(BOM_UTF8) else 0
+    return at + marks, line[marks:]

@@ -17,6 +17,7 @@ from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table, declared
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
+    ROLLED_BACK,
     StoredCheckpoint,
     fresh,
     parse,
@@ -95,8 +96,14 @@ class CheckpointProperty:
         """A change of the checkpoint that is still to be filled."""
         return Change(self.key, lambda _: None)
 
-    def commit(self, step: StateChange, change: Change | None = None) -> BranchState:
-        """Moves the state by one step, in the table if there is one."""
+    def commit(
+        self, step: StateChange, change: Change | None = None, *, fences: bool = False
+    ) -> BranchState:
+        """Moves the state by one step, in the table if there is one.
+
+        Where the table was rolled back to a snapshot before the last commit, one that fences notes
+        that, for a person to decide; every other one raises TransientError.
+        """
         committer, change = self.committer, change or self.change()
         known = committer is not None and self.key in committer.table.properties
         aside = None if known else self._aside()
@@ -105,7 +112,13 @@ class CheckpointProperty:
             return self.stored.state
 
         def value(text: str | None) -> str:
-            return self._moved(parse(text) or aside, step).stamped(change.commit_id).text()
+            found = parse(text)
+            if found is not None and found.is_left(committer.table):
+                if not fences:
+                    raise TransientError(f"{self._address} was rolled back to an older snapshot")
+                found = found.undecided()
+            moved = self._moved(found or aside, step).stamped(change.commit_id)
+            return (moved.standing(committer.table) if change.move_head else moved).text()
 
         with translated(self._sink, "commit to"):
             committer.commit(replace(change, value=value))
@@ -136,6 +149,15 @@ class CheckpointProperty:
     def drop_aside(self) -> None:
         """Start positions on the namespace count no more: the table has them."""
         create_table.drop_namespace_property(self.catalog, self._sink, self.key)
+
+    @property
+    def was_rolled_back(self) -> bool:
+        """Whether the table lacks snapshots that it had, and nobody has decided what that means."""
+        return (self.stored.target or "").endswith(ROLLED_BACK)
+
+    @property
+    def _address(self) -> str:
+        return f"table {'.'.join(self._sink.identifier)}"
 
     @property
     def table(self) -> Table:

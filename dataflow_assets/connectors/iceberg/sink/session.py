@@ -60,6 +60,16 @@ class IcebergSinkSession(StoredSession):
         """The table's uuid."""
         return self._property.identity
 
+    @property
+    def difference(self) -> str | None:
+        """That its last snapshots were taken out."""
+        if not self._property.was_rolled_back:
+            return None
+        return (
+            "was rolled back to a snapshot before the flow's last commit (rollback_to_snapshot or "
+            "the like): rows that the checkpoint counts are no longer in it"
+        )
+
     def schema(self) -> pa.Schema | None:
         """The columns that records can fill, JSON text marked, and the key of upserts."""
         if self._property.committer is None:
@@ -105,7 +115,7 @@ class IcebergSinkSession(StoredSession):
 
     def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         """Moves the head: who loaded the table before can commit no more."""
-        return self._property.commit(step, self._emptying() if empty else None)
+        return self._property.commit(step, self._emptying() if empty else None, fences=True)
 
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         """One commit: the files of all slices and the state. Without files the state alone."""

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from dataflow_assets.connectors.iceberg.addresses import slug
+from dataflow_assets.connectors.iceberg.table.lineage import was_rolled_back
 from dataflow_assets.contracts import (
     Checkpoint,
     PartSlice,
@@ -26,6 +27,8 @@ from dataflow_assets.sdk.branch_state import BranchState
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+ROLLED_BACK = " before it was rolled back"
+"""Ends the id of a table whose last snapshots were taken out."""
 FAMILY = "dataflow.checkpoint."
 """Begins the names of the properties of all branches."""
 
@@ -60,6 +63,10 @@ class StoredCheckpoint:
     committed_at: str = ""
     intent: tuple[PartSlice, ...] = ()
     reading: int = 0
+    stands: str = ""
+    """The last commit that has made a snapshot of the table; empty: an earlier version wrote it."""
+    sequence: int = 0
+    """The number of that snapshot."""
 
     @property
     def owner(self) -> Run:
@@ -105,6 +112,19 @@ class StoredCheckpoint:
         """Marked as written by this commit."""
         return replace(self, commit=commit, parent=self.commit)
 
+    def standing(self, table: Table) -> StoredCheckpoint:
+        """Marked as written by the commit that makes the next snapshot of a table."""
+        return replace(self, stands=self.commit, sequence=table.metadata.next_sequence_number())
+
+    def is_left(self, table: Table) -> bool:
+        """Whether the table was rolled back to a snapshot before the last commit of ours."""
+        same = self.target == str(table.metadata.table_uuid)
+        return bool(self.stands and same) and was_rolled_back(table, self.stands, self.sequence)
+
+    def undecided(self) -> StoredCheckpoint:
+        """As that of another table, until a person has said whether its rows are those of this."""
+        return replace(self, target=f"{self.target}{ROLLED_BACK}")
+
     def text(self) -> str:
         """The property's value."""
         data = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -136,6 +156,8 @@ def others(table: Table, target: Target) -> dict[str, str]:
     found = {}
     for key, text in sorted(table.properties.items()):
         checkpoint = parse(text) if key.startswith(FAMILY) else None
-        if checkpoint and checkpoint.target == identity and checkpoint.flow != target.flow:
+        if checkpoint is None or checkpoint.flow == target.flow:
+            continue
+        if (checkpoint.target or "").removesuffix(ROLLED_BACK) == identity:
             found[checkpoint.flow] = f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{key}')"
     return found

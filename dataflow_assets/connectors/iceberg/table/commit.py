@@ -26,6 +26,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from dataflow_assets.connectors.iceberg.errors import LOST
+from dataflow_assets.connectors.iceberg.table.lineage import COMMIT_ID
 from dataflow_assets.connectors.iceberg.table.manifest_files import added_since
 from dataflow_assets.connectors.iceberg.table.snapshot import (
     Attempt,
@@ -38,7 +39,6 @@ from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 
-COMMIT_ID = "dataflow.commit"  # in a snapshot's summary
 FRAME = "dataflow.frame"  # the same of a DataFrame that was written
 CONFLICTS = 30  # other writers' commits to give way to, one after the other
 LOST_ANSWERS = 4

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from dataflow_assets.connectors.iceberg.table.commit import COMMIT_ID, FRAME
+from dataflow_assets.connectors.iceberg.table.commit import FRAME
+from dataflow_assets.connectors.iceberg.table.lineage import COMMIT_ID
 
 log = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from dataflow_assets.connectors.postgresql.cdc.deferred_keys import states
 from dataflow_assets.connectors.postgresql.cdc.envelope import UNLOGGED, Records, Transaction
 from dataflow_assets.connectors.postgresql.cdc.errors import not_logged
 from dataflow_assets.connectors.postgresql.cdc.layout import Layout
@@ -33,6 +34,8 @@ class Changed:
         self._data, self._sizes = bytearray(), list[int]()
         self._runs: list[tuple[int, Transaction, int]] = []
         self._counted, self._last = before.state if before else (0, None)
+        # Events are no states: each of them is delivered.
+        self._as_states = bool(layout.deferred) and not with_old
 
     @property
     def state(self) -> tuple[int, Transaction | None]:
@@ -55,21 +58,33 @@ class Changed:
         self._counted, self._last = number + 1, transaction
         return number
 
-    def take(self) -> Records | None:
-        """What was collected; None where that is nothing."""
-        if not self._sizes:
-            return None
+    def take(self, unfinished: Transaction | None = None) -> Records | None:
+        """What was collected; None where that is nothing.
+
+        `unfinished`: whose changes go on; those of a table whose keys are exchanged stay together.
+        """
         data, sizes, runs = bytes(self._data), self._sizes, self._runs
         self._data, self._sizes, self._runs = bytearray(), [], []
+        if self._as_states and runs and runs[-1][1] is unfinished:
+            start, _, number = runs.pop()
+            kept = sum(sizes[start:])
+            self._data, self._sizes = bytearray(data[len(data) - kept :]), sizes[start:]
+            self._runs = [(0, unfinished, number)]
+            data, sizes = data[: len(data) - kept], sizes[:start]
+        if not sizes:
+            return None
         layout = self.layout
         found = Changes(data, sizes, len(layout.columns), layout.key_indexes)
-        rows = _rows(layout, found)
         starts = [start for start, *_ in runs]
         lengths = np.diff([*starts, len(sizes)])
-        of = np.repeat(np.arange(len(runs)), lengths)[found.message]
+        transactions = [transaction for _, transaction, _ in runs]
+        each = np.repeat(np.arange(len(runs)), lengths)
+        if self._as_states:
+            found.keep(states(layout, found, each[found.message]))
+        rows = _rows(layout, found)
+        of = each[found.message]
         first = np.array([number - start for start, _, number in runs])
         numbers = _numbers(found.message + first[of], found.of_old_key)
-        transactions = [transaction for _, transaction, _ in runs]
         before = _before(layout, found) if self._with_old else {}
         return Records(layout, rows, transactions, of, numbers, before)
 

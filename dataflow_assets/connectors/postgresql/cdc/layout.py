@@ -15,16 +15,26 @@ from dataflow_assets.connectors.postgresql.cdc.reader import HEADER
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
+from dataflow_assets.contracts import FILLED
 
 # What the catalogue says now; the table may have changed since, or be gone.
 _DIMENSIONS = """
-SELECT attname, attndims, attisdropped OR attgenerated <> '' FROM pg_attribute
+SELECT attname, attndims, attisdropped OR attgenerated <> '',
+       CASE WHEN atthasmissing THEN (attmissingval::text::text[])[1] END FROM pg_attribute
 WHERE attrelid = $1::oid AND attnum > 0 ORDER BY attnum
 """
 _KEY = """
 SELECT a.attname, a.attnum::int FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
 WHERE i.indrelid = $1::oid AND i.indisprimary AND a.attnum = ANY (i.indkey)
 ORDER BY array_position(i.indkey::int2[], a.attnum)
+"""
+_DEFERRABLE = """
+SELECT ARRAY(SELECT attname::text FROM pg_attribute a
+             WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) ORDER BY attnum)
+FROM pg_index i WHERE i.indrelid = $1::oid AND i.indisunique AND NOT i.indimmediate
+  AND i.indexprs IS NULL AND i.indpred IS NULL AND NOT EXISTS (
+      SELECT FROM pg_index p WHERE p.indrelid = i.indrelid AND p.indisprimary AND p.indimmediate)
+ORDER BY NOT i.indisprimary, i.indexrelid
 """
 _COLUMNS = """
 SELECT attname, atttypid::text, atttypmod, attnotnull, attndims FROM pg_attribute
@@ -41,11 +51,16 @@ class LoggedColumn:
     identifies: bool
     """Whether it names rows: in the log by the replica identity, of which alone the log has the
     values of rows that are deleted; in rows that are loaded first by the primary key."""
+    filled: str | None = None
+    """What rows have in it that are older than the column, of which the log has nothing."""
 
     @property
     def field(self) -> pa.Field:
         """The column in Arrow."""
-        return self.type.field(self.name)
+        found = self.type.field(self.name)
+        if self.filled is None:
+            return found
+        return found.with_metadata({**(found.metadata or {}), FILLED: self.filled.encode()})
 
 
 @dataclass(frozen=True)
@@ -59,6 +74,8 @@ class Layout:
     """What names a row: the primary key; without one what the log identifies rows by."""
     wanted: tuple[int, ...]
     """Indexes of the columns to read."""
+    deferred: tuple[int, ...] = ()
+    """Indexes of the columns of a key that two rows may have inside a transaction."""
 
     @property
     def name(self) -> str:
@@ -126,12 +143,13 @@ class Announcement:
 
         `known`: the columns of the primary key, as the position says them; None: it says nothing.
         """
-        ever: list[tuple[str, int, bool]] = link.execute(_DIMENSIONS, self.oid)
-        depths = {name: depth for name, depth, _ in ever}
+        ever: list[tuple[str, int, bool, str | None]] = link.execute(_DIMENSIONS, self.oid)
+        depths = {name: depth for name, depth, *_ in ever}
+        filled = {name: value for name, *_, value in ever}
         rows = [(n, kind, mod, False, depths.get(n, 1)) for n, kind, mod, _ in self.columns]
         types: tuple[SourceColumn, ...] = typed(link, rows)
         columns = tuple(
-            LoggedColumn(one.name, one.type, identifies)
+            LoggedColumn(one.name, one.type, identifies, filled.get(one.name))
             for one, (*_, identifies) in zip(types, self.columns, strict=True)
         )
         primary: list[tuple[str, int]] = link.execute(_KEY, self.oid)
@@ -139,9 +157,18 @@ class Announcement:
         # Only under REPLICA IDENTITY FULL all columns but those are in the log.
         chosen = not all(one.identifies for one in columns)
         key = () if _is_another(primary, known) else tuple(name for name, _ in primary)
-        key = former_names(key, names, {name: chosen or gone for name, _, gone in ever})
+        key = former_names(key, names, {name: chosen or gone for name, _, gone, _ in ever})
         key = key or tuple(one.name for one in columns if one.identifies)
-        return Layout(self.place, columns, key, _wanted(source, names))
+        deferred = () if chosen else _deferred(link, self.oid, names)
+        return Layout(self.place, columns, key, _wanted(source, names), deferred)
+
+
+def _deferred(link: TextLink, oid: int, names: Sequence[str]) -> tuple[int, ...]:
+    """Of the primary key where it is deferrable, of a unique one where there is none."""
+    for (key,) in link.execute(_DEFERRABLE, oid):
+        if set(key) <= set(names):
+            return tuple(names.index(name) for name in key)
+    return ()
 
 
 def _is_another(primary: Sequence[tuple[str, int]], known: Sequence[int] | None) -> bool:

@@ -169,7 +169,7 @@ class Stream:
                     waiting_rows += 1
                     waiting_bytes += len(data)
                     if waiting_rows >= BATCH_ROWS or waiting_bytes >= BATCH_BYTES:
-                        yield from self._flushed()
+                        yield from self._flushed(self._transaction)
                         waiting_rows = waiting_bytes = 0
                         reach("postgresql-cdc.read-batch")
                 elif kind == _BEGIN:
@@ -193,10 +193,15 @@ class Stream:
         if self._log is not None:
             self._log.close()
 
-    def _flushed(self) -> Iterator[pa.RecordBatch]:
-        """What waits, table by table: the order inside each table is kept."""
-        for changed in self._followed.values():
-            if (records := changed.take()) is not None:
+    def _flushed(
+        self, unfinished: Transaction | None = None, whole: bytes = b""
+    ) -> Iterator[pa.RecordBatch]:
+        """What waits, table by table: the order inside each table is kept.
+
+        `unfinished`: the transaction whose changes go on, for all tables but `whole`.
+        """
+        for key, changed in self._followed.items():
+            if (records := changed.take(None if key == whole else unfinished)) is not None:
                 yield self._delivered(records)
 
     def _delivered(self, records: Records) -> pa.RecordBatch:
@@ -214,12 +219,12 @@ class Stream:
         key = found.oid.to_bytes(4, "big")
         if not self._reads(found.place):
             if key in self._followed:  # it was renamed: from now on it is another table
-                yield from self._flushed()
+                yield from self._flushed(self._transaction, key)
                 del self._followed[key], self._announced_last[key]
             return
         if self._announced_last.get(key) == found:
             return
-        yield from self._flushed()
+        yield from self._flushed(self._transaction, key)
         with lent_to_source(self.source.dsn()) as link:
             layout = found.layout(link, self.source, self._keys.get(".".join(found.place)))
         self._announced_last[key] = found

@@ -95,6 +95,11 @@ class Changes:
         found = np.where(inserted[self.message], INSERT, UPDATE)
         return np.where(self._is_new, found, DELETE).astype(np.int8)
 
+    def keep(self, rows: Bools) -> None:
+        """Leaves the other rows out. Called before anything else is asked for."""
+        self.message, self._is_new = self.message[rows], self._is_new[rows]
+        self.__dict__.pop("operations", None)
+
     @property
     def deleted(self) -> Bools:
         """Whether a row is gone from its key."""

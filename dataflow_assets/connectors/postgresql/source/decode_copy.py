@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dataflow_assets.connectors.postgresql.source.moments import moments
 from dataflow_assets.connectors.postgresql.source.types import Reading, TypeOf
 from dataflow_assets.errors import PermanentError
 
@@ -155,7 +155,7 @@ def _lists(texts: pa.Array, field: pa.Field, kind: TypeOf) -> pa.Array:
             f"dimensions: declare all of them, or read it as text by a query"
         ) from None
     as_text = pa.array(found, of_text(field.type))
-    return retyped(as_text, field.type, _element)
+    return retyped(as_text, field.type, lambda texts, inner: _element(texts, inner, field.name))
 
 
 def _nested(depth: int) -> Any:
@@ -182,24 +182,10 @@ def retyped(
     )
 
 
-def _element(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+def _element(texts: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     if pa.types.is_binary(kind):
         values = [None if t is None else bytes.fromhex(t[2:]) for t in texts.to_pylist()]
         return pa.array(values, kind)
-    if kind in EPOCHS:
-        return _moments(texts, kind)
+    if pa.types.is_temporal(kind):
+        return moments(texts, kind, name)
     return texts.cast(kind)
-
-
-def _moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    whole = pa.int32() if kind == pa.date32() else pa.int64()
-    limits = np.iinfo(whole.to_pandas_dtype())
-    infinite = {"infinity": limits.max, "-infinity": limits.min}
-    plain = pc.is_in(texts, pa.array(list(infinite)))
-    zone = getattr(kind, "tz", None)
-    finite = pc.if_else(plain, "2000-01-01" + (" 00:00:00+00" if zone else ""), texts)
-    found = pc.replace_substring_regex(finite, r"\+00$", "Z") if zone else finite
-    moments = found.cast(kind).cast(whole)
-    for text, value in infinite.items():
-        moments = pc.if_else(pc.equal(texts, text), pa.scalar(value, whole), moments)
-    return moments.cast(kind)

@@ -131,7 +131,10 @@ def listed() -> tuple[TypeRow, ...]:
     """Every type that is read, for docs/types.md."""
     rows = [TypeRow(name, TypeOf(name, name).field(name)) for name in READINGS]
     arrays = (("int4[]", "int4", 1), ("numeric[]", "numeric", 1), ("text[][]", "text", 2))
-    dimensions = "values have as many dimensions as the column declares"
+    dimensions = (
+        "values have as many dimensions as the column declares; elements are counted from 1 in the "
+        "target, also where the array begins elsewhere (`[0:1]={1,2}`); in JSON null is NULL"
+    )
     rows += [
         TypeRow(name, TypeOf(f"_{element}", name, element, depth).field("a"), dimensions)
         for name, element, depth in arrays

@@ -13,6 +13,7 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import error_table
 from dataflow_assets.connectors.postgresql.table.column_types import declared
 from dataflow_assets.connectors.postgresql.table.table import find
+from dataflow_assets.contracts import FILLED
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.likely_names import did_you_mean
 
@@ -71,10 +72,21 @@ def statement(sink: PostgresqlSinkOptions, found: Mapping[str, str]) -> str:
 
 
 def adding(link: Link, sink: PostgresqlSinkOptions, columns: pa.Schema) -> str:
-    """The DDL that adds columns, of the manifest's types where it names some."""
+    """The DDL that adds columns, of the manifest's types where it names some.
+
+    Rows that are there get the value that they have in the source.
+    """
     types = {name: sink.columns.get(name, kind) for name, kind in declared(link, columns).items()}
-    added = (f"ADD COLUMN IF NOT EXISTS {quote(name)} {kind}" for name, kind in types.items())
+    added = (
+        f"ADD COLUMN IF NOT EXISTS {quote(name)} {kind}{_default(columns.field(name))}"
+        for name, kind in types.items()
+    )
     return f"ALTER TABLE {qualified(*sink.place())} {', '.join(added)}"
+
+
+def _default(column: pa.Field) -> str:
+    value = (column.metadata or {}).get(FILLED)
+    return "" if value is None else " DEFAULT '{}'".format(value.decode().replace("'", "''"))
 
 
 def raw_statement(sink: PostgresqlSinkOptions, sample: pa.Schema) -> str:

@@ -19,6 +19,7 @@ from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
 from dataflow_assets.connectors.trino.table.document import DECIDED, Pending
 from dataflow_assets.connectors.trino.table.table import Place, Table
+from dataflow_assets.contracts import Receipt
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.branch_state import BranchState
@@ -135,3 +136,12 @@ class Publisher:
         if earlier:
             condition += f" AND {snapshots.unless_committed(self.table, earlier)}"
         return statement.insert(self.table, source, condition, guarded=self.able.exactly_once)
+
+
+def records_of(receipts: Sequence[Receipt]) -> str:
+    """What a statement writes, for people: all of it is written, or nothing."""
+    found = []
+    for one in receipts:
+        before = f" before offset {one.position}" if isinstance(one.position, int) else ""
+        found.append(f"partition {one.partition}{before}")
+    return f"the records of {', '.join(found)}"

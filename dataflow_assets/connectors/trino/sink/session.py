@@ -16,7 +16,7 @@ from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.sink.empty_table import Emptying, holds_rows
-from dataflow_assets.connectors.trino.sink.publish import Publisher
+from dataflow_assets.connectors.trino.sink.publish import Publisher, records_of
 from dataflow_assets.connectors.trino.sink.recovery import (
     UnknownEnd,
     ends_of,
@@ -160,7 +160,7 @@ class TrinoSinkSession(StoredSession):
         publisher = Publisher(
             self._client, self._sink, self._target.flow, self._checkpoints, self._table, self._able
         )
-        with translated(f"writing to {self._sink.address()}"):
+        with translated(f"writing {records_of(receipts)} to {self._sink.address()}"):
             source = publisher.source(self._staged_at, staged)
             state = publisher.publish(step, source, sum(one.rows for one in staged))
         reach("trino.committed")

@@ -182,7 +182,8 @@ FORMATS: Sequence[Key] = (
     Key(
         "json.ignore-parse-errors",
         "used",
-        "`true`: a field that cannot be read is null, a record that is not JSON is left out.",
+        "`true`: a field or item that cannot be read is null, a record that is not JSON is left "
+        "out, and so is text behind its first value.",
         "false",
     ),
     Key("json.timestamp-format.standard", "used", _ON_TIMES, "SQL"),
@@ -215,8 +216,8 @@ FORMATS: Sequence[Key] = (
     Key(
         "csv.ignore-parse-errors",
         "used",
-        "`true`: a field that cannot be read, or is missing, is null; a record that is not CSV is "
-        "left out.",
+        "`true`: a field or item that cannot be read, or is missing, is null; a record that is not "
+        "CSV is left out.",
         "false",
     ),
     Key(

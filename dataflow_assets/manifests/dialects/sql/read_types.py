@@ -83,7 +83,7 @@ def _type(cursor: Cursor) -> Type:
     if kind in ("CHAR", "VARCHAR"):
         return Type(kind, _length(cursor))
     if kind in ("BINARY", "VARBINARY"):
-        return Type("VARBINARY", _length(cursor))
+        return Type("VARBINARY", _length(cursor), fixed=kind == "BINARY")
     if kind in ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ"):
         return _moment(cursor, kind)
     if kind in ("ARRAY", "MAP", "ROW"):

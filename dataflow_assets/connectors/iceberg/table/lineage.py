@@ -1,0 +1,54 @@
+"""Whether a table still stands on a commit of ours, or was rolled back to a snapshot before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
+
+COMMIT_ID = "dataflow.commit"  # in a snapshot's summary
+
+
+def was_rolled_back(table: Table, commit: str, sequence: int) -> bool:
+    """Whether the head of a table does not follow a commit of ours.
+
+    Called on the driver before each commit that others would build on. Snapshots may be expired:
+    then the numbers of those that are left tell, as far as they can.
+
+    Args:
+        table: as it is now.
+        commit: the id in the summary of the snapshot that the last commit has made.
+        sequence: the number of that snapshot; 0 where the table's format has none.
+
+    Returns:
+        False as well where nothing tells.
+    """
+    head = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    if head is None:
+        return True
+    line = list(_line(table, head, commit))
+    if _is_of(line[-1], commit):
+        return False
+    if any(_is_of(one, commit) for one in table.metadata.snapshots):
+        return True
+    return any((one.sequence_number or sequence) < sequence for one in line)
+
+
+def _line(table: Table, head: Snapshot, commit: str) -> Iterator[Snapshot]:
+    """The head and what it follows, as far as it is kept, down to the commit."""
+    yield head
+    if _is_of(head, commit):
+        return
+    known = {one.snapshot_id: one for one in table.metadata.snapshots}
+    found = known.get(head.parent_snapshot_id or -1)
+    while found is not None:
+        yield found
+        if _is_of(found, commit):
+            return
+        found = known.get(found.parent_snapshot_id or -1)
+
+
+def _is_of(snapshot: Snapshot, commit: str) -> bool:
+    return snapshot.summary is not None and snapshot.summary[COMMIT_ID] == commit
