@@ -135,6 +135,16 @@ class Source(SourceReader):
         """
         return False
 
+    def leaves_out(self, column: str) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether the manifest leaves a column of the source out of its rows.
+
+        Read when manifests are loaded.
+
+        Args:
+            column: its name.
+        """
+        return False
+
     @property
     def rereads(self) -> str:
         """The option by which rows may come again, so that sinks must upsert.

@@ -197,6 +197,10 @@ class PostgresqlCdcOptions(Database, Source):
         """What is read, for people. Secrets must be resolved."""
         return f"slot {self.slot} of {self.server()}"
 
+    @override
+    def leaves_out(self, column: str) -> bool:
+        return self.envelope_format == "row" and not self.reads(column)
+
     def reads(self, column: str) -> bool:
         """Whether a column is read, by `includeColumns` and `excludeColumns`.
 
