@@ -109,6 +109,14 @@ def test_rows_before_are_evidence_for_a_row_alone() -> None:
     assert searched(Target({0}, Fault.OPEN), 1, suspects) == [0]
 
 
+def test_rows_that_are_surely_bad_say_nothing_about_the_others() -> None:
+    """Many of them, then one that is refused otherwise, then sound ones."""
+    suspects = SuspectRows()
+    bad = pa.record_batch({"n": pa.array(range(100), pa.int64())})
+    assert len(suspects.search(bad, Target(set(range(100)), Fault.ROW))) == 100
+    assert searched(Target({0}, Fault.OPEN), 9, suspects) == [0]
+
+
 def test_what_passes_by_itself_is_nobodys_fault() -> None:
     """The first attempts fail whatever is in them."""
     target = Target({7}, Fault.OPEN, fails_first=12)
