@@ -118,7 +118,7 @@ class SuspectRows:
                     continue
                 doubtful.append(one)
                 waiting.rotate(0 if in_order else -1)
-                self._ended = len(doubtful) >= MOST_DOUBTS
+                self._ended = len(doubtful) >= (HALVED if in_order else MOST_DOUBTS)
                 if self._ended:
                     break
         # What was refused while nothing was stored may have met what has passed since then.
