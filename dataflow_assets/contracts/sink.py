@@ -135,6 +135,17 @@ class Sink(ErrorSink):
         """
 
     @property
+    def takes_deletes(self) -> bool:
+        """Whether a delete can be stored: it removes or marks a row, or is a row of its own.
+
+        Read when manifests are loaded.
+
+        Returns:
+            False where each delete is a rejected record.
+        """
+        return True
+
+    @property
     def upserts(self) -> bool:
         """Whether rows are matched by a key, so that a record that is read twice is stored once.
 

@@ -90,6 +90,17 @@ class Source(SourceReader):
         return "reject"
 
     @property
+    def sends_deletes(self) -> str:
+        """By what rows are deleted in targets, for notes; empty where that never happens.
+
+        Read when manifests are loaded.
+
+        Returns:
+            An option of the source, or its type.
+        """
+        return "tombstones: delete" if self.null_messages == "delete" else ""
+
+    @property
     def poll_seconds(self) -> float:
         """How long the driver waits before it asks again for what is new.
 
@@ -121,6 +132,16 @@ class Source(SourceReader):
         Returns:
             True: a lane that drives the flow does not end because nothing came: the sensor `ingest`
             would start the next one at once. False: a session that is only asked knows.
+        """
+        return False
+
+    def leaves_out(self, column: str) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether the manifest leaves a column of the source out of its rows.
+
+        Read when manifests are loaded.
+
+        Args:
+            column: its name.
         """
         return False
 

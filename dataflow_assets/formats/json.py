@@ -13,6 +13,7 @@ column and the reason. Rules that JSON leaves open are settled here:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -199,4 +200,15 @@ def _explain(value: bytes, error: Exception) -> str:
         return f"invalid UTF-8 at byte {bad.start}"
     if isinstance(error, RecursionError):
         return "nested too deeply"
+    if "truncated" in str(error) and _is_json(value):
+        return "half of a surrogate pair (\\ud800 to \\udfff alone) is no character"
     return reason(error)
+
+
+def _is_json(value: bytes) -> bool:
+    """Whether it is a whole value, for readers that take halves of pairs."""
+    try:
+        json.loads(value)
+    except ValueError:
+        return False
+    return True

@@ -83,6 +83,11 @@ class UpsertOptions(RawSink):
         """As declared."""
         return self.upsert_mode
 
+    @property
+    @override
+    def takes_deletes(self) -> bool:
+        return self.raw_mode or (self.upsert_mode and self.delete_mode is not None)
+
 
 class SoftDeleteOptions(UpsertOptions):
     """A sink that marks the rows of deleted keys in a column that the manifest names."""
@@ -103,6 +108,11 @@ class SoftDeleteOptions(UpsertOptions):
     def soft(self) -> str | None:
         """The column that marks deleted rows; None where deletes remove them or mean nothing."""
         return None if self.delete_mode == "hard" else self.soft_delete_column
+
+    @property
+    @override
+    def takes_deletes(self) -> bool:
+        return super().takes_deletes or (self.upsert_mode and self.soft is not None)
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ _ANNOTATIONS = (
     model.LANE,
     model.UPSTREAM,
 )
+_KEEPING = frozenset({"router", "filter"})  # steps that leave the fields of a record alone
 ERRORS: Path = ("spec", "errors")
 
 
@@ -42,6 +43,7 @@ def of_flow(
     yield from _of_errors(document, branches, errors)
     yield from _rereading(document, source, branches)
     yield from _adding(document, source, branches)
+    yield from _keys_left_out(document, manifest, source, branches)
     yield from _looping(document, source, branches, errors)
 
 
@@ -55,6 +57,8 @@ def _of_fields(document: Document, manifest: model.Manifest) -> Iterator[Finding
         path: Path = ("metadata", "annotations", name)
         if name.startswith("dataflow-assets/") and name not in _ANNOTATIONS:
             yield document.finding(path, f"unknown key; {meant(name, _ANNOTATIONS)}", key=True)
+        elif name == model.RESET and value not in ("true", "false"):
+            yield document.finding(path, 'must be "true", or "false" for no reset')
         elif name in _ANNOTATIONS and not value.strip(" ,"):
             yield document.finding(path, "must not be empty")
         elif name == model.LANE and not model.LANE_NAME.fullmatch(value):
@@ -81,6 +85,23 @@ def _adding(document: Document, source: Source, branches: Iterable[Branch]) -> I
     for branch in branches:
         if reason := _no_columns(source, branch.sink):
             yield document.finding(branch.place, reason, key=True)
+
+
+def _keys_left_out(
+    document: Document, manifest: model.Manifest, source: Source, branches: Iterable[Branch]
+) -> Iterator[Finding]:
+    """Each record would be rejected, unless a step makes a field of the name."""
+    if not _KEEPING.issuperset(step.type for step in manifest.spec.transformations):
+        return
+    for branch in branches:
+        key: Sequence[str] = getattr(branch.sink, "conflict_key", ())
+        if missing := [name for name in key if source.leaves_out(name)]:
+            message = (
+                f"names {', '.join(missing)}, which the source leaves out (includeColumns, "
+                "excludeColumns): no record would have a key. Let the source read it, or choose "
+                "another key"
+            )
+            yield document.finding((*branch.place, "conflictKey"), message)
 
 
 def _no_columns(source: Source, sink: Sink) -> str:

@@ -305,6 +305,34 @@ def test_what_a_sink_cannot_do_is_said_when_the_manifest_is_loaded(
     assert reason in " ".join(map(str, findings))
 
 
+INSERTED = "[{type: insertField, config: {staticField: id, staticValue: x}}]"
+KEYED = "{connectionString: 'postgresql://h/d', table: t, upsertMode: true, conflictKey: [id, Day]}"
+
+
+@pytest.mark.parametrize(
+    ("option", "steps", "left_out"),
+    [
+        ("excludeColumns: [ID, name]", "", "id"),
+        ("includeColumns: [name]", "", "id, Day"),
+        ("includeColumns: [id, day]", "", ""),
+        ("{excludeColumns: [id], envelopeFormat: debezium}", "", ""),
+        ("excludeColumns: [id]", INSERTED, ""),
+        ("excludeColumns: [id]", "[{type: filter, config: {condition: 'has(name)'}}]", "id"),
+    ],
+)  # fmt: skip
+def test_a_key_that_the_source_leaves_out_is_a_finding(
+    tmp_path: Path, option: str, steps: str, left_out: str
+) -> None:
+    lines = option.strip("{}").replace(", env", "\n      env")
+    text = MANIFEST.format(option=lines, type="postgresql", config=KEYED)
+    path = tmp_path / "flow.yaml"
+    path.write_text(text + (f"  transformations: {steps}\n" if steps else ""))
+    found = [str(one) for one in load([path]).findings if "leaves out" in str(one)]
+    assert len(found) == bool(left_out)
+    assert all(f"names {left_out}, which the source leaves out" in one for one in found)
+    assert all("conflictKey" in one for one in found)
+
+
 def test_a_slot_is_read_by_one_flow_only(tmp_path: Path) -> None:
     """Each would move it past what the other one has not read."""
     sink = "{connectionString: 'postgresql://h/d', table: t}"

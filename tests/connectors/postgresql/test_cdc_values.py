@@ -434,6 +434,29 @@ def test_partitions_that_are_dropped_when_nothing_of_them_is_stored(followed: Fo
     assert followed.same()
 
 
+@pytest.mark.parametrize("published", [False, True])
+def test_generated_columns_are_copied_or_named(
+    followed: Followed, caplog: pytest.LogCaptureFixture, published: bool
+) -> None:
+    followed.run(
+        "CREATE TABLE source (id int PRIMARY KEY, stored int GENERATED ALWAYS AS (id * 2) STORED, "
+        "virtual int GENERATED ALWAYS AS (id * 3) VIRTUAL)"
+    )
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, stored int)")
+    if published:
+        followed.run(
+            f'CREATE PUBLICATION "{followed.schema}" FOR TABLE source '
+            "WITH (publish_generated_columns = stored)"
+        )
+    followed.run("INSERT INTO source VALUES (1)")
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (2); UPDATE source SET id = 3 WHERE id = 1")
+    followed.drain()
+    (warning,) = [text for text in caplog.messages if "generated columns" in text]
+    assert f"{followed.schema}.source: {'' if published else 'stored, '}virtual. " in warning
+    assert followed.rows() == [(2, 4 if published else None), (3, 6 if published else None)]
+
+
 def test_columns_are_chosen_and_generated_ones_are_left_out(followed: Followed) -> None:
     followed.run("CREATE TABLE source (id int PRIMARY KEY, Name text, secret text, "
                  "double int GENERATED ALWAYS AS (id * 2) STORED)")  # fmt: skip

@@ -152,6 +152,12 @@ class PostgresqlCdcOptions(Database, Source):
 
     @property
     @override
+    def sends_deletes(self) -> str:
+        """An event of Debezium's is a row of its own, whatever it tells of."""
+        return "postgresql-cdc" if self.envelope_format == "row" else ""
+
+    @property
+    @override
     def reserved(self) -> str:
         return f"slot {self._named_slot} of {self.connection_name}"
 
@@ -190,6 +196,10 @@ class PostgresqlCdcOptions(Database, Source):
     def title(self) -> str:
         """What is read, for people. Secrets must be resolved."""
         return f"slot {self.slot} of {self.server()}"
+
+    @override
+    def leaves_out(self, column: str) -> bool:
+        return self.envelope_format == "row" and not self.reads(column)
 
     def reads(self, column: str) -> bool:
         """Whether a column is read, by `includeColumns` and `excludeColumns`.

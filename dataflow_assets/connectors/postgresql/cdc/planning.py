@@ -23,7 +23,7 @@ from dataflow_assets.connectors.postgresql.cdc.primary_keys import SeenKeys
 from dataflow_assets.connectors.postgresql.cdc.publication_watch import PublicationWatch
 from dataflow_assets.connectors.postgresql.cdc.slot import Slot
 from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
-from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.client import TextLink, quote
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, Positions, Span
 from dataflow_assets.errors import PermanentError
@@ -67,6 +67,8 @@ class Planning:
         self._unknown = unknown
         self._loading, self._idle, self._watch = loading, idle, watch
         self._keys = SeenKeys()
+        self._generated = set[str]()
+        """Tables whose generated columns were looked at."""
         self._before_load: Lsn | None = None
         """The end of the log that is read before a snapshot of tables that wait is taken."""
 
@@ -104,6 +106,22 @@ class Planning:
         if self._unknown:
             log.warning("flow %s: %s", self._flow, self._unknown)
             self._unknown = ""
+
+    def _warn_of_generated(self, link: TextLink, waiting: list[str]) -> None:
+        loaded = [
+            table for table in self._loading.tables_of(waiting) if table.name not in self._generated
+        ]
+        self._generated |= {table.name for table in loaded}
+        found = publication.as_published(link, self._source, loaded)
+        if left_out := publication.left_out(link, loaded, found):
+            log.warning(
+                "flow %s: generated columns that the publication does not have are left out: %s. "
+                "PostgreSQL 18 publishes stored ones, before the tables are loaded, by: ALTER "
+                "PUBLICATION %s SET (publish_generated_columns = stored)",
+                self._flow,
+                left_out,
+                quote(self._source.publication),
+            )
 
     def _warn_of_keys(self, at: Reached) -> None:
         for name in self._keys.changed(at.keys):
@@ -190,6 +208,7 @@ class Planning:
         self._loading.is_owed = at is not None and at.lsn.value < snapshot.lsn.value
         if at is not None and self._loading.is_owed:
             return _Ahead(at, snapshot.lsn)
+        self._warn_of_generated(link, waiting)
         reached = self._loading.reached(snapshot.lsn)
         parts = self._loading.parts(snapshot, waiting, limit)
         if not parts:  # partitioned tables without a partition

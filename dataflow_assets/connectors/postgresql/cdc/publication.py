@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,10 @@ _PUBLISHED = "SELECT to_jsonb(t) FROM pg_publication_tables t WHERE pubname = $1
 _ATTRIBUTES = """
 SELECT attname FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped
   AND attgenerated = '' ORDER BY attnum
+"""
+_GENERATED = """
+SELECT attname::text FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0
+  AND NOT attisdropped AND attgenerated <> '' ORDER BY attnum
 """
 
 
@@ -151,6 +155,23 @@ def as_published(
     """By table what is published of it, or would be: the publication need not exist yet."""
     found = _all_published(link, source)
     return {table.name: _published(link, table, found.get(table.place, {})) for table in wanted}
+
+
+def left_out(link: TextLink, wanted: Sequence[Table], published: Mapping[str, Published]) -> str:
+    """The generated columns that nobody gets, by table; empty where there are none.
+
+    Called by the driver when it begins to load tables. The server computes these columns, and
+    publishes them only where it is asked to (PostgreSQL 18, and stored ones alone).
+    """
+    found = {
+        table.name: [
+            name
+            for (name,) in link.execute(_GENERATED, table.oid)
+            if name not in published[table.name].columns
+        ]
+        for table in wanted
+    }
+    return "; ".join(f"{table}: {', '.join(names)}" for table, names in found.items() if names)
 
 
 def _all_published(link: TextLink, source: PostgresqlCdcOptions) -> dict[Place, Any]:
