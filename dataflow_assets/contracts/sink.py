@@ -67,6 +67,14 @@ class Sink(ErrorSink):
     commits: ClassVar[Literal["slice", "span"]]
     """`slice`: rows and checkpoint in `Writer.close`; `span`: files staged, published by finish."""
 
+    @property
+    def ignores_case(self) -> bool:
+        """Whether a key or column may have other capitals than the target's column.
+
+        Called inside tasks, when a slice begins. By default names are exact.
+        """
+        return False
+
     @abstractmethod
     def open(self, target: Target, run: Run) -> SinkSession:
         """Connects, makes the checkpoint's storage, takes a new epoch.

@@ -60,13 +60,16 @@ class JsonDecoder:
         schema: pa.Schema,
         unknown_fields: Literal["reject", "ignore"] = "reject",
         tombstones: Tombstones = REJECT_NULLS,
+        *,
+        ignore_case: bool = False,
     ) -> None:
         self.schema = schema
         self.tombstones = tombstones
         strict = unknown_fields == "reject"
-        self._decode = decoder(map(json_times.as_text, schema), forbid_unknown=strict)
+        columns = map(json_times.as_text, schema)
+        self._decode = decoder(columns, forbid_unknown=strict, ignore_case=ignore_case)
         self._cells = [_cells_of(f"c{at}") for at in range(len(schema))]
-        self._keys = KeyDecoder(schema, tombstones)
+        self._keys = KeyDecoder(schema, tombstones, ignore_case=ignore_case)
         self._nested = {field.name for field in schema if pa.types.is_nested(field.type)}
         self._no_nul = (schema.metadata or {}).get(NO_NUL) == b"1"
 

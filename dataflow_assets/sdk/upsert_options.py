@@ -36,12 +36,19 @@ class UpsertOptions(RawSink):
         default_factory=dict
     )
     """Column types for a table that `autoCreateTable` creates."""
+    column_names: Annotated[Literal["exact", "ignoreCase"], Addition()] = "exact"
+    """Whether keys are the columns' names exactly, or may differ from one of them in case alone."""
     upsert_mode: bool = False
     """Rows are matched by a key: the last row of a key wins."""
     conflict_key: Annotated[ColumnNames, Needs("upsert_mode")] = ()
     """One column or a list of them; without it the table's primary key."""
     delete_mode: DeleteMode = None
     """`hard` removes the row of a deleted key, `soft` marks it."""
+
+    @property
+    @override
+    def ignores_case(self) -> bool:
+        return self.column_names == "ignoreCase"
 
     @field_validator("conflict_key")
     @classmethod
