@@ -180,3 +180,38 @@ def test_what_happens_to_rejected_deletes_is_said(tmp_path: Path) -> None:
     sink = {"type": "postgresql", "config": {**POSTGRESQL, "table": "other"}}
     found = said(tmp_path, CDC, sink, onRejected="table", maxRejectedPercent=5)
     assert "each is a rejected record, and the flow stops above 5 %" in found
+
+
+def test_the_objects_of_a_list_are_documents(tmp_path: Path) -> None:
+    sink = {"type": "postgresql", "config": POSTGRESQL}
+    one, two = (
+        {
+            "apiVersion": "dataflow.dataflow.io/v1",
+            "kind": "DataFlow",
+            "metadata": {"name": name},
+            "spec": {"source": KAFKA, "sink": {**sink, **more}},
+        }
+        for name, more in (("one", {}), ("two", {"nonsense": 1}))
+    )
+    whole = {"apiVersion": "v1", "kind": "List", "items": [one, two]}
+    (tmp_path / "a.yaml").write_text(yaml.dump(whole, Dumper=Plain, sort_keys=False))
+    found = load(tmp_path)
+    assert [flow.name for flow in found.flows] == ["one"]
+    (wrong,) = found.findings
+    assert wrong.path == "spec.sink.nonsense"
+    lines = (tmp_path / "a.yaml").read_text().splitlines()
+    assert "nonsense" in lines[wrong.line - 1]
+
+
+class Plain(yaml.SafeDumper):
+    """Without aliases."""
+
+    def ignore_aliases(self, _: Any) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("tail", ["/api/v2", "/iceberg", "/iceberg/v1", "/api"])
+def test_an_address_of_nessie_with_the_path_of_an_interface(tail: str, tmp_path: Path) -> None:
+    config = {**NESSIE, "baseURL": f"https://h{tail}"}
+    found = said(tmp_path, KAFKA, {"type": "nessie", "config": config})
+    assert f"spec.sink.config.baseURL: must be written without {tail}" in found
