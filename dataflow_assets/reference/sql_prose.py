@@ -190,7 +190,9 @@ Rows get the columns `window_start`, `window_end` (the first moment after the wi
 `window_time` (a millisecond before `window_end`). `GROUP BY`, or `DISTINCT`, must include
 `window_start` and `window_end`. Such groups may be grouped again, with these columns or without
 them. The PRIMARY KEY of the target may leave out a column of the window that follows from another
-one.
+one, and may have `DATE_FORMAT(window_start, 'yyyy-MM-dd HH:mm')` in place of a bound: the pattern
+must show the whole date, and the time down to a unit of which all lengths of the windows are
+multiples, so that no two windows have the same text.
 
 A group is written once, when its window has ended, and never changes. So the target needs no
 PRIMARY KEY, and several INSERTs may append to it. The state of the group is deleted in the same

@@ -104,6 +104,19 @@ def test_the_first_group_of_each_window(sql: Sql, run: Run, state: Path) -> None
     assert [one.get("first") for one in manifest["tables"].values()] == [_millis(50), None]
 
 
+def test_a_text_of_the_window_is_the_key_of_its_rows(sql: Sql, run: Run) -> None:
+    """Each window is written once, under a text that no other one has."""
+    into = "b STRING, g STRING, n BIGINT, PRIMARY KEY (b, g) NOT ENFORCED"
+    pattern = "DATE_FORMAT(window_start, 'yyyy-MM-dd HH:mm:ss')"
+    flow = sql.write(EVENTS, into, COUNTED.format(TUMBLE).replace("window_start", pattern, 1))
+    sql.send([event(1), event(9), event(12)])
+    run(flow)
+    sql.send([event(13), event(40)])
+    run(flow)
+    assert rows(sql) == [(0, "x", 2), (10, "x", 2)]
+    assert [json.loads(key or b"")["b"][-8:] for key, _ in sql.rows()] == ["00:00:00", "00:00:10"]
+
+
 def test_a_row_that_is_replaced_leaves_the_windows_that_are_open(sql: Sql, run: Run) -> None:
     keyed = EVENTS.replace("g STRING", "k BIGINT, g STRING, PRIMARY KEY (k) NOT ENFORCED")
     flow = sql.write(keyed, COUNTS, COUNTED.format(TUMBLE))

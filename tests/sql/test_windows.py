@@ -224,6 +224,42 @@ def test_a_bound_of_whole_seconds_has_no_digits_of_a_second(
         view.check_keys(seconds, "t")
 
 
+TEXTS = "SELECT DATE_FORMAT(window_start, '{}'), COUNT(*) FROM {} {}"
+HOURS = "TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
+SHIFTED = HOURS.replace("HOUR)", "HOUR, INTERVAL '90' SECOND)")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "source", "accepted"),
+    [
+        ("yyyy-MM-dd HH:mm", TUMBLE, True),
+        ("uuuuMMddHHmmss", TUMBLE, True),
+        ("yyyy-MM-dd'T'HH", HOURS, True),
+        ("yyyy-MM-dd HH", TUMBLE, False),
+        ("yyyy-MM-dd", HOURS, False),
+        ("yyyy-MM-dd HH:mm", SHIFTED, False),
+        ("yyyy-MM-dd HH:mm:ss", SHIFTED, True),
+        ("yy-MM-dd HH:mm", TUMBLE, False),
+        ("yyyy-MM-dd hh:mm", TUMBLE, False),
+        ("MM-dd HH:mm", TUMBLE, False),
+        ("yyyy-MM-dd 'HH:mm'", TUMBLE, False),
+        ("yyyy-MM-dd mm", TUMBLE, False),
+    ],
+)
+def test_a_text_of_a_bound_may_be_the_key_where_no_two_windows_have_the_same(
+    file: Path, pattern: str, source: str, *, accepted: bool
+) -> None:
+    text = _text(TEXTS.format(pattern.replace("'", "''"), source, GROUPS), "b").replace(
+        "b TIMESTAMP(3)", "b STRING"
+    )
+    file.write_text(text)
+    messages = [one.message for one in load(file).findings]
+    if accepted:
+        assert messages == []
+    else:
+        assert "must be the columns of GROUP BY" in messages[0]
+
+
 def test_rows_of_windows_are_inserts(file: Path) -> None:
     """A target without a PRIMARY KEY takes them, from several queries at once."""
     query = f"SELECT window_end, COUNT(*) FROM {TUMBLE} {GROUPS}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator, Sequence
 from datetime import time
+from decimal import Decimal
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.connectors.trino.type_names import Type
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.structs import struct_of
+from dataflow_assets.records.record import exact_json
 
 _ZONED = "timestamp with time zone"
 BATCH_ROWS = 20_000
@@ -75,7 +77,7 @@ def decoded(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:
     if kind.name == "row":
         return _structs(values, kind, arrow)
     if kind.name == "map":
-        return pa.array([_json(value) for value in values], arrow)
+        return pa.array([_json(value, kind) for value in values], arrow)
     if kind.name == "varbinary":
         return pa.array([None if v is None else base64.b64decode(v) for v in values], arrow)
     if kind.name in {"real", "double"}:
@@ -137,8 +139,24 @@ def _structs(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
     return struct_of(children, list(arrow), mask)
 
 
-def _json(value: Any) -> str | None:
+def _json(value: Any, kind: Type) -> str | None:
     """A map: at the top it was selected as JSON, inside of others it is an object."""
     if value is None or value.__class__ is str:
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return exact_json(_plain(value, kind)).decode()
+
+
+def _plain(value: Any, kind: Type) -> Any:
+    """What is inside a map as its JSON has it: rows by names, digits as numbers."""
+    if value is None:
+        return None
+    if kind.name == "map":
+        return {key: _plain(item, kind.inner[1]) for key, item in value.items()}
+    if kind.name == "array":
+        return [_plain(item, kind.inner[0]) for item in value]
+    if kind.name == "row":
+        items = map(_plain, value, kind.inner)
+        return dict(zip(kind.labels, items, strict=True))
+    if kind.name == "json":
+        return msgspec.Raw(value.encode())
+    return Decimal(value) if kind.name == "decimal" else value

@@ -6,7 +6,6 @@ on the way through JSON.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from dataflow_assets.connectors.trino.client import literal
 from dataflow_assets.connectors.trino.type_names import Type
 from dataflow_assets.formats.rows import moments
 
+_OF_DAY = ("time", "time with time zone")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -72,8 +72,10 @@ def _nested(column: pa.Array) -> list[Any]:
     spans = list(zip(bounds[:-1], bounds[1:], valid, strict=True))
     if pa.types.is_map(column.type):
         keys, items = _texts(column.keys), _texts(column.items)
-        pairs = [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b, _ in spans]
-        return [as_json(m) if there else None for m, (*_, there) in zip(pairs, spans, strict=True)]
+        return [
+            dict(zip(keys[begin:end], items[begin:end], strict=True)) if there else None
+            for begin, end, there in spans
+        ]
     items = _texts(column.values)
     return [items[begin:end] if there else None for begin, end, there in spans]
 
@@ -84,6 +86,8 @@ def wire(kind: Type) -> str:
         return f"array({wire(kind.inner[0])})"
     if kind.name == "row":
         return f"row({', '.join(map(wire, kind.inner))})"
+    if kind.name == "map":
+        return f"map(varchar, {wire(kind.inner[1])})"
     return "varchar"
 
 
@@ -93,22 +97,34 @@ def value(expression: str, kind: Type) -> str:
         return f"from_hex({expression})"
     if kind.name == "json":
         return f"json_parse({expression})"
-    if kind.name == "map":
-        return f"CAST(json_parse({expression}) AS {kind.spelled})"
     if kind.bounded:
         return _bounded(expression, kind)
-    if kind.inner and (kind.has("varbinary", "json", "map") or _has_bounded(kind)):
+    if kind.name in _OF_DAY:
+        return _of_day(expression, kind)
+    if kind.inner and (kind.has("varbinary", "json", *_OF_DAY) or _has_bounded(kind)):
         return _inside(expression, kind)
     return expression if kind.spelled == "varchar" else f"CAST({expression} AS {kind.spelled})"
 
 
 def _bounded(expression: str, kind: Type) -> str:
     """A cast cuts text off: where letters would go, it is one that cannot succeed."""
-    told = literal(f"longer than {kind.spelled}: ")
-    number = f"CAST({told} || {expression} AS bigint)"
-    refused = f"CAST(CAST({number} AS varchar) AS {kind.spelled})"
+    refused = _refused(f"longer than {kind.spelled}", expression, kind)
     cast = f"CAST({expression} AS {kind.spelled})"
     return f"IF(length(rtrim({expression})) > {kind.numbers[0]}, {refused}, {cast})"
+
+
+def _of_day(expression: str, kind: Type) -> str:
+    """A cast rounds, and behind the day's end it begins anew: 23:59:59.9996 would be 00:00:00."""
+    refused = _refused(f"rounded to the end of the day by {kind.spelled}", expression, kind)
+    cast = f"CAST({expression} AS {kind.spelled})"
+    begins = f"starts_with(CAST({cast} AS varchar), '00:00:00')"
+    return f"IF(starts_with({expression}, '23:59:59.') AND {begins}, {refused}, {cast})"
+
+
+def _refused(why: str, expression: str, kind: Type) -> str:
+    """A cast that cannot succeed; Trino's error shows the text."""
+    number = f"CAST({literal(f'{why}: ')} || {expression} AS bigint)"
+    return f"CAST(CAST({number} AS varchar) AS {kind.spelled})"
 
 
 def _has_bounded(kind: Type) -> bool:
@@ -116,10 +132,14 @@ def _has_bounded(kind: Type) -> bool:
 
 
 def _inside(expression: str, kind: Type) -> str:
-    """Of arrays and rows in which something is more than a cast."""
+    """Of arrays, maps and rows in which something is more than a cast."""
+    name = f"e{expression.count('->')}{len(expression)}"
     if kind.name == "array":
-        name = f"e{expression.count('->')}{len(expression)}"
         return f"transform({expression}, {name} -> {value(name, kind.inner[0])})"
+    if kind.name == "map":
+        key, item = kind.inner
+        items = f"transform_values({expression}, (k{name}, {name}) -> {value(name, item)})"
+        return f"transform_keys({items}, (k{name}, {name}) -> {value(f'k{name}', key)})"
     members = ", ".join(value(f"{expression}[{at}]", each) for at, each in enumerate(kind.inner, 1))
     made = f"CAST(ROW({members}) AS {kind.spelled})"
     return f"IF({expression} IS NULL, NULL, {made})"
@@ -128,8 +148,3 @@ def _inside(expression: str, kind: Type) -> str:
 def typed(text: str, kind: str) -> str:
     """A value of a type from its text, as SQL; for positions."""
     return f"CAST({literal(text)} AS {kind})"
-
-
-def as_json(found: Any) -> str:
-    """Any value as JSON text."""
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))

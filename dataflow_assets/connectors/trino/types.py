@@ -1,11 +1,12 @@
 """Trino's types and the Arrow types that they travel as: one table for source, sink and docs.
 
-Maps travel as JSON text, also inside arrays and rows. Times of more than nine digits of a second,
-and what has no Arrow form of its own, travel as their text.
+Maps travel as JSON text, also inside arrays and rows; a sink fills them as maps. Times of more than
+nine digits of a second, and what has no Arrow form of its own, travel as their text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -53,6 +54,13 @@ RULES = (
 )
 _BY_NAME = {rule.name: rule for rule in RULES}
 _ZONED, _TIME_ZONED = "timestamp with time zone", "time with time zone"
+_KEYS = frozenset({"varchar", "char", "boolean", "tinyint", "smallint", "integer", "bigint"})
+"""Types of keys that Trino makes names in JSON of."""
+_NO_JSON = frozenset(
+    {"uuid", "varbinary", "ipaddress", "time", _TIME_ZONED}
+    | {f"interval {unit}" for unit in ("day to second", "year to month")}
+)
+"""Types that it casts to no JSON."""
 _EXAMPLES = (
     ("decimal(10, 2)", "any precision, up to 38 digits"),
     ("time(6)", "0 to 6 digits; of more digits as text"),
@@ -63,7 +71,10 @@ _EXAMPLES = (
     ("timestamp(9) with time zone", "7 to 9 digits, in UTC; of more digits as text in UTC"),
     ("array(integer)", ""),
     ("row(a integer)", "fields without a name: `field1`, `field2`, ..."),
-    ("map(varchar, integer)", "also inside arrays and rows; times with a zone are text in UTC"),
+    (
+        "map(varchar, integer)",
+        "also inside arrays and rows; zoned times are text in UTC; a sink fills maps from objects",
+    ),
 )
 
 
@@ -78,30 +89,57 @@ def _plain(arrow: pa.DataType, kind: bytes | None) -> pa.Field:
     return pa.field("", arrow, metadata={KIND: kind} if kind else None)
 
 
-def field(name: str, text: str, *, nullable: bool = True, comment: str = "") -> pa.Field:
-    """The Arrow field of a column of this type. Raises PermanentError where there is none."""
+def field(name: str, text: str) -> pa.Field:
+    """The Arrow field of a source's column. Raises PermanentError where there is none."""
+    return _field(name, text, *_arrow(name, Type.of(text)))
+
+
+def sink_field(name: str, text: str, *, nullable: bool, comment: str) -> pa.Field:
+    """The Arrow field of a sink's column. Raises PermanentError where there is none."""
+    found = _field(name, text, *_arrow(name, Type.of(text), _map), comment)
+    return found.with_nullable(nullable)
+
+
+def _field(
+    name: str, text: str, arrow: pa.DataType, mark: bytes | None, comment: str = ""
+) -> pa.Field:
     kind = Type.of(text)
-    arrow, mark = _arrow(name, kind)
     told = next((k for k, doc in DOCS.items() if comment.startswith(doc)), None)
     metadata = {TRINO_TYPE: text.encode()}
     if mark or (kind.name == "varchar" and told):
         metadata[KIND] = mark or told or b""
     if kind.name in {"varchar", "char"} and kind.numbers:
         metadata[MAX_LENGTH] = str(kind.numbers[0]).encode()
-    return pa.field(checked_name(name), arrow, nullable, metadata)
+    return pa.field(checked_name(name), arrow, metadata=metadata)
 
 
-def _arrow(name: str, kind: Type) -> tuple[pa.DataType, bytes | None]:
+Made = tuple[pa.DataType, bytes | None]
+"""A type of Arrow, and the KIND of a text."""
+
+
+def _json_text(name: str, kind: Type) -> Made:
+    del name, kind
+    return _TEXT, b"json"
+
+
+def _map(name: str, kind: Type) -> Made:
+    """Keys that are no names in JSON are texts, of which Trino makes them."""
+    key, _ = _arrow(name, kind.inner[0], _map)
+    named = pa.types.is_integer(key) or pa.types.is_decimal(key) or pa.types.is_temporal(key)
+    return pa.map_(key if named else _TEXT, _element("value", name, kind.inner[1], _map)), None
+
+
+def _arrow(name: str, kind: Type, of_map: Callable[[str, Type], Made] = _json_text) -> Made:
     if kind.name == "decimal":
         precision, scale = (*kind.numbers, 0)[:2]
         return pa.decimal128(precision, scale), None
     if kind.name == "array":
-        return pa.list_(_element("item", name, kind.inner[0])), None
+        return pa.list_(_element("item", name, kind.inner[0], of_map)), None
     if kind.name == "row":
         pairs = zip(kind.labels, kind.inner, strict=True)
-        return pa.struct([_element(label, name, each) for label, each in pairs]), None
+        return pa.struct([_element(label, name, each, of_map) for label, each in pairs]), None
     if kind.name == "map":
-        return _TEXT, b"json"
+        return of_map(name, kind)
     if kind.name in {"timestamp", _ZONED, "time", _TIME_ZONED}:
         return _time(kind)
     rule = _BY_NAME.get(kind.name)
@@ -122,8 +160,8 @@ def _time(kind: Type) -> tuple[pa.DataType, bytes | None]:
     return pa.timestamp(unit, "UTC" if kind.name == _ZONED else None), None
 
 
-def _element(label: str, column: str, kind: Type) -> pa.Field:
-    arrow, mark = _arrow(column, kind)
+def _element(label: str, column: str, kind: Type, of_map: Callable[[str, Type], Made]) -> pa.Field:
+    arrow, mark = _arrow(column, kind, of_map)
     return pa.field(label, arrow, metadata={KIND: mark} if mark else None)
 
 
@@ -136,7 +174,15 @@ def selected(name: str, text: str) -> str:
     if kind.name == _ZONED and kind.digits <= 9:
         return f"CAST(at_timezone({name}, 'UTC') AS timestamp({kind.digits}))"
     found = _in_utc(name, kind)
-    return f"json_format(CAST({found} AS json))" if kind.name == "map" else found
+    in_json = kind.name == "map" and _casts_to_json(_with_texts(kind))
+    return f"json_format(CAST({found} AS json))" if in_json else found
+
+
+def _casts_to_json(kind: Type) -> bool:
+    """What does not comes as an object."""
+    if kind.name in _NO_JSON or (kind.name == "map" and kind.inner[0].name not in _KEYS):
+        return False
+    return all(map(_casts_to_json, kind.inner))
 
 
 def _in_utc(value: str, kind: Type, depth: int = 0) -> str:

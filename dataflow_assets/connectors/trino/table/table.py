@@ -68,8 +68,8 @@ class Column:
 
     @property
     def field(self) -> pa.Field:
-        """As rows travel."""
-        return types.field(self.name, self.type, nullable=self.nullable, comment=self.comment)
+        """As a sink's rows travel."""
+        return types.sink_field(self.name, self.type, nullable=self.nullable, comment=self.comment)
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ from dataflow_assets.manifests.dialects.sql.settings import IDLE, TTL, milliseco
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
-from dataflow_assets.manifests.dialects.sql.windows import check_grouped, implied
+from dataflow_assets.manifests.dialects.sql.windows import bound_at, check_grouped, implied
 from dataflow_assets.sdk.local_folders import ROOT
-from dataflow_assets.sql.expressions import Column, looked_at, over_others
+from dataflow_assets.sql.expressions import Column, Expression, looked_at, over_others
 from dataflow_assets.sql.plan import Cell, Output
 from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.stages import Stage
@@ -133,7 +133,7 @@ def _check_key(
     """Groups are rows of the target: one for each of its keys."""
     check_upserts(insert, target, "the query")
     keys = relation.stages[-1].keys
-    places = [column_at(one.expression) for one in outputs if one.key]
+    places = [_key_place(relation, one.expression) for one in outputs if one.key]
     plain = all(at is None or 0 <= at < len(keys) for at in places)
     given = {at for at in places if at is not None}
     if not plain or given | implied(relation.windows, relation.bounds, given) != set(
@@ -145,6 +145,12 @@ def _check_key(
             "row"
         )
         raise Unreadable(insert.table_place, message)
+
+
+def _key_place(relation: Relation, key: Expression) -> int | None:
+    """As `column_at`; a text of a bound counts as the bound where it tells windows apart."""
+    at = bound_at(relation.windows, relation.bounds, key)
+    return column_at(key) if at is None else at
 
 
 def source(

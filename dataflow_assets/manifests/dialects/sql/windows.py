@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import cast
 
@@ -9,7 +10,7 @@ from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
 from dataflow_assets.manifests.dialects.sql.syntax import Literal, Windowed
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
-from dataflow_assets.sql.expressions import Column, Expression
+from dataflow_assets.sql.expressions import Call, Column, Constant, Expression
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import TIMESTAMP, Type
@@ -18,6 +19,8 @@ from dataflow_assets.sql.windows import Closing, Kind, Windows
 MOST = 1_440
 """Windows of a row: each is counted by itself."""
 START, END, TIME = BOUNDS = ("window_start", "window_end", "window_time")
+_UNITS = (("dd", 86_400_000), ("HH", 3_600_000), ("mm", 60_000), ("ss", 1_000), ("SSS", 1))
+"""What patterns of times show, and how many milliseconds one is."""
 _GROUPED = f"rows of windows are grouped by {START} and {END}: add both to GROUP BY"
 
 
@@ -102,6 +105,39 @@ def check_grouped(found: Windows | None, stages: Sequence[Stage], place: Place) 
     """Raises Unreadable where rows of windows are not grouped by them."""
     if found is not None and (not stages or stages[0].window is None):
         raise Unreadable(place, _GROUPED)
+
+
+def bound_at(found: Windows | None, bounds: Sequence[Expression], key: Expression) -> int | None:
+    """The column of a window that a text of it stands for: no two windows have the same text.
+
+    Called for each column of a PRIMARY KEY.
+
+    Args:
+        found: the windows of the groups, if they are in windows.
+        bounds: `window_start`, `window_end` and, where it is there, `window_time`.
+        key: DATE_FORMAT of a bound, or anything else.
+
+    Returns:
+        The place of the bound; None where several windows could have one text.
+    """
+    if found is None or not isinstance(key, Call) or key.name != "DATE_FORMAT":
+        return None
+    time, pattern = key.arguments
+    if time not in bounds[:2] or not isinstance(time, Column) or not isinstance(pattern, Constant):
+        return None
+    unit = _shown_unit(str(pattern.value))
+    whole = unit and not any(one % unit for one in (found.size, found.step, found.offset))
+    return time.at if whole else None
+
+
+def _shown_unit(pattern: str) -> int | None:
+    """The shortest time, in milliseconds, that a pattern shows; None without a whole date."""
+    letters = set(re.findall(r"yyyy|uuuu|MM|dd|HH|mm|ss|SSS", re.sub(r"'[^']*'", "", pattern)))
+    if not {"MM", "dd"} <= letters or letters.isdisjoint({"yyyy", "uuuu"}):
+        return None
+    shown = [unit for name, unit in _UNITS if name in letters]
+    complete = [name for name, _ in _UNITS[: len(shown)]]
+    return shown[-1] if letters.issuperset(complete) else None
 
 
 def implied(
