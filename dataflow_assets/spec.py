@@ -203,13 +203,13 @@ def _as_set(spec: Spec, name: str) -> str:
 
 def hints(spec: Spec, path: str = "") -> Iterator[tuple[str, str]]:
     """(path, what happens instead) for every hint field the manifest really set."""
-    told = dict(spec.remarks())
+    remarks = list(spec.remarks())
     for name, field in type(spec).model_fields.items():
         if name not in spec.model_fields_set:
             continue
         here = f"{path}.{field.alias or name}".lstrip(".")
         yield from ((here, mark.instead) for mark in marks(field, Hint))
-        yield from [(here, told[name])] if name in told else []
+        yield from ((here, say) for field_name, say in remarks if field_name == name)
         yield from ((here, say) for mark in marks(field, Needs) for say in _lacking(spec, mark))
         yield from _nested_hints(getattr(spec, name), here)
 

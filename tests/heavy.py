@@ -21,6 +21,7 @@ ESSENTIAL: Mapping[str, frozenset[str]] = {
             "trino-memory-span",
         }
     ),
+    "test_columns_of_our_own_names_pass_from_any_source_to_any_sink": frozenset({"trino-trino"}),
     "test_a_failure_at_every_step_neither_loses_nor_doubles": frozenset(
         {
             "nessie-iceberg.before-commit",

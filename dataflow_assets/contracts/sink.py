@@ -67,6 +67,14 @@ class Sink(ErrorSink):
     commits: ClassVar[Literal["slice", "span"]]
     """`slice`: rows and checkpoint in `Writer.close`; `span`: files staged, published by finish."""
 
+    @property
+    def ignores_case(self) -> bool:
+        """Whether a key or column may have other capitals than the target's column.
+
+        Called inside tasks, when a slice begins. By default names are exact.
+        """
+        return False
+
     @abstractmethod
     def open(self, target: Target, run: Run) -> SinkSession:
         """Connects, makes the checkpoint's storage, takes a new epoch.
@@ -133,6 +141,17 @@ class Sink(ErrorSink):
             TransientError when the sink cannot be reached; TakenOver when the ticket's epoch is
             over.
         """
+
+    @property
+    def takes_deletes(self) -> bool:
+        """Whether a delete can be stored: it removes or marks a row, or is a row of its own.
+
+        Read when manifests are loaded.
+
+        Returns:
+            False where each delete is a rejected record.
+        """
+        return True
 
     @property
     def upserts(self) -> bool:

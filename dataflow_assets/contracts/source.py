@@ -90,6 +90,17 @@ class Source(SourceReader):
         return "reject"
 
     @property
+    def sends_deletes(self) -> str:
+        """By what rows are deleted in targets, for notes; empty where that never happens.
+
+        Read when manifests are loaded.
+
+        Returns:
+            An option of the source, or its type.
+        """
+        return "tombstones: delete" if self.null_messages == "delete" else ""
+
+    @property
     def poll_seconds(self) -> float:
         """How long the driver waits before it asks again for what is new.
 

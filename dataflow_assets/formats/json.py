@@ -13,6 +13,7 @@ column and the reason. Rules that JSON leaves open are settled here:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -59,13 +60,16 @@ class JsonDecoder:
         schema: pa.Schema,
         unknown_fields: Literal["reject", "ignore"] = "reject",
         tombstones: Tombstones = REJECT_NULLS,
+        *,
+        ignore_case: bool = False,
     ) -> None:
         self.schema = schema
         self.tombstones = tombstones
         strict = unknown_fields == "reject"
-        self._decode = decoder(map(json_times.as_text, schema), forbid_unknown=strict)
+        columns = map(json_times.as_text, schema)
+        self._decode = decoder(columns, forbid_unknown=strict, ignore_case=ignore_case)
         self._cells = [_cells_of(f"c{at}") for at in range(len(schema))]
-        self._keys = KeyDecoder(schema, tombstones)
+        self._keys = KeyDecoder(schema, tombstones, ignore_case=ignore_case)
         self._nested = {field.name for field in schema if pa.types.is_nested(field.type)}
         self._no_nul = (schema.metadata or {}).get(NO_NUL) == b"1"
 
@@ -199,4 +203,15 @@ def _explain(value: bytes, error: Exception) -> str:
         return f"invalid UTF-8 at byte {bad.start}"
     if isinstance(error, RecursionError):
         return "nested too deeply"
+    if "truncated" in str(error) and _is_json(value):
+        return "half of a surrogate pair (\\ud800 to \\udfff alone) is no character"
     return reason(error)
+
+
+def _is_json(value: bytes) -> bool:
+    """Whether it is a whole value, for readers that take halves of pairs."""
+    try:
+        json.loads(value)
+    except ValueError:
+        return False
+    return True

@@ -9,7 +9,7 @@ is made.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,22 +18,34 @@ import pyarrow as pa
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
+from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json_types import has_plain_keys, struct_type
 
 Decode = Callable[[bytes], Any]
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NUMBERED = re.compile(r"<(\d+)>")
+_MOST_LESSONS = 100  # of a task whose producers agree on no spelling
 
 
-def decoder(fields: Iterable[pa.Field], *, forbid_unknown: bool) -> Decode:
+def decoder(
+    fields: Iterable[pa.Field], *, forbid_unknown: bool, ignore_case: bool = False
+) -> Decode:
     """What decodes objects with these columns; made once per task.
 
     Called by what reads messages and their keys.
 
+    Args:
+        fields: one for each member.
+        forbid_unknown: whether a key that is none of theirs is refused.
+        ignore_case: whether a key may have other capitals than its column.
+
     Returns:
-        A function that raises the errors of msgspec.
+        A function that raises the errors of msgspec, and RejectedRecord where a key could mean
+        several columns.
     """
     columns = list(fields)
+    if ignore_case:
+        return _AnyCase(columns, forbid_unknown=forbid_unknown)
     if has_plain_keys(pa.struct(columns)):
         return msgspec.json.Decoder(struct_type(columns, forbid_unknown=forbid_unknown)).decode
     return _Numbered(columns, forbid_unknown=forbid_unknown)
@@ -68,20 +80,75 @@ class _Numbered:
 
     def __init__(self, columns: list[pa.Field], *, forbid_unknown: bool) -> None:
         self._names: list[str] = [column.name for column in columns]
-        self._numbers = {name: b'"<%d>":' % at for at, name in enumerate(self._names)}
+        self._numbers = {name: at for at, name in enumerate(self._names)}
         self._strict = forbid_unknown
         numbered = [column.with_name(f"<{at}>") for at, column in enumerate(columns)]
         self._decode = msgspec.json.Decoder(struct_type(numbered, forbid_unknown=True)).decode
 
     def __call__(self, text: bytes) -> Any:
-        given = _MEMBERS.decode(text)
-        if self._strict and (unknown := given.keys() - self._numbers.keys()):
-            raise msgspec.ValidationError(f"Object contains unknown field `{min(unknown)}`")
-        found = (self._numbers[name] + raw for name, raw in given.items() if name in self._numbers)
+        return self.decoded(_MEMBERS.decode(text), self._numbers.get)
+
+    def decoded(
+        self, members: Mapping[str, msgspec.Raw], number: Callable[[str], int | None]
+    ) -> Any:
+        """The object of these members, each of whose keys has the number of its column, or none."""
+        parts: dict[int, tuple[str, msgspec.Raw]] = {}
+        for key, raw in members.items():
+            at = number(key)
+            if at is None:
+                self._refuse(key)
+            elif at in parts:
+                both = f"{parts[at][0]!r} and {key!r}"
+                raise RejectedRecord(
+                    "decode", f"the keys {both} both mean the column {self._names[at]}"
+                )
+            else:
+                parts[at] = (key, raw)
+        body = b",".join(b'"<%d>":%b' % (at, raw) for at, (_, raw) in parts.items())
         try:
-            return self._decode(b"{%s}" % b",".join(found))
+            return self._decode(b"{%b}" % body)
         except msgspec.ValidationError as error:
             raise msgspec.ValidationError(_NUMBERED.sub(self._named, str(error))) from None
 
+    def _refuse(self, key: str) -> None:
+        if self._strict:
+            raise msgspec.ValidationError(f"Object contains unknown field `{key}`")
+
     def _named(self, number: re.Match[str]) -> str:
         return self._names[int(number[1])]
+
+
+class _AnyCase:
+    """Decodes objects whose keys may have other capitals than their columns.
+
+    Producers spell keys alike: what the last odd object has taught is tried first.
+    """
+
+    def __init__(self, columns: list[pa.Field], *, forbid_unknown: bool) -> None:
+        self._columns, self._known = columns, ColumnNames(column.name for column in columns)
+        self._numbers = {column.name: at for at, column in enumerate(columns)}
+        self._slow = _Numbered(columns, forbid_unknown=forbid_unknown)
+        self._fast = decoder(columns, forbid_unknown=True)
+        self._lessons = _MOST_LESSONS
+
+    def __call__(self, text: bytes) -> Any:
+        try:
+            return self._fast(text)
+        except msgspec.ValidationError:
+            members = _MEMBERS.decode(text)
+        found = self._slow.decoded(members, self._number)
+        if self._lessons:
+            self._lessons -= 1
+            self._learn(members)
+        return found
+
+    def _number(self, key: str) -> int | None:
+        column = self._known.column(key)
+        return None if column is None else self._numbers[column]
+
+    def _learn(self, keys: Iterable[str]) -> None:
+        fields = list(self._columns)
+        for key in keys:
+            if (at := self._number(key)) is not None:
+                fields[at] = fields[at].with_name(key)
+        self._fast = decoder(fields, forbid_unknown=True)

@@ -36,11 +36,14 @@ REJECT_NULLS = Tombstones()
 class KeyDecoder:
     """Message keys to the values of the key's columns."""
 
-    def __init__(self, schema: pa.Schema, tombstones: Tombstones) -> None:
+    def __init__(
+        self, schema: pa.Schema, tombstones: Tombstones, *, ignore_case: bool = False
+    ) -> None:
         self._mode = tombstones.mode
         self._columns = tombstones.key_columns
         self._fields = [schema.field(name) for name in self._columns]
-        self._decode = decoder(map(json_times.as_text, self._fields), forbid_unknown=False)
+        fields = map(json_times.as_text, self._fields)
+        self._decode = decoder(fields, forbid_unknown=False, ignore_case=ignore_case)
 
     def deleted(self, key: bytes | None) -> dict[str, Any]:
         """The key's columns of the row to delete; raises RejectedRecord when nothing says which."""

@@ -18,7 +18,7 @@ from dataflow_assets.manifests.dialects import (
     tableflow,
     targets,
 )
-from dataflow_assets.manifests.dialects.documents import Document, parse
+from dataflow_assets.manifests.dialects.documents import Document, items, parse
 from dataflow_assets.manifests.dialects.justone import read as justone
 from dataflow_assets.manifests.dialects.justone.keys import CLASS
 from dataflow_assets.manifests.dialects.keys import meant
@@ -31,6 +31,7 @@ MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
 MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
 _OF_DEFS = {"type", "attributes", "requirements", "post_processing", "template_vars_module"}
 _TABLEFLOW = ("kafka", "iceberg")
+_LISTS = ("List", "DataFlowList", "DataFlowCronList")  # what `kubectl get` prints for several
 
 
 @dataclass(frozen=True)
@@ -156,8 +157,10 @@ def _guarded(document: Document) -> FileReading:
 
 def _of_document(document: Document) -> FileReading:
     """A document goes to the language that reads it."""
-    if problem := _list(document):
-        return FileReading(findings=(problem,))
+    if document.get("kind") in _LISTS:
+        found = items(document)
+        empty = () if found else (document.finding(("kind",), "has no items: nothing to read"),)
+        return _joined((FileReading(hints=empty), *map(_guarded, found)))
     if connections.reads(document):
         return _of_connections(document)
     if dataflow.reads(document):
@@ -188,14 +191,6 @@ def _of_connections(document: Document) -> FileReading:
         catalogs=(catalog,) if document.get(catalogs.KEY) is not None else (),
         findings=(*findings, *of_target, *of_catalog),
     )
-
-
-def _list(document: Document) -> Finding | None:
-    """What `kubectl get` prints for several objects; skipping it would lose flows unseen."""
-    if document.get("kind") not in ("List", "DataFlowList", "DataFlowCronList"):
-        return None
-    message = "a list of objects is not read: make each item a document of its own, after `---`"
-    return document.finding(("kind",), message)
 
 
 def _of_dagster(document: Document) -> bool:

@@ -89,7 +89,10 @@ class BranchRows:
         names = self._key_columns
         if told and not names and self.shape is None:
             raise RejectedRecord("encode", _NO_DELETES)
-        given = {name: record.body[name] for name in names if name in record.body}
+        body = record.body
+        if self.branch.sink.ignores_case:
+            body = {self.branch.column(name) or name: value for name, value in body.items()}
+        given = {name: body[name] for name in names if name in body}
         if not told and not given and len(names) == 1 and record.metadata.get("id") is not None:
             given = {names[0]: record.metadata["id"]}
         if told and len(given) < len(names):

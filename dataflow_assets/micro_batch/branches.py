@@ -6,12 +6,14 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Literal
 
 import pyarrow as pa
 
 from dataflow_assets.contracts import HAS_DEFAULT, KEY, Chunk, NewColumnRule, Shape, Sink, Ticket
 from dataflow_assets.flow import Flow
+from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json import JsonDecoder, Tombstones
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Context
@@ -43,6 +45,23 @@ class PassBranch:
         """True where the object inside a wrapped body is stored: no column takes it as it is."""
         return self.sink.unwraps and VALUE not in self.ticket.schema.names
 
+    @cached_property
+    def _names(self) -> ColumnNames:
+        return ColumnNames(self.ticket.schema.names)
+
+    def column(self, name: str) -> str | None:
+        """The target's column that a name means; None where there is none.
+
+        Raises RejectedRecord where several could be meant.
+        """
+        if self.sink.ignores_case:
+            return self._names.column(name)
+        return name if name in self.ticket.schema.names else None
+
+    def named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Typed rows with the target's names for the columns that mean them."""
+        return self._names.renamed(rows) if self.sink.ignores_case else rows
+
     def shape(self) -> Shape | None:
         """What is stored of a record, where that is not simply its body."""
         return self.sink.shape(self.ticket.schema)
@@ -60,7 +79,8 @@ class PassBranch:
         if not whole:
             fields = [f if f.name in self.key_columns else _optional(f) for f in schema]
             schema = pa.schema(fields, schema.metadata)
-        return JsonDecoder(schema, self.unknown_fields, tombstones)
+        ignores = self.sink.ignores_case
+        return JsonDecoder(schema, self.unknown_fields, tombstones, ignore_case=ignores)
 
 
 def _optional(field: pa.Field) -> pa.Field:

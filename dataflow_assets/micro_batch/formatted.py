@@ -102,7 +102,7 @@ class Formatted:
         """`decoder`: reads null messages, and what is no record."""
         self._form, self._decoder = form, decoder
         self._schema, self._unknown = branch.ticket.schema, branch.unknown_fields
-        self._unwraps = branch.unwraps
+        self._unwraps, self._branch = branch.unwraps, branch
         self._as_json = frozenset(one.name for one in self._schema if kind_of(one) == b"json")
 
     def __call__(self, batch: pa.RecordBatch, sent: Messages) -> Chunk:
@@ -135,7 +135,7 @@ class Formatted:
     def _conformed(self, rows: pa.RecordBatch) -> Decoded:
         offsets = rows.column(OFFSET)
         try:
-            found = conform(rows, self._schema, self._unknown)
+            found = conform(self._branch.named(rows), self._schema, self._unknown)
         except PermanentError as error:  # of this schema; other messages may have another one
             refused = dict.fromkeys(range(rows.num_rows), str(error))
             none = self._decoder.decode(pa.array([], pa.binary()), pa.array([], pa.int64())).rows

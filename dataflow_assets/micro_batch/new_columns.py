@@ -28,7 +28,7 @@ def check(branch: PassBranch, batch: pa.RecordBatch, refused: Iterable[bytes | N
         return
     schema = branch.ticket.schema
     columns = _columns(batch)
-    unknown = [field for field in columns if field.name not in schema.names]
+    unknown = [field for field in columns if branch.column(field.name) is None]
     found = {key for body in refused for key in _keys(body)} if unknown else set()
     if lacked := [field for field in unknown if field.name in found]:
         with blamed(branch.ticket.target.branch):

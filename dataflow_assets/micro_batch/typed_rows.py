@@ -38,7 +38,7 @@ def chunk_of(rows: pa.RecordBatch, branch: PassBranch, sent: SentRows) -> Chunk:
     at = place_column(rows.schema)
     size = rows.nbytes - (0 if at is None else rows.column(at).nbytes)
     with blamed(branch.ticket.target.branch):
-        conformed = conform(rows, branch.ticket.schema, branch.unknown_fields)
+        conformed = conform(branch.named(rows), branch.ticket.schema, branch.unknown_fields)
     refused = [
         (rows.column(OFFSET)[row].as_py(), reason)
         for row, reason in sorted(conformed.refused.items())

@@ -62,6 +62,8 @@ class Step(Spec):
     type: ClassVar[str]
     addition: ClassVar[bool] = False
     """Ours, not the DataFlow Operator's."""
+    makes_deletes: ClassVar[bool] = False
+    """Whether a record may leave it as the deletion of its key."""
     examples: ClassVar[tuple[Example, ...]]
 
     @abstractmethod

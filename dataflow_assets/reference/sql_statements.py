@@ -39,11 +39,24 @@ STATEMENTS: Sequence[tuple[str, str, str]] = (
         "accepted; each INSERT is a flow of its own",
     ),
     ("`SET 'key' = 'value'`", "used", "a setting for the statements below it: [all keys](#set)"),
-    ("`USE`, `SHOW`, `DESCRIBE`, `EXPLAIN`, `RESET`, `ADD JAR`", "note", "without effect"),
+    (
+        "`INSERT INTO t WITH x [(columns)] AS (SELECT), ... SELECT`, also in `CREATE VIEW`",
+        "used",
+        "names for queries, in this statement alone",
+    ),
     (
         (
-            "`DROP`, `ALTER`, `DELETE`, `UPDATE`, `CREATE FUNCTION`, `CREATE CATALOG`, `AS "
-            "SELECT`, `INSERT OVERWRITE`, `WITH` in front of a query, hints"
+            "`USE`, `SHOW`, `DESCRIBE`, `EXPLAIN`, `RESET`, `ADD JAR`, `CREATE DATABASE`, `CREATE "
+            "CATALOG` of type `generic_in_memory`, `DROP` of a table, view, function, database or "
+            "catalog"
+        ),
+        "note",
+        "without effect",
+    ),
+    (
+        (
+            "`ALTER`, `DELETE`, `UPDATE`, `CREATE FUNCTION`, other catalogs, `AS SELECT`, `INSERT "
+            "OVERWRITE`, `WITH` in front of a statement or in a subquery, hints"
         ),
         "refused",
         "a finding says what to do instead",

@@ -13,7 +13,7 @@ from dataflow_assets.contracts import Shape, Sink, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA, Flat, Raw, Sampled, Whole, defaulted
-from dataflow_assets.spec import Requires
+from dataflow_assets.spec import Needs, Requires
 
 _KEPT = frozenset({METADATA, "created_at", "updated_at", "deleted_at"})
 """Columns beside `data` that no body fills, whether they have a default or not."""
@@ -36,7 +36,7 @@ class RawSink(Sink):
     body `{"value": ..., "_metadata": {...}}` is divided into these two parts."""
     flatten_metadata_columns: Annotated[bool, Requires("raw_mode")] = False
     """With `rawMode`: a column for each metadata key instead of `_metadata`."""
-    flatten_metadata_columns_prefix: str = ""
+    flatten_metadata_columns_prefix: Annotated[str, Needs("flatten_metadata_columns")] = ""
     """Prefix of the names of those columns."""
 
     @field_validator("flatten_metadata_columns_prefix")

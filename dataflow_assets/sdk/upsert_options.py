@@ -36,12 +36,19 @@ class UpsertOptions(RawSink):
         default_factory=dict
     )
     """Column types for a table that `autoCreateTable` creates."""
+    column_names: Annotated[Literal["exact", "ignoreCase"], Addition()] = "exact"
+    """Whether keys are the columns' names exactly, or may differ from one of them in case alone."""
     upsert_mode: bool = False
     """Rows are matched by a key: the last row of a key wins."""
     conflict_key: Annotated[ColumnNames, Needs("upsert_mode")] = ()
     """One column or a list of them; without it the table's primary key."""
     delete_mode: DeleteMode = None
     """`hard` removes the row of a deleted key, `soft` marks it."""
+
+    @property
+    @override
+    def ignores_case(self) -> bool:
+        return self.column_names == "ignoreCase"
 
     @field_validator("conflict_key")
     @classmethod
@@ -83,6 +90,11 @@ class UpsertOptions(RawSink):
         """As declared."""
         return self.upsert_mode
 
+    @property
+    @override
+    def takes_deletes(self) -> bool:
+        return self.raw_mode or (self.upsert_mode and self.delete_mode is not None)
+
 
 class SoftDeleteOptions(UpsertOptions):
     """A sink that marks the rows of deleted keys in a column that the manifest names."""
@@ -103,6 +115,11 @@ class SoftDeleteOptions(UpsertOptions):
     def soft(self) -> str | None:
         """The column that marks deleted rows; None where deletes remove them or mean nothing."""
         return None if self.delete_mode == "hard" else self.soft_delete_column
+
+    @property
+    @override
+    def takes_deletes(self) -> bool:
+        return super().takes_deletes or (self.upsert_mode and self.soft is not None)
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

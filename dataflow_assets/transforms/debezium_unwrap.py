@@ -68,6 +68,7 @@ class DebeziumUnwrap(Step):
     """
 
     type: ClassVar[str] = "debeziumUnwrap"
+    makes_deletes: ClassVar[bool] = True
     infer_delete_from_tombstone: bool = False
     """A tombstone becomes a delete; its row is the key of the message, which must be a JSON object
     or hold one as `payload`. Without such a key the tombstone is rejected."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
 
 from dataflow_assets.contracts import DELETE, KIND, NO_NUL, OP
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json import Decoded, JsonDecoder
 from dataflow_assets.formats.json_tombstones import Tombstones
 from dataflow_assets.formats.parse_path_reader import Reader
@@ -122,3 +124,73 @@ def test_parse_paths_lead_through_any_key() -> None:
         ["2", "null"],
     ]
     assert [*refused] == [2]
+
+
+CASES = pa.schema(
+    [("id", pa.int64()), ("vbeln", pa.string()), ("A", pa.int64()), ("a", pa.int64())]
+)
+
+
+def ignoring(*bodies: bytes, unknown: Literal["reject", "ignore"] = "reject") -> Decoded:
+    decoder = JsonDecoder(CASES, unknown, ignore_case=True)
+    return decoder.decode(pa.array(bodies, pa.binary()), pa.array(range(len(bodies))))
+
+
+def test_a_key_finds_the_one_column_that_differs_in_case_alone() -> None:
+    bodies = [b'{"ID":1,"VBELN":"x"}', b'{"id":2,"Vbeln":"y"}', b'{"Id":3,"A":1,"a":2}', b"{}"]
+    found = ignoring(*bodies, *bodies)
+    assert not found.rejected
+    assert found.rows.column("id").to_pylist() == [1, 2, 3, None] * 2
+    assert found.rows.column("vbeln").to_pylist() == ["x", "y", None, None] * 2
+    assert found.rows.column("A").to_pylist() == [None, None, 1, None] * 2
+    assert found.rows.column("a").to_pylist() == [None, None, 2, None] * 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "body", "reason"),
+    [
+        (CASES, b'{"ID":1,"id":2}', "the keys 'ID' and 'id' both mean the column id"),
+        (CASES, b'{"Id":1,"ID":2}', "the keys 'Id' and 'ID' both mean the column id"),
+        (CASES, b'{"ID":1,"ID":2}', "the key 'ID' is a duplicate in one object"),
+        (CASES, b'{"ID":"x"}', "Expected `int | null`, got `str` - at `$.id`"),
+        (CASES, b'{"iDs":1}', "Object contains unknown field `iDs`"),
+        (
+            pa.schema([("Ab", pa.int64()), ("aB", pa.int64())]),
+            b'{"AB":1}',
+            "the key 'AB' may mean the columns Ab and aB, which differ in case alone",
+        ),
+    ],
+)
+def test_what_could_mean_several_columns_is_rejected(
+    columns: pa.Schema, body: bytes, reason: str
+) -> None:
+    decoder = JsonDecoder(columns, ignore_case=True)
+    found = decoder.decode(pa.array([b"{}", body, b"{}"], pa.binary()), pa.array([0, 1, 2]))
+    ((offset, said),) = [(one.offset, one.reason) for one in found.rejected]
+    assert offset == 1
+    assert reason in said
+
+
+def test_a_field_that_is_ignored_hides_no_column() -> None:
+    found = ignoring(b'{"ID":1,"other":2}', b'{"id":2,"VBELN":"x","z":1}', unknown="ignore")
+    assert found.rows.select(["id", "vbeln"]).to_pylist() == [
+        {"id": 1, "vbeln": None},
+        {"id": 2, "vbeln": "x"},
+    ]
+
+
+def test_a_deleted_row_is_named_in_any_case() -> None:
+    decoder = JsonDecoder(CASES, tombstones=Tombstones("delete", ("id",)), ignore_case=True)
+    keys = pa.array([b'{"ID":7}', b'{"id":8}'], pa.binary())
+    found = decoder.decode(pa.nulls(2, pa.binary()), pa.array([0, 1]), keys)
+    assert found.rows.column("id").to_pylist() == [7, 8]
+
+
+def test_typed_columns_are_named_for_those_that_they_mean() -> None:
+    names = ColumnNames(["id", "n", "A", "a"])
+    batch = pa.record_batch({"ID": [1], "N": [2], "a": [3], "other": [4]})
+    assert names.renamed(batch).schema.names == ["id", "n", "a", "other"]
+    with pytest.raises(PermanentError, match="ID and Id both mean the column id"):
+        names.renamed(pa.record_batch({"ID": [1], "Id": [2]}))
+    with pytest.raises(PermanentError, match=r"'Ab' may mean the columns AB and ab"):
+        ColumnNames(["AB", "ab"]).renamed(pa.record_batch({"Ab": [1]}))

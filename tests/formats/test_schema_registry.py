@@ -64,7 +64,10 @@ def test_an_empty_secret_is_not_a_schema() -> None:
 @pytest.mark.parametrize("name", ["username", "password"])
 def test_an_empty_secret_does_not_make_one_nobody(name: str) -> None:
     ref = {f"{name}SecretRef": {"name": "r", "key": "value"}}
-    auth = {"username": "ada", "password": "p"} | ref
+    auth: dict[str, object] = {
+        key: text for key, text in (("username", "ada"), ("password", "p")) if key != name
+    }
+    auth |= ref
     declared = SchemaRegistry.model_validate({"url": URL, "basicAuth": auth})
     with pytest.raises(PermanentError, match=f"schemaRegistry.basicAuth.{name}: its Secret is"):
         resolve(declared, secrets("")).client()

@@ -101,8 +101,9 @@ def test_the_connectors_own_files_are_a_flow(tmp_path: Path) -> None:
     assert str(one.branches[0].address) == "postgresql/localhost_shop/public/readings"
     assert "duncan" in sink(one).dsn()
     assert one.policies.rejects == Rejects("fail")
-    (note,) = found.hints
+    note, worker = found.hints
     assert (note.line, note.path) == (17, "db.buffer.size")
+    assert "keys have no effect here: key.converter, " in worker.message
 
 
 def test_a_file_alone_finds_the_worker_beside_it(tmp_path: Path) -> None:
@@ -321,7 +322,8 @@ def test_two_workers_in_a_folder_are_a_finding(tmp_path: Path) -> None:
 def test_all_mistakes_of_a_file_are_found_at_once(tmp_path: Path) -> None:
     found = loaded(tmp_path, changed(topics="???", db__table=None, db__delivery="sometimes"))
     assert [finding.path for finding in found.findings] == ["db.table", "topics"]
-    assert [note.path for note in found.hints] == ["db.delivery", "db.buffer.size"]
+    paths = [note.path for note in found.hints]
+    assert paths == ["db.delivery", "db.buffer.size", "key.converter"]
 
 
 @pytest.mark.parametrize("word", ["fastest", "GUARANTEED", "Synchronized", "sometimes"])

@@ -481,7 +481,7 @@ def test_what_a_worker_would_do_is_noted_for_any_class(tmp_path: Path) -> None:
     assert isinstance(flow.source, KafkaConnectSource)
     assert set(flow.source.config) == {"kafka.topic", "kinesis.stream", "transforms"}
     about = {line.split(": ")[1] for line in noted(load(tmp_path)) if "has no effect" in line}
-    assert about == of_workers.keys() - {"exactly.once.support"}
+    assert about == of_workers.keys()
 
 
 def test_delimiters_comments_and_escapes_are_read(tmp_path: Path) -> None:
@@ -528,3 +528,15 @@ def test_the_example_is_a_flow() -> None:
     assert told(found) == []
     assert [flow.id for flow in found.flows] == ["default/orders_pipeline"]
     assert not any("CONFIG" in line for line in noted(found))
+
+
+def test_an_index_of_a_table_of_iceberg_is_noted(tmp_path: Path) -> None:
+    connections = """
+target: lake
+targets:
+  lake: {type: iceberg, config: {catalogURI: https://lake.example.com, namespace: raw}}
+"""
+    one(tmp_path, pipeline() + "CREATE INDEX i ON p (topic);", connections)
+    assert any(
+        "index i: has no effect: a table of Iceberg" in line for line in noted(load(tmp_path))
+    )

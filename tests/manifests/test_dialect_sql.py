@@ -372,7 +372,7 @@ def test_the_example_loads() -> None:
 MISTAKES: list[tuple[str, int, int, str]] = [
     ("SELCT 1;", 1, 1, "expected a statement, found SELCT; did you mean "),
     ("CREATE TABEL x (a INT)", 1, 8, "expected TABLE or VIEW, found TABEL"),
-    ("DROP TABLE s;", 1, 1, "DROP is not supported: "),
+    ("DROP MODEL s;", 1, 1, "DROP is not supported: "),
     (f"CREATE TABLE x (a INTT) WITH ({PLAIN})", 1, 19, "INTT is not a type; did you mean INT?"),
     ("CREATE TABLE x (a INT", 1, 22, "expected , or ) behind a column, found the end of the"),
     ("CREATE TABLE x (a INT);", 1, 23, "table x: WITH is missing, and so the connector"),
@@ -643,9 +643,85 @@ def test_each_refusal_has_a_place_and_says_what_to_write_instead(
 
 
 @pytest.mark.parametrize(
+    "insert",
+    [
+        "INSERT INTO o WITH x AS (SELECT a, b FROM s WHERE a > 0) SELECT a, b FROM x",
+        "INSERT INTO o (k, v) WITH x (k, v) AS (SELECT a, b FROM s) SELECT k, v FROM x WHERE k > 0",
+        "INSERT INTO o WITH s AS (SELECT a, b FROM s WHERE a > 0) SELECT * FROM s",
+        (
+            "INSERT INTO o WITH x AS (SELECT * FROM s), o AS (SELECT a, b FROM x WHERE a > 0) "
+            "SELECT y.a, y.b FROM o AS y"
+        ),
+        (
+            "CREATE VIEW v AS WITH x AS (SELECT a, b FROM s WHERE a > 0) SELECT * FROM x; "
+            "INSERT INTO o SELECT * FROM v"
+        ),
+    ],
+)
+def test_queries_of_with_have_names_in_their_statement(tmp_path: Path, insert: str) -> None:
+    plain = one(loaded(tmp_path, SOURCE, TARGET, "INSERT INTO o SELECT a, b FROM s WHERE a > 0"))
+    flow = one(loaded(tmp_path, SOURCE, TARGET, insert))
+    assert (flow.id, flow.hash) == (plain.id, plain.hash)
+
+
+def test_names_of_with_end_with_their_statement(tmp_path: Path) -> None:
+    other = "CREATE TABLE copy WITH ('topic' = 'c') LIKE o;"
+    insert = "INSERT INTO {} WITH x AS (SELECT a, b FROM s) SELECT * FROM {};"
+    twice = loaded(
+        tmp_path, SOURCE, TARGET, other, insert.format("o", "x"), insert.format("copy", "x")
+    )
+    assert (len(twice.flows), twice.findings) == (2, ())
+    behind = loaded(
+        tmp_path, SOURCE, TARGET, insert.format("o", "x"), "INSERT INTO o SELECT * FROM x"
+    )
+    assert "no table x above" in behind.findings[0].message
+    again = insert.format("o", "x").replace(") SELECT *", "), x AS (SELECT a, b FROM s) SELECT *")
+    assert "twice in this WITH" in loaded(tmp_path, SOURCE, TARGET, again).findings[0].message
+    recursive = insert.format("o", "x").replace("WITH", "WITH RECURSIVE")
+    assert "RECURSIVE" in loaded(tmp_path, SOURCE, TARGET, recursive).findings[0].message
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE IF EXISTS s;",
+        "DROP TEMPORARY VIEW IF EXISTS v;",
+        "DROP DATABASE IF EXISTS demo CASCADE;",
+        "CREATE DATABASE IF NOT EXISTS demo;",
+        "CREATE DATABASE demo COMMENT 'x' WITH ('a' = 'b');",
+        "CREATE CATALOG c WITH ('type' = 'generic_in_memory');",
+        "USE demo;",
+    ],
+)
+def test_statements_without_effect_are_notes(tmp_path: Path, statement: str) -> None:
+    found = loaded(tmp_path, statement, SOURCE, TARGET, "INSERT INTO o SELECT a, b FROM s")
+    assert one(found).id == "default/o.s"
+    assert "has no effect" in found.hints[0].message
+
+
+@pytest.mark.parametrize("type_", ["jdbc", "hive", "paimon"])
+def test_a_catalog_that_brings_tables_is_refused(tmp_path: Path, type_: str) -> None:
+    (told,) = loaded(tmp_path, f"CREATE CATALOG c WITH ('type' = '{type_}');").findings
+    assert "write a CREATE TABLE for each of its tables" in told.message
+
+
+@pytest.mark.parametrize("name", ["subject", "schema-registry.subject"])
+def test_both_names_of_a_subject(tmp_path: Path, name: str) -> None:
+    registry = "'value.format' = 'avro-confluent', 'value.avro-confluent.url' = 'http://r:1'"
+    plain = "'connector' = 'kafka', " + WITH.replace("'t'", "'p'")
+    table = (
+        f"CREATE TABLE p (k BIGINT) WITH ({plain}, {registry}, 'value.avro-confluent.{name}' = 'x')"
+    )
+    flow = one(loaded(tmp_path, SOURCE, f"{table};", "INSERT INTO p SELECT a FROM s"))
+    sink = flow.branches[0].sink
+    assert isinstance(sink, SqlKafkaSink)
+    assert sink.layouts.value.subject == "x"
+
+
+@pytest.mark.parametrize(
     ("statement", "column", "instead"),
     [
-        ("WITH x AS (SELECT a FROM s) INSERT INTO o SELECT * FROM x", 1, "write a CREATE VIEW"),
+        ("WITH x AS (SELECT a FROM s) INSERT INTO o SELECT * FROM x", 1, "behind INSERT INTO"),
         ("CREATE CATALOG c", 8, "write a CREATE TABLE for each"),
         ("CREATE MATERIALIZED TABLE m AS SELECT 1", 8, "a CREATE TABLE and an INSERT INTO"),
         ("CREATE OR REPLACE TABLE x (a INT)", 8, "OR REPLACE is not supported: leave it out"),

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.matrix.test_matrix import PAIRS, ordered, run, upsert_of
-from tests.systems import SYSTEMS, Change, Row, made_by, manifest, state
+from tests.systems import SYSTEMS, Change, Clickhouse, Row, made_by, manifest, state
 
 BATCHES = ("_offset", "_n", "_op", "_absent", "_refused", "_unknown", "_at", "_place", "#place")
 MESSAGES = ("body", "key", "value", "headers", "timestamp", "metadata", "only", "of", "ordinal")
@@ -131,3 +131,42 @@ def _changes(names: Sequence[str], *, deletes: bool) -> list[Change]:
 
 def _row(id_: int, names: Sequence[str], first: int) -> Row:
     return {"id": id_, **{name: (first + at) % 4 for at, name in enumerate(names)}}
+
+
+@pytest.mark.parametrize("name", ["#0", "__dataflow_result_0", 'x"y'])
+@pytest.mark.parametrize("source_type", ["postgresql", "clickhouse", "trino"])
+def test_a_table_is_read_in_the_order_of_a_column_of_such_a_name(
+    source_type: str,
+    name: str,
+    request: pytest.FixtureRequest,
+    engine: SparkSession,
+    tmp_path: Path,
+) -> None:
+    """As an alias of a statement it would stand for another column, and rows would be passed by."""
+    source, sink = SYSTEMS[source_type](request), SYSTEMS["files"](request)
+    read = source.at("source", {"orderByColumn": name, "readBatchSize": 2})
+    rows = [{"id": number, "a": 9 - number, name: (number * 5) % 7} for number in range(7)]
+    source.change(read, [Change("insert", row) for row in rows])
+    stored = sink.at("sink", {})
+    file = manifest(tmp_path, (source_type, read), ("files", stored), records=2)
+    run(chosen(load(file), None), engine)
+    assert ordered(sink.rows(stored)) == ordered(rows)
+
+
+def test_columns_that_clickhouse_fills_have_names_that_records_have_not(
+    request: pytest.FixtureRequest, engine: SparkSession, tmp_path: Path
+) -> None:
+    names = ("_version", "_deleted")
+    source, sink = SYSTEMS["kafka"](request), SYSTEMS["clickhouse"](request)
+    made = _changes(names, deletes=True)
+    read = source.at("source", {"tombstones": "delete"})
+    source.change(read, made)
+    stored = sink.at("sink", {**made_by(sink), **(sink.upsert or {})})
+    file = manifest(tmp_path, ("kafka", read), ("clickhouse", stored))
+    run(chosen(load(file), None), engine)
+    declared = sink.declared(stored)
+    assert (declared["_version_"], declared["_deleted_"]) == ("UInt64", "UInt8")
+    columns = f"SELECT id, _version, _deleted FROM {stored['table']} FINAL ORDER BY id"
+    assert isinstance(sink, Clickhouse)
+    found = sink.client.query(columns).result_rows
+    assert [tuple(row) for row in found] == [tuple(row.values()) for row in state(made)]

@@ -13,7 +13,7 @@ import pytest
 from dataflow_assets.connectors.iceberg import NessieSource
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.connection import Keycloak
+from dataflow_assets.connectors.trino.keycloak import Keycloak
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.sdk.oauth import Grant, tokens
 from dataflow_assets.sdk.server_failure import translated

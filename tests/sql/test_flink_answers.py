@@ -167,3 +167,39 @@ def read_rows(given: Flow, record: bytes) -> list[Any]:
     found = apply(Record(parse(texts.texts.to_pylist()[0]), {"key": ""}))
     made = found if isinstance(found, list) else [found]
     return [one.body for one in made if one is not None]
+
+
+@pytest.mark.parametrize(
+    ("record", "answer"),
+    [
+        (
+            b'{"id":1,"n":"12","ts":"2024-01-02T03:04:05.67","lz":"2024-01-02T03:04:05.67Z","d":1e2}',
+            (1, 12, "2024-01-02 03:04:05.67", "2024-01-02 03:04:05.67Z", "100.00"),
+        ),
+        (
+            b'{"id":2,"n":"abc","ts":"2024-01-02T03:04:05","lz":"2024-01-02T03:04:05Z","d":"1.5"}',
+            (2, None, "2024-01-02 03:04:05", "2024-01-02 03:04:05Z", "1.50"),
+        ),
+        (
+            b'{"id":3,"n":1.9,"ts":"2024-01-02 03:04:05","lz":"2024-01-02T03:04:05+02","d":null}',
+            (3, 1, None, None, None),
+        ),
+        (b"not json", None),
+        (
+            b'{"id":4,"n":5,"ts":"2024-01-02T03:04:05Z","lz":null,"d":0.1}',
+            (4, 5, None, None, "0.10"),
+        ),
+    ],
+)
+def test_times_of_iso_8601_where_errors_are_ignored(
+    tmp_path: Path, record: bytes, answer: tuple[object, ...] | None
+) -> None:
+    columns = "id BIGINT, n INT, ts TIMESTAMP(3), lz TIMESTAMP_LTZ(3), d DECIMAL(10, 2)"
+    lenient = {"json_ignore-parse-errors": "true", "json_timestamp-format_standard": "ISO-8601"}
+    read, target = table("s", columns, **lenient), table("o", columns)
+    found = read_rows(flow(tmp_path, read, target, "INSERT INTO o SELECT * FROM s"), record)
+    texts = [
+        tuple(str(one) if isinstance(one, Decimal) else one for one in body.values())
+        for body in found
+    ]
+    assert texts == ([] if answer is None else [answer])

@@ -44,7 +44,8 @@ OUTCOMES = ("flows", "notes", "findings", "nothing")
 
 PAGE = """# Fuzz of manifests
 
-{date}, commit {head}, by `make fuzz-manifests`: {sent} hostile files, {rate:.0f} a second
+{date}, commit {head}, by `python -m tests.stress.fuzz_manifests --files {sent} --seed {first}`
+(`make fuzz-manifests` takes 100000 from seed 1): {sent} hostile files, {rate:.0f} a second
 with {cores} processes; seeds {first} to {last}, each for {chunk} of them. No exception; the flows
 in the files beside it, one of each language, stayed; no file was opened outside the folders of
 manifests and secrets; the slowest took {slowest:.2f} s of the processor, {longest:.0f} s are

@@ -63,6 +63,8 @@ class Dsn:
     """The server's own, for every query."""
     note: str = ""
     """What a person should be told about how the string was read."""
+    idle: tuple[str, ...] = ()
+    """Parameters that are known and have no effect."""
 
 
 @cache
@@ -97,6 +99,7 @@ def parse(text: str) -> Dsn:
         answer_seconds=_seconds(query, 300, "read_timeout", "send_receive_timeout"),
         settings={k: v for k, v in query.items() if k not in _OPTIONS | _DROPPED},
         note=_note(match["hosts"], found) if native else "",
+        idle=tuple(key for key in query if key in _DROPPED),
     )
 
 

@@ -75,6 +75,9 @@ class ClickhouseConnection(DatabaseTable):
             yield "connection_string", parsed.note
         if parsed.secure and not parsed.verify:
             yield "connection_string", f"skip_verify: {UNCHECKED}"
+        if parsed.idle:
+            said = "no effect here: pools and protocols of another client"
+            yield "connection_string", f"{', '.join(parsed.idle)}: {said}"
 
     @override
     def server(self) -> str:
@@ -120,7 +123,9 @@ class ClickhouseSinkOptions(UpsertOptions, ClickhouseConnection):
 
     conflict_key: ColumnNames = ()
     """One column or a list of them, the table's ORDER BY; without it what the table has."""
-    table_engine: Literal["MergeTree", "ReplacingMergeTree"] | None = None
+    table_engine: Annotated[
+        Literal["MergeTree", "ReplacingMergeTree"] | None, Needs("auto_create_table")
+    ] = None
     """Engine of a table that autoCreateTable makes; `ReplacingMergeTree` with upsertMode."""
     replacing_version_column: ColumnName | None = None
     """Column of the records by which a ReplacingMergeTree finds the newest row of a key."""

@@ -13,35 +13,17 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.addresses import check_address, given_address
+from dataflow_assets.connectors.iceberg.addresses import check_address, given_address, host_slug
+from dataflow_assets.connectors.iceberg.credentials import CREDENTIALS, BasicAuth
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Fills, SecretRef, one_word
-from dataflow_assets.spec import Addition, Spec
+from dataflow_assets.spec import Addition
 from dataflow_assets.tls import IN_CLEAR, is_plain, warn_in_clear
 
 Secret = SecretStr | None
 Ref = SecretRef | None
 _ENDPOINT = "https://keycloak/realms/r/protocol/openid-connect/token"
-
-
-class BasicAuth(Spec):
-    """User and password of the catalog."""
-
-    username: str | None = None
-    """User name."""
-    username_secret_ref: Annotated[Ref, Fills("username")] = None
-    """Secret with the user name."""
-    password: Secret = None
-    """Password."""
-    password_secret_ref: Annotated[Ref, Fills("password")] = None
-    """Secret with the password."""
-
-    @property
-    def complete(self) -> bool:
-        """True when both halves are given."""
-        user = self.username or self.username_secret_ref
-        return bool(user and (self.password or self.password_secret_ref))
 
 
 class CatalogConnection(Connector):
@@ -132,10 +114,34 @@ class CatalogConnection(Connector):
         basic = self.basic_auth
         if basic is not None and not basic.complete:
             yield "basic_auth", "not sent: username and password belong together"
+        yield from self._without_effect()
         if self._authenticates and is_plain(getattr(self, self.at)):
             yield self.at, IN_CLEAR
         if self._given("oauth2_client_id") and is_plain(self.oauth2_server_uri or ""):
             yield "oauth2_server_uri", IN_CLEAR
+
+    def _without_effect(self) -> Iterator[tuple[str, str]]:
+        """Credentials that are not sent, and keys of a client that is not there."""
+        sent = self._sent
+        said = f"is not sent: {sent} is" if sent else "is not sent: authenticationType is NONE"
+        basic = self.basic_auth
+        whole = basic is None or basic.complete  # else another note says what is missing
+        for key, names in CREDENTIALS.items():
+            if key != sent and (key != "basicAuth" or whole):
+                yield from ((name, said) for name in names)
+        if not self._given("oauth2_client_id"):
+            for name in ("oauth2_server_uri", "oauth2_server_uri_secret_ref", "oauth2_scope"):
+                yield name, "has no effect without oauth2ClientID"
+
+    @property
+    def _sent(self) -> str:
+        """The key of the credentials that are sent; empty where none are."""
+        kind, basic = self.authentication_type, self.basic_auth
+        if self._given("bearer_token") and kind in ("AUTO", "BEARER"):
+            return "bearerToken"
+        if self._given("oauth2_client_id") and kind in ("AUTO", "OAUTH2"):
+            return "oauth2ClientID"
+        return "basicAuth" if basic and basic.complete and kind in ("AUTO", "BASIC") else ""
 
     def __getstate__(self) -> dict[Any, Any]:
         """Tasks read by the store that the driver's environment names: theirs is another one."""
@@ -225,20 +231,19 @@ class CatalogConnection(Connector):
     def catalog_properties(self) -> dict[str, Any]:
         """PyIceberg's properties; holds secrets, so it goes nowhere but to PyIceberg."""
         if self._sends_in_clear:
-            warn_in_clear(f"catalog {self.address().connection}")
+            warn_in_clear(f"catalog {host_slug(self.catalog, self.warehouse)}")
         warehouse = {"warehouse": self.warehouse} if self.warehouse else {}
         place = {"uri": self.catalog, **warehouse}
         return place | self._authentication() | self._file_properties()
 
     def _authentication(self) -> dict[str, Any]:
-        kind = self.authentication_type
-        if self._given("bearer_token") and kind in ("AUTO", "BEARER"):
+        sent = self._sent
+        if sent == "bearerToken":
             token = one_word(_text(self.bearer_token), "bearerToken")
             return {"token": token} | self._token_server()
-        if self._given("oauth2_client_id") and kind in ("AUTO", "OAUTH2"):
+        if sent == "oauth2ClientID":
             return {"credential": self._client()} | self._token_server()
-        basic = self.basic_auth
-        if basic is not None and basic.complete and kind in ("AUTO", "BASIC"):
+        if (basic := self.basic_auth) is not None and sent:
             user = _filled(basic.username, "basicAuth.username")
             both = {"username": user, "password": _filled(basic.password, "basicAuth.password")}
             return {"auth": {"type": "basic", "basic": both}}

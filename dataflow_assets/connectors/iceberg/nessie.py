@@ -31,6 +31,7 @@ MAIN = "main"
 _EXAMPLE = "https://nessie:19120"
 _REFERENCE = re.compile(r"(?!.*\.\.)[A-Za-z](?:[A-Za-z0-9._/-]*[A-Za-z0-9_-])?")  # Nessie's rule
 
+_OF_THE_API = re.compile(r"/(api(/v\d)?|iceberg(/v\d)?|v1)$")
 _OF_REFERENCES = re.compile(r"[@#`]")
 """What a table's name must not have: `orders@dev` is `orders` on `dev`, also where `branch` says
 another one."""
@@ -140,6 +141,12 @@ class NessieConnection(CatalogConnection):
     def _connection(self) -> str:
         ref = self.base_url_secret_ref
         return slug(ref.name) if ref else host_slug(self.base_url, self.warehouse)
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if found := _OF_THE_API.search(self.base_url):
+            yield "base_url", f"must be written without {found[0]}, which is added: nothing answers"
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:

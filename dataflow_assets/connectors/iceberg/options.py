@@ -178,6 +178,11 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
         return value
 
     @property
+    @override
+    def takes_deletes(self) -> bool:
+        return self.upsert_mode or self.raw_mode
+
+    @property
     def keeps_itself(self) -> bool:
         """Whether the flow itself merges small files, expires snapshots and deletes leftovers."""
         return self.maintenance == "auto"

@@ -18,7 +18,12 @@ from psycopg import pq, sql
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import connection_errors, copy_format, dsn
-from dataflow_assets.connectors.postgresql.errors import Failure, TlsFailure, from_psycopg
+from dataflow_assets.connectors.postgresql.errors import (
+    Failure,
+    RefusedConnection,
+    TlsFailure,
+    from_psycopg,
+)
 
 Driver = Literal["binary", "text"]
 Block = bytes | bytearray | memoryview
@@ -209,4 +214,4 @@ def unreachable(message: str, info: str, connection: str) -> Failure:
         code = connection_errors.sqlstate(info)
     else:
         message = connection_errors.silence(message)
-    return Failure(f"no connection to {where}: {dsn.scrub(message, connection)}", code)
+    return RefusedConnection(f"no connection to {where}: {dsn.scrub(message, connection)}", code)

@@ -32,10 +32,8 @@ _ADVICE = {
     "42704": "correct the type under columns, or create that type",
 }
 
-_NO_COPY = (
-    "set upsertMode: true, whose statements are no COPY, or give the role BYPASSRLS where row "
-    "policies are the reason"
-)
+_OF_OPTIONS = frozenset({"42704", "22023"})
+"""A setting that the server does not know, or not with this value."""
 
 
 _LOCKED = "55P03"
@@ -115,9 +113,17 @@ class Failure(ServerFailure):
         if self.kind in {Kind.TRANSIENT, Kind.AGAIN}:
             return TransientError(f"{what}: {self.reason}")
         advice = _ADVICE.get(self.sqlstate or "")
-        if (self.sqlstate, self.routine) == ("0A000", "DoCopy"):
-            advice = _NO_COPY
         return PermanentError(f"{what}: {self.reason}" + (f"; {advice}" if advice else ""))
+
+
+class RefusedConnection(Failure):
+    """The server ends the session before a statement: what is wrong is in the connection string."""
+
+    @override
+    def error(self, what: str) -> DataflowError:
+        if self.sqlstate not in _OF_OPTIONS:
+            return super().error(what)
+        return PermanentError(f"{what}: {self.reason}; correct `options` of the connection string")
 
 
 class TlsFailure(Failure):

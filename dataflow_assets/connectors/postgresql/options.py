@@ -121,6 +121,12 @@ class PostgresqlSourceOptions(PostgresqlConnection, PolledSource):
                 "overlapSeconds needs changeTrackingColumn: without it a query is read as a whole"
             )
 
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if self.auto_create_table and not self.names_table:
+            yield "auto_create_table", "has no effect without table: nothing names what to make"
+
     @property
     @override
     def rereads(self) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
+from dataflow_assets.connectors.trino.keycloak import Keycloak, is_plain, parts
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import NamedTable, slugify
-from dataflow_assets.sdk.http_addresses import of_secret, parts_of
-from dataflow_assets.sdk.oauth import Grant
+from dataflow_assets.sdk.http_addresses import of_secret
 from dataflow_assets.secrets import Fills, SecretRef
-from dataflow_assets.spec import Addition, Spec
+from dataflow_assets.spec import Addition
 
 Secret = SecretStr | None
 Ref = SecretRef | None
@@ -23,18 +24,7 @@ _IN_CLEAR = (
     "the token is sent without encryption, and whoever reads it may use it: take an https:// "
     "address (Trino itself checks tokens over https only)"
 )
-_KEYCLOAK_IN_CLEAR = (
-    "passwords and tokens are sent to Keycloak without encryption, and whoever reads them may use "
-    "them: take an https:// address"
-)
 _PORTS = {"http": 80, "https": 443}
-_KEYCLOAK = "https://keycloak.example.com"
-
-
-def _with_host(value: str | None) -> str | None:
-    if value:
-        _parts(value, _KEYCLOAK)
-    return value.rstrip("/") if value else value
 
 
 def _coordinator(value: str | None) -> str | None:
@@ -45,121 +35,10 @@ def _coordinator(value: str | None) -> str | None:
 
 def _bare(value: str) -> SplitResult:
     """An address that is scheme, host and port alone. Raises ValueError for any other."""
-    parts = _parts(value, "https://trino:8443")
-    if parts.path.strip("/") or parts.query or parts.fragment:
+    found = parts(value, "https://trino:8443")
+    if found.path.strip("/") or found.query or found.fragment:
         raise ValueError("must be scheme, host and port alone, like https://trino:8443")
-    return parts
-
-
-def _parts(value: str, example: str) -> SplitResult:
-    """Raises ValueError, which never shows the address: it may have a password."""
-    parts = parts_of(value, example)
-    if "@" in parts.netloc:
-        raise ValueError(
-            f"must have no user and password, which nobody would be sent: write {example}, and set "
-            "`keycloak` or `user`"
-        )
-    return parts
-
-
-def _is_plain(address: str | None) -> bool:
-    """Whether nothing is encrypted; a scheme may have capital letters."""
-    return (address or "").strip().lower().startswith("http://")
-
-
-class Keycloak(Spec):
-    """A token for Trino: given, or fetched from a realm of Keycloak and renewed while a run lasts.
-
-    Of several ways the first complete one is used: `token`; `username` and `password`; the
-    credentials of the client (`clientID` and `clientSecret`).
-    """
-
-    token: Secret = None
-    """A token as it is; it is never renewed."""
-    token_secret_ref: Annotated[Ref, Fills("token")] = None
-    """Secret with the token."""
-    server_url: str | None = Field(None, alias="serverURL")
-    """Keycloak's address, such as `https://keycloak.example.com`."""
-    server_url_secret_ref: Annotated[Ref, Fills("server_url")] = Field(
-        None, alias="serverURLSecretRef"
-    )
-    """Secret with Keycloak's address."""
-    realm: str | None = None
-    """The realm that knows the client."""
-    realm_secret_ref: Annotated[Ref, Fills("realm")] = None
-    """Secret with the realm."""
-    client_id: str | None = Field(None, alias="clientID")
-    """The client that asks for tokens."""
-    client_id_secret_ref: Annotated[Ref, Fills("client_id")] = Field(
-        None, alias="clientIDSecretRef"
-    )
-    """Secret with the client's id."""
-    client_secret: Secret = None
-    """The client's secret; a public client has none."""
-    client_secret_secret_ref: Annotated[Ref, Fills("client_secret")] = None
-    """Secret with the client's secret."""
-    username: str | None = None
-    """With `password`: the user whose token it is."""
-    username_secret_ref: Annotated[Ref, Fills("username")] = None
-    """Secret with the user's name."""
-    password: Secret = None
-    """The user's password."""
-    password_secret_ref: Annotated[Ref, Fills("password")] = None
-    """Secret with the user's password."""
-
-    _address = field_validator("server_url")(_with_host)
-
-    @override
-    def broken_rules(self) -> Iterator[str]:
-        yield from super().broken_rules()
-        if self._given("token"):
-            return
-        for name in ("server_url", "realm", "client_id"):
-            if not self._given(name):
-                key = type(self).model_fields[name].alias
-                yield f"{key} is required where no token is given"
-        if self._given("username") != self._given("password"):
-            yield "username and password belong together: set both or none"
-        elif not self._given("username") and not self._given("client_secret"):
-            yield "set token, username and password, or clientSecret"
-
-    def _given(self, name: str) -> bool:
-        return bool(getattr(self, name) or getattr(self, f"{name}_secret_ref"))
-
-    @override
-    def remarks(self) -> Iterator[tuple[str, str]]:
-        if self.in_clear:
-            yield "server_url", self.in_clear
-
-    @property
-    def in_clear(self) -> str:
-        """A warning where tokens are fetched over plain http; empty elsewhere."""
-        fetched = self.token is None and self.token_secret_ref is None
-        return _KEYCLOAK_IN_CLEAR if fetched and _is_plain(self.server_url) else ""
-
-    def grant(self, ca: str | None) -> Grant | None:
-        """How tokens are fetched; None where one is given. Secrets must be resolved.
-
-        Raises PermanentError for a value that a Secret has and that is not an address.
-        """
-        if self.token is not None:
-            return None
-        secret, password = self.client_secret, self.password
-        return Grant(
-            f"{self._server()}/realms/{self.realm}/protocol/openid-connect/token",
-            self.client_id or "",
-            secret.get_secret_value() if secret else None,
-            self.username,
-            password.get_secret_value() if password else None,
-            ca=ca,
-        )
-
-    def _server(self) -> str:
-        """Keycloak's address, without blanks around it and the slash at its end."""
-        found = (self.server_url or "").strip()
-        with of_secret("keycloak.serverURL"):
-            _parts(found, _KEYCLOAK)
-        return found.rstrip("/")
+    return found
 
 
 class TrinoConnection(NamedTable):
@@ -227,7 +106,7 @@ class TrinoConnection(NamedTable):
 
     @property
     def _sent_in_clear(self) -> bool:
-        return self.keycloak is not None and _is_plain(self.server_url)
+        return self.keycloak is not None and is_plain(self.server_url)
 
     @property
     def seconds(self) -> int:
@@ -259,6 +138,12 @@ class TrinoConnection(NamedTable):
     def address(self) -> Address:
         return Address("trino", self._connection(), *self.named())
 
+    @override
+    def resolved_address(self) -> Address:
+        """Checkpoints have always been kept under the name of the schema's Secret alone."""
+        ref, known = self.namespace_secret_ref, self.address()
+        return replace(known, namespace=ref.name) if ref and known.namespace else known
+
     def _connection(self) -> str:
         ref = self.server_url_secret_ref
         where = ref.name if ref else urlsplit(self.server_url or "").netloc
@@ -279,7 +164,7 @@ class TrinoConnection(NamedTable):
     @override
     def known_schema(self) -> str | None:
         if self.namespace_secret_ref:
-            return self.namespace_secret_ref.name
+            return self.namespace_secret_ref.label
         return (self.namespace or "").lower()
 
     @override

@@ -116,11 +116,6 @@ class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
         """The columns that rows are matched by; empty where rows are appended."""
         return self.conflict_key if self.upsert_mode else ()
 
-    @property
-    def takes_deletes(self) -> bool:
-        """Whether a delete removes or marks the row of its key."""
-        return self.delete_mode == "hard" or self.soft is not None
-
     @override
     def flush_seconds(self) -> float:
         return float(self.batch_flush_interval_seconds)

@@ -21,6 +21,7 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.manifests.dialects import dataflow_steps
 from dataflow_assets.manifests.dialects.dataflow_ends import end
+from dataflow_assets.manifests.dialects.dataflow_notes import of_ends, of_errors
 from dataflow_assets.manifests.dialects.dataflow_rules import ERRORS, of_flow
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import meant, names
@@ -194,6 +195,7 @@ def _hints(
         for remark in (one.when.remarks() if one.when else ())
     ]
     notes += _variables(document)
+    notes += [*of_ends(document, manifest, source, steps), *of_errors(document, errors)]
     if manifest.api_version == f"{model.STALE_GROUP}/v1":
         notes.append(document.finding(("apiVersion",), f"an old name of {model.API_VERSION}"))
     if not source.incremental:

@@ -57,6 +57,8 @@ def _of_fields(document: Document, manifest: model.Manifest) -> Iterator[Finding
         path: Path = ("metadata", "annotations", name)
         if name.startswith("dataflow-assets/") and name not in _ANNOTATIONS:
             yield document.finding(path, f"unknown key; {meant(name, _ANNOTATIONS)}", key=True)
+        elif name == model.RESET and value not in ("true", "false"):
+            yield document.finding(path, 'must be "true", or "false" for no reset')
         elif name in _ANNOTATIONS and not value.strip(" ,"):
             yield document.finding(path, "must not be empty")
         elif name == model.LANE and not model.LANE_NAME.fullmatch(value):

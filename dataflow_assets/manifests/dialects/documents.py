@@ -72,6 +72,21 @@ class Document:
         return value_at(self.value, path)
 
 
+def items(document: Document) -> list[Document]:
+    """The objects of a list, as `kubectl get -o yaml` prints several: each is a document."""
+    found = document.get("items")
+    entries = enumerate(found if isinstance(found, list) else ())
+    return [_item(document, ("items", number), value) for number, value in entries]
+
+
+def _item(document: Document, at: Path, value: Any) -> Document:
+    inside = len(at)
+    places = {path[inside:]: one for path, one in document.places.items() if path[:inside] == at}
+    empty = frozenset(path[inside:] for path in document.empty if path[:inside] == at)
+    spoiled = frozenset(path[inside:] for path in document.spoiled if path[:inside] == at)
+    return Document(document.file, value, places, empty, spoiled, document.sound)
+
+
 @dataclass(frozen=True)
 class Part(Document):
     """What one flow is made of, in a file that declares several flows in words of its own.

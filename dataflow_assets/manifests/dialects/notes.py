@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.manifests.dialects.documents import Document
+from dataflow_assets.manifests.dialects.documents import Document, Place
 from dataflow_assets.manifests.dialects.key_tables import PLACEHOLDER, is_placeholder
 
 Where = tuple[Document, str]
@@ -22,6 +22,7 @@ class Notes:
 
     findings: list[Finding] = field(default_factory=list)
     hints: list[Finding] = field(default_factory=list)
+    _idle: dict[tuple[str, Place], list[Where]] = field(default_factory=dict)
 
     def wrong(self, where: Where, message: str, *, key: bool = False) -> None:
         """One mistake, at a value or at its key."""
@@ -32,6 +33,15 @@ class Notes:
         """What happens instead of what a key says."""
         document, name = where
         self.hints.append(document.finding((name,), message, key=True))
+
+    def idle(self, where: Where) -> None:
+        """A key that is known and has no effect: one note names all of a document's."""
+        document, name = where
+        found = self._idle.setdefault((document.file, document.places[()]), [])
+        if found:
+            self.hints.remove(_of_idle(found))
+        found += [] if name in (one for _, one in found) else [where]
+        self.hints.append(_of_idle(found))
 
     def required(self, where: Where, text: str | None, what: str) -> bool:
         """Whether a value is there."""
@@ -51,6 +61,12 @@ class Notes:
             said = [str(part) for part in details["loc"]]
             where = next((places[part] for part in said if part in places), other)
             self.wrong(where, _sentence(details))
+
+
+def _of_idle(found: Sequence[Where]) -> Finding:
+    (document, first), names = found[0], [name for _, name in found]
+    several = f"{len(names)} keys have no effect here: {', '.join(names)}"
+    return document.finding((first,), several if names[1:] else "has no effect here", key=True)
 
 
 def _sentence(details: Any) -> str:

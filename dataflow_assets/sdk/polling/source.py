@@ -43,6 +43,13 @@ class PolledSource(NamedTable, Source):
         if self.query is not None and not self.query.strip(" ;\n\t"):
             yield "query is empty"
 
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if self.verbatim:
+            for name in ("order_by_column", "read_batch_size"):
+                yield name, "has no effect without changeTrackingColumn: the query runs as it is"
+
     @property
     @override
     def does_without_table(self) -> bool:

@@ -30,7 +30,8 @@ CLIENT = {"oauth2ClientID": "me", "oauth2ClientSecret": "planted-s3cret"}
 def by_secrets(uri: str, values: dict[str, str], **changes: Any) -> IcebergSink:
     """Each option with its value in a Secret, under a key of the option's name."""
     refs = {f"{name}SecretRef": {"name": "lake", "key": name} for name in values}
-    declared = IcebergSink.model_validate(NAMED | {"catalogURI": uri} | refs | changes)
+    place = {} if "catalogURI" in values else {"catalogURI": uri}
+    declared = IcebergSink.model_validate(NAMED | place | refs | changes)
     held = {name: SecretStr(value) for name, value in values.items()}
     return resolve(declared, Secrets("default", {("default", "lake"): held}))
 
@@ -95,7 +96,10 @@ def test_a_client_with_a_colon_would_be_split_in_the_wrong_place() -> None:
             {"basicAuth": "not sent: username and password belong together"},
         ),
         ({"basicAuth": {"username": "u", "password": "p"}}, {"catalogURI": IN_CLEAR}),
-        ({"bearerToken": "t", "authenticationType": "NONE"}, {}),
+        (
+            {"bearerToken": "t", "authenticationType": "NONE"},
+            {"bearerToken": "is not sent: authenticationType is NONE"},
+        ),
         ({}, {}),
     ],
 )

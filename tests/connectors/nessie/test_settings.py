@@ -118,7 +118,7 @@ def test_a_table_on_another_branch_is_another_table() -> None:
     by_ref = NessieSource.model_validate(
         {"baseURLSecretRef": REF, "namespace": "shop", "tableSecretRef": REF, "branch": "dev"}
     )
-    assert by_ref.address().parts == ("nessie", "lake", "shop", "lake@dev")
+    assert by_ref.address().parts == ("nessie", "lake", "shop", f"lake/{REF['key']}@dev")
 
 
 def test_a_name_that_a_secret_has_leads_to_no_other_branch() -> None:

@@ -82,6 +82,15 @@ def test_an_unknown_role_is_final(server: devservers.PostgreSQL) -> None:
     assert 'role "nobody" does not exist (28000); check user' in str(error)
 
 
+def test_an_unknown_setting_is_a_matter_of_the_connection_string(
+    server: devservers.PostgreSQL,
+) -> None:
+    error = opening(f"host=127.0.0.1 port={server.port} user=postgres options='-c foo=bar'")
+    assert isinstance(error, PermanentError)
+    assert str(error).endswith("; correct `options` of the connection string")
+    assert "columns" not in str(error)
+
+
 def test_too_many_connections_pass(server: devservers.PostgreSQL) -> None:
     error = opening(dsn(server, "full"))
     assert isinstance(error, TransientError)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
@@ -56,10 +58,29 @@ def statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
         or column_type(_field(sink, given[name]), required=name in required, messages=messages)
         for name in names
     }
-    deletes = {VERSION: "UInt64", DELETED: "UInt8"} if sink.delete_mode else {}
-    return _statement(
-        sink, types_ | {k: v for k, v in (deletes | _CREATED).items() if k not in types_}, order
-    )
+    version, deleted = _own_names(sink, given)
+    deletes = {version: "UInt64", deleted: "UInt8"} if sink.delete_mode else {}
+    own = {name: kind for name, kind in (deletes | _CREATED).items() if name not in types_}
+    return _statement(sink, types_ | own, order, engine(sink, version, deleted))
+
+
+def _own_names(sink: ClickhouseSinkOptions, given: Container[str]) -> tuple[str, str]:
+    """The columns that the sink fills, of names that no record has a value for.
+
+    Raises PermanentError where records have the one that a table must have by its name.
+    """
+    if sink.delete_mode == "soft" and DELETED in given:
+        raise PermanentError(
+            f"table {sink.address().name} cannot be made: deleteMode soft marks deleted rows in a "
+            f"column {DELETED}, and records have a value of that name; rename it by a step, or "
+            "use deleteMode hard"
+        )
+    version, deleted = VERSION, DELETED
+    while version in given:
+        version += "_"
+    while deleted in given:
+        deleted += "_"
+    return version, deleted
 
 
 def raw_statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
@@ -67,27 +88,30 @@ def raw_statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
     found = {field.name: column_type(field) for field in sink.raw_columns(sample)}
     kept = {DATA: "String", METADATA: f"Nullable(String) COMMENT {literal(JSON_TEXT)}"}
     types_ = {name: kept.get(name, kind) for name, kind in found.items()} | _CREATED
-    return _statement(sink, types_ | dict(sink.columns), sink.order_by or ("created_at",))
+    order = sink.order_by or ("created_at",)
+    return _statement(sink, types_ | dict(sink.columns), order, engine(sink))
 
 
-def _statement(sink: ClickhouseSinkOptions, types_: dict[str, str], order: tuple[str, ...]) -> str:
+def _statement(
+    sink: ClickhouseSinkOptions, types_: dict[str, str], order: tuple[str, ...], made: str
+) -> str:
     body = ",\n  ".join(f"{quote(name)} {kind}" for name, kind in types_.items())
     partition = f"\nPARTITION BY {sink.partition_by}" if sink.partition_by else ""
     by = f"({listed(order)})" if order else "tuple()"
     return (
         f"CREATE TABLE IF NOT EXISTS {quote(*sink.place())} (\n  {body}\n)\n"
-        f"ENGINE = {engine(sink)}{partition}\nORDER BY {by}\n"
+        f"ENGINE = {made}{partition}\nORDER BY {by}\n"
         f"SETTINGS non_replicated_deduplication_window = {WINDOW}"
     )
 
 
-def engine(sink: ClickhouseSinkOptions) -> str:
+def engine(sink: ClickhouseSinkOptions, version: str = VERSION, deleted: str = DELETED) -> str:
     """The engine of a table that autoCreateTable makes."""
     if sink.engine == "MergeTree":
         return "MergeTree"
     arguments = [quote(name) for name in (sink.replacing_version_column,) if name]
     if sink.delete_mode:
-        arguments = [VERSION, DELETED] if sink.delete_mode == "hard" else [VERSION]
+        arguments = [version, deleted] if sink.delete_mode == "hard" else [version]
     return f"ReplacingMergeTree({', '.join(arguments)})"
 
 

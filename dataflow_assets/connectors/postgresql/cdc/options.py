@@ -152,6 +152,12 @@ class PostgresqlCdcOptions(Database, Source):
 
     @property
     @override
+    def sends_deletes(self) -> str:
+        """An event of Debezium's is a row of its own, whatever it tells of."""
+        return "postgresql-cdc" if self.envelope_format == "row" else ""
+
+    @property
+    @override
     def reserved(self) -> str:
         return f"slot {self._named_slot} of {self.connection_name}"
 

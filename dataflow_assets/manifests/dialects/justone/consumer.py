@@ -58,6 +58,8 @@ def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:
         notes.note(where, f"is ignored, as Connect does it: no such key is known here{advice}")
     elif found.verdict == "refused":
         notes.wrong(where, found.says, key=True)
+    elif found.verdict == "ignored":
+        notes.idle(where)
 
 
 def _meant(where: Where, tables: Sequence[Sequence[Key]]) -> str:

@@ -1,7 +1,7 @@
 """Every key of JustOne's files, with its verdict: what checking and the reference go by.
 
-A key that is not listed is ignored, as Connect does it, and noted. One that is ignored is not
-noted: it is about Connect's own process.
+A key that is not listed is ignored, as Connect does it, and noted. Those that are known and have no
+effect, such as keys about Connect's own process, are one note for each file.
 """
 
 from __future__ import annotations

@@ -63,6 +63,8 @@ def _is_used(key: str, document: Document, notes: Notes) -> bool:
     found = entry(key, CONNECT_KEYS)
     if found is not None and found.verdict == "note":
         notes.note((document, key), found.says)
+    elif found is not None and found.verdict == "ignored":
+        notes.idle((document, key))
     return key not in _OURS and found is not None and found.verdict == "used"
 
 

@@ -149,6 +149,9 @@ def _branches(
         found = sink(
             target, names.of(declared.name), table, told if route is None else {}, state.notes
         )
+        for index in declared.indexes if target.system == "iceberg" else ():
+            message = "has no effect: a table of Iceberg has no indexes"
+            state.note(f"index {index.name.text}", index.place, message)
         branch = Branch(found, routes=(route,)) if found is not None else None
         yield branch, Row(row.outputs, computed, route)
 

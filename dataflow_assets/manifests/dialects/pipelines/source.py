@@ -147,6 +147,8 @@ def _check_key(key: str, document: Document, notes: Notes) -> None:
         notes.wrong((document, key), found.says, key=True)
     elif found.verdict == "note":
         notes.note((document, key), found.says)
+    elif found.verdict == "ignored":
+        notes.idle((document, key))
 
 
 def _given(document: Document, notes: Notes) -> dict[str, Any]:

@@ -129,6 +129,8 @@ def _check_property(key: str, table: Declared, document: Document, notes: Notes)
     found = entry(key, *_PROPERTIES)
     if found is not None and found.verdict == "refused":
         notes.wrong(where, found.says, key=True)
+    elif found is not None and found.verdict == "ignored":
+        notes.idle(where)
     elif found is None:
         said = "it is set by the connector" if _OVERRIDDEN.fullmatch(key) else "is not known here"
         notes.note(where, f"has no effect: {said}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 
 from dataflow_assets.manifests.dialects.sql.like import merged
@@ -74,7 +76,9 @@ def declare(one: Table | View, state: FileState) -> None:
         state.wrong(f"{kind} {one.name}", one.place, "is declared twice in this file")
         return
     if isinstance(one, View):
-        _view(one, state)
+        with naming(one.named, state):
+            rows = _rows(one, state)
+        _keep(one, rows, state)
         return
     try:
         table = _with_like(one, state)
@@ -105,8 +109,30 @@ def _with_like(table: Table, state: FileState) -> Table:
     return merged(table, other)
 
 
-def _view(view: View, state: FileState) -> None:
-    rows = query_of(f"view {view.name}", view.query, state)
+@contextmanager
+def naming(named: Sequence[View], state: FileState) -> Iterator[None]:
+    """The queries of a WITH have names in its statement alone, which hide those of the file."""
+    known = state.views, state.broken
+    state.views, state.broken = copy(state.views), copy(state.broken)
+    try:
+        own = set[str]()
+        for one in named:
+            if one.name in own:
+                state.wrong(f"query {one.name}", one.place, "is twice in this WITH")
+            rows = _rows(one, state)
+            state.broken.discard(one.name)
+            own.add(one.name)
+            _keep(one, rows, state)
+        yield
+    finally:
+        state.views, state.broken = known
+
+
+def _rows(view: View, state: FileState) -> tuple[Relation, ...]:
+    return query_of(f"view {view.name}", view.query, state)
+
+
+def _keep(view: View, rows: tuple[Relation, ...], state: FileState) -> None:
     if not rows:
         state.broken.add(view.name)
     else:

@@ -273,4 +273,6 @@ def _avro(_: _Given, __: str) -> dict[str, Any]:
 
 def _confluent(given: _Given, start: str) -> dict[str, Any]:
     given.choice(f"{start}.auto.register.schemas", ("true",), "true")
-    return {"times": "RFC-3339", "named": True, "subject": given.text(f"{start}.subject") or ""}
+    names = (f"{start}.subject", f"{start}.schema-registry.subject")
+    subject = next(filter(None, map(given.text, names)), "")
+    return {"times": "RFC-3339", "named": True, "subject": subject}

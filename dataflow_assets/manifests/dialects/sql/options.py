@@ -241,6 +241,7 @@ FORMATS: Sequence[Key] = (
         "The subject under which the schema is registered when the table is written.",
         "`<topic>-value`, `<topic>-key`",
     ),
+    Key("avro-confluent.schema-registry.subject", "used", "The older name of `subject`."),
     Key("avro-confluent.schema", "refused", "the schema is that of the columns"),
     Key("avro-confluent.auto.register.schemas", "used", "`true`; `false` is refused.", "true"),
     Key("avro-confluent.basic-auth.credentials-source", "used", "`USER_INFO`."),

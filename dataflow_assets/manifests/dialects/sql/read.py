@@ -14,7 +14,7 @@ from dataflow_assets.manifests.dialects.dataflow import Reading
 from dataflow_assets.manifests.dialects.documents import Path
 from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.sql import ends, settings, views
-from dataflow_assets.manifests.dialects.sql.file_state import FileState, declare, query_of
+from dataflow_assets.manifests.dialects.sql.file_state import FileState, declare, naming, query_of
 from dataflow_assets.manifests.dialects.sql.inserts import plan
 from dataflow_assets.manifests.dialects.sql.options import KAFKA
 from dataflow_assets.manifests.dialects.sql.read_statements import read_script
@@ -114,7 +114,8 @@ def _stated(one: Statement, targets: Mapping[str, int], state: FileState) -> lis
     else:
         before = len(state.notes.findings)
         alone = targets[one.table] == 1
-        found = [flow for part in one.parts for flow in _flows_of(part, state, alone=alone)]
+        with naming(one.named, state):
+            found = [flow for part in one.parts for flow in _flows_of(part, state, alone=alone)]
         # Half of a UNION would be a table that lacks rows.
         return found if len(state.notes.findings) == before else []
     return []

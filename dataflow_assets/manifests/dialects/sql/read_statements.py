@@ -10,6 +10,7 @@ from dataflow_assets.manifests.dialects.sql.read_queries import read_query, read
 from dataflow_assets.manifests.dialects.sql.read_tables import (
     qualified,
     read_option,
+    read_options,
     read_table,
 )
 from dataflow_assets.manifests.dialects.sql.refusals import refused
@@ -20,14 +21,13 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
     Remark,
     Set,
     Statement,
-    Table,
     View,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable, tokens
 
 _BEGINS = ("CREATE", "INSERT", "EXECUTE", "BEGIN", "SET")
 _REFUSED = {
-    "DROP": "a file declares tables and flows: leave the table out instead of dropping it",
+    "DROP": "a file declares tables and flows: leave out what is dropped",
     "ALTER": "write the table as it is to be",
     "DELETE": "rows are deleted by what their source says",
     "UPDATE": "rows are changed by what their source says",
@@ -35,11 +35,12 @@ _REFUSED = {
     "SELECT": "a query is of use in an INSERT INTO or a CREATE VIEW; `dataflow preview` shows rows",
     "LOAD": "the functions that are known are built in",
     "ANALYZE": "there is no optimizer to inform",
-    "WITH": "write a CREATE VIEW for each of its queries",
+    "WITH": "write it behind INSERT INTO and the table, or a CREATE VIEW for each of its queries",
     "CALL": "there are no procedures here",
     "COMPILE": "the page of the asset shows the plan of its INSERT",
     "STOP": "SET 'dataflow.suspended' = 'true'; in front of the INSERT stops its flow",
 }
+_DROPPED = ("TABLE", "VIEW", "DATABASE", "CATALOG", "FUNCTION")
 _WITHOUT_EFFECT = ("USE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "RESET", "ADD", "REMOVE", "QUIT")
 
 
@@ -104,9 +105,11 @@ def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
         cursor.takes("EXECUTE")
         yield _insert(cursor, lines)
     elif word in _WITHOUT_EFFECT:
-        while not cursor.at_end:
-            cursor.take()
-        yield Remark(token.place, f"{word} has no effect here")
+        yield _remark(cursor, f"{word} has no effect here")
+    elif _drops(cursor):
+        yield _remark(
+            cursor, "DROP has no effect here: nothing is deleted, and what is declared stays so"
+        )
     elif word in _REFUSED:
         raise Unreadable(token.place, f"{word} is not supported: {_REFUSED[word]}")
     elif word == "BEGIN":
@@ -116,7 +119,22 @@ def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
         raise Unreadable(token.place, f"expected a statement, found {token}{known}")
 
 
-def _create(cursor: Cursor, lines: list[str]) -> Table | View:
+def _remark(cursor: Cursor, message: str) -> Remark:
+    """Of a statement that is read over."""
+    place = cursor.place
+    while not cursor.at_end:
+        cursor.take()
+    return Remark(place, message)
+
+
+def _drops(cursor: Cursor) -> bool:
+    """Whether a script makes room for what it declares."""
+    what = cursor.ahead(2 if cursor.ahead(1).says("TEMPORARY") else 1)
+    return cursor.sees("DROP") and what.says(*_DROPPED)
+
+
+def _create(cursor: Cursor, lines: list[str]) -> Statement:
+    begin = cursor.copy()
     cursor.take()
     cursor.takes("TEMPORARY")
     token = cursor.next
@@ -127,13 +145,50 @@ def _create(cursor: Cursor, lines: list[str]) -> Table | View:
     word = token.text.upper()
     if word in ("FUNCTION", "SYSTEM"):
         cursor.fail("CREATE FUNCTION is not supported: classes of Java are not run")
-    if word in ("CATALOG", "DATABASE", "MATERIALIZED"):
+    if word == "DATABASE" or (word == "CATALOG" and _in_memory(cursor.copy())):
+        message = f"CREATE {word} has no effect here: a name in front of a table's is ignored"
+        while not cursor.at_end:
+            cursor.take()
+        return Remark(begin.place, message)
+    if word in ("CATALOG", "MATERIALIZED"):
         cursor.fail(f"CREATE {refused(word)}")
     if word in ("MODEL", "CONNECTION"):
         cursor.fail(f"CREATE {word} is not supported: no function or table here uses one")
     if cursor.sees("OR", "REPLACE"):
         cursor.fail("OR REPLACE is not supported: leave it out, a file declares each table once")
     return cursor.fail(f"expected TABLE or VIEW, found {token}")
+
+
+def _in_memory(cursor: Cursor) -> bool:
+    """Whether a catalog brings no tables of its own."""
+    while not (cursor.at_end or cursor.sees("WITH")):
+        cursor.take()
+    options = read_options(cursor) if cursor.takes("WITH") else ()
+    return any((one.key, one.value) == ("type", "generic_in_memory") for one in options)
+
+
+def _named(cursor: Cursor, lines: list[str]) -> tuple[View, ...]:
+    """The queries of WITH."""
+    if not cursor.takes("WITH"):
+        return ()
+    if cursor.sees("RECURSIVE"):
+        cursor.fail("WITH RECURSIVE is not supported: a query cannot read its own rows")
+    found = [_one_named(cursor, lines)]
+    while cursor.takes(","):
+        found.append(_one_named(cursor, lines))
+    return tuple(found)
+
+
+def _one_named(cursor: Cursor, lines: list[str]) -> View:
+    place, name = cursor.place, cursor.name("the name of a query")
+    columns = cursor.listed(lambda: cursor.name("a column")) if cursor.sees("(") else ()
+    cursor.expect("AS")
+    cursor.expect("(")
+    begin = cursor.place
+    query = read_query(cursor)
+    text = _written(lines, begin, cursor.place)
+    cursor.expect(")")
+    return View(place, name, columns, query, text)
 
 
 def _view(cursor: Cursor, lines: list[str]) -> View:
@@ -143,9 +198,10 @@ def _view(cursor: Cursor, lines: list[str]) -> View:
     if cursor.takes("COMMENT"):
         cursor.text("a comment")
     cursor.expect("AS")
-    begin = cursor.place
+    begin, named = cursor.place, _named(cursor, lines)
     query = read_query(cursor)
-    return View(place, name, columns, query, _written(lines, begin, cursor.place), exists)
+    text = _written(lines, begin, cursor.place)
+    return View(place, name, columns, query, text, exists, named)
 
 
 def _insert(cursor: Cursor, lines: list[str]) -> Insert:
@@ -157,10 +213,11 @@ def _insert(cursor: Cursor, lines: list[str]) -> Insert:
     columns: tuple[str, ...] = ()
     if cursor.sees("(") and not cursor.ahead(1).says("SELECT"):
         columns = cursor.listed(lambda: cursor.name("a column"))
+    named = _named(cursor, lines)
     queries = read_united(cursor)
     _conflict(cursor)
     text = _written(lines, place, cursor.place)
-    return Insert(place, table, table_place, columns, queries, text)
+    return Insert(place, table, table_place, columns, queries, text, named)
 
 
 def _conflict(cursor: Cursor) -> None:

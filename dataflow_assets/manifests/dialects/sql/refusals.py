@@ -38,12 +38,12 @@ _INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("a join", "a temporal join", "a subquery in an expression"), _JOINED),
     "UNNEST": _UNNESTED,
     "LATERAL": _OF_FUNCTIONS,
-    "WITH": "write a CREATE VIEW",
+    "WITH": "write it behind INSERT INTO and the table, or a CREATE VIEW for each of its queries",
     "VALUES": "a flow reads a table; send such rows to its topic, or insert them into the target",
     "MATCH_RECOGNIZE": f"find such rows {_PYSPARK}",
     **dict.fromkeys(("SESSION", "SESSION_START", "SESSION_END", "SESSION_ROWTIME"), _SESSIONS),
     "CURRENT_WATERMARK": "windows leave out and count rows that are late; leave the condition out",
-    **dict.fromkeys(("CATALOG", "DATABASE"), "tables need none; write a CREATE TABLE for each"),
+    "CATALOG": "write a CREATE TABLE for each of its tables that the file uses",
     "MATERIALIZED": "write a CREATE TABLE and an INSERT INTO",
 }
 

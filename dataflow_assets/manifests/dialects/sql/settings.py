@@ -119,6 +119,8 @@ def apply(option: Option, state: StatementNotes, settings: dict[str, str]) -> No
         state.note(what, option.place, f"has no effect: it is not known here{advice}")
     elif found.verdict == "note":
         state.note(what, option.place, found.says)
+    elif found.verdict == "ignored":
+        state.note(what, option.place, f"has no effect here: {found.says}")
     elif allowed is not None and option.value not in allowed:
         state.wrong(what, option.value_place, meant(option.value, allowed))
     elif wrong := _setting_problem(option):

@@ -235,6 +235,8 @@ class View:
     query: Query
     text: str
     if_not_exists: bool = False
+    named: tuple[View, ...] = ()
+    """The queries of WITH, each for those behind it."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +251,8 @@ class Insert:
     """Each is a flow of its own, from a table of its own; between them is UNION ALL."""
     text: str
     """As it is written, for people."""
+    named: tuple[View, ...] = ()
+    """The queries of WITH, each for those behind it."""
 
     @property
     def query(self) -> Select:

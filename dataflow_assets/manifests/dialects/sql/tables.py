@@ -172,6 +172,8 @@ def _check_options(found: Declared, notes: Notes) -> None:
             notes.wrong(where, one.says, key=True)
         elif one.verdict == "note":
             _note(found, one, key, notes)
+        elif one.verdict == "ignored":
+            notes.idle(where)
 
 
 def _unknown(key: str, found: Declared, keys: Sequence[Key]) -> str:
