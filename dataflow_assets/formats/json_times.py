@@ -112,8 +112,8 @@ def _read(texts: pa.Array, field: pa.Field, usual: Usual, single: Single) -> pa.
     try:
         return single(texts.to_pylist(), field)
     except (ValueError, OverflowError, pa.ArrowException):
-        if pa.types.is_time(field.type) or INFINITE not in (field.metadata or {}):
-            raise
+        if not _endless(field) or getattr(field.type, "unit", "us") == "ns":
+            raise  # nanoseconds end in 2262
     return pa.concat_arrays([_far(text, field, single) for text in texts.to_pylist()])
 
 
