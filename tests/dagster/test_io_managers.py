@@ -13,6 +13,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls them
 
 import devservers
 from dataflow_assets.assets import graph
@@ -396,6 +397,63 @@ def test_all_reads_of_a_frame_see_one_snapshot(
             connection.execute(f"UPDATE {schema}.many SET id = id + 1000000")
             assert frame.count() == 20000
             assert frame.agg({"id": "max"}).collect()[0][0] == 20000
+
+
+@pytest.mark.parametrize("system", ["iceberg", "postgresql", "clickhouse"])
+def test_an_upsert_leaves_the_columns_alone_that_a_frame_lacks(
+    shop: Shop, olap: Client, schema: str, namespace: str, database: str, system: str
+) -> None:
+    places = {"iceberg": ("lake", namespace), "postgresql": ("pg", schema)}
+    key = [system, *places.get(system, ("ch", database)), "things"]
+
+    def write(count: int, start: int, *columns: str, **metadata: Any) -> str:
+        def made(spark: SparkSession) -> DataFrame:
+            frame = rows_of(spark, count, start).select(*columns)
+            nulls = frame.withColumn("id", F.nullif(F.col("id"), F.lit(9)))
+            return nulls.withColumn("name", F.concat("name", F.lit("!")))
+
+        asset = frame_asset(key, made, manager=system, mode="upsert", key="id", **metadata)
+        result = shop.materialize(asset)
+        return "" if result.success else _error(result)
+
+    upstream = frame_asset(key, lambda spark: spark.range(1), manager=system)
+    found: list[tuple[Any, ...]] = []
+
+    @dg.asset(ins={"up": dg.AssetIn(key=key)})
+    def down(up: DataFrame) -> None:
+        found.extend(tuple(row) for row in up.select("id", "name", "price").sort("id").collect())
+
+    assert write(2, 1, "id", "name", "price") == ""
+    assert write(2, 2, "id", "name") == ""
+    assert "null in the key (id)" in write(3, 8, "id", "name")
+    assert shop.materialize(upstream, down, selection=[down]).success
+    one = decimal.Decimal("1.50")
+    ends = [(1, one), (2, one), (3, None)]
+    assert found == [(i, f'n,{i}\n"x"!', price) for i, price in ends]
+
+
+def test_a_value_that_spark_has_no_room_for_is_one_sentence(
+    shop: Shop, postgresql: devservers.PostgreSQL, schema: str
+) -> None:
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {schema}.odd (v) AS SELECT 'NaN'::numeric".encode())
+    upstream = dg.AssetSpec(["postgresql", "pg", schema, "odd"]).with_io_manager_key("postgresql")
+
+    @dg.asset(
+        key=["postgresql", "pg", schema, "copy"],
+        ins={"odd": dg.AssetIn(key=upstream.key)},
+        io_manager_key="postgresql",
+    )
+    def copy(odd: DataFrame) -> DataFrame:
+        return odd
+
+    result = shop.materialize(upstream, copy, selection=[copy])
+    (failed,) = result.filter_events(lambda event: event.is_step_failure)
+    told = failed.step_failure_data.user_failure_data
+    assert told is not None
+    start = f'postgresql/pg/{schema}/copy: column v of "{schema}"."odd" holds NaN, which'
+    assert str(told.description).startswith(start)
+    assert "\n" not in str(told.description)
 
 
 def test_the_default_refuses_spark_frames(shop: Shop) -> None:

@@ -22,6 +22,7 @@ from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.frames.conditions import condition
+from dataflow_assets.connectors.iceberg.frames.values import readable
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.table.stored_rows import live_rows
@@ -72,7 +73,7 @@ def frame_of(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     columns = _readable(table, names)
-    groups = tuple(_groups(tasks)) or ((),)
+    groups = tuple(grouped(tasks)) or ((),)
     reader = _Reader(table.metadata, write_target(table), groups, columns, rows)
     count = len(groups)
     return spark.range(0, count, 1, count).mapInArrow(reader, from_arrow_schema(columns))
@@ -93,7 +94,7 @@ def _readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
     return pa.schema([(name, times.get(name, known[name])) for name in wanted])
 
 
-def _groups(tasks: Sequence[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
+def grouped(tasks: Sequence[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
     """Files for one Spark task each: some megabytes, and not too many tasks."""
     total = sum(task.file.file_size_in_bytes for task in tasks)
     most = max(PART_BYTES, total // MOST_PARTS + 1)
@@ -123,13 +124,25 @@ class _Reader:
                 yield from self._read(self.groups[index])
 
     def _read(self, tasks: tuple[FileScanTask, ...]) -> Iterator[pa.RecordBatch]:
-        io = load_file_io(dict(self.target.io), self.target.location)
-        schema, names = self.metadata.schema(), self.columns.names
-        bound = bind(schema, self.rows, case_sensitive=True)
-        asked = [str(schema.find_column_name(each)) for each in extract_field_ids(bound)]
-        only = expression_to_pyarrow(bound) if asked else None
-        for task in tasks:
-            for batch in live_rows(self.metadata, io, task, list(dict.fromkeys([*names, *asked]))):
-                table = pa.Table.from_batches([batch])
-                table = (table if only is None else table.filter(only)).select(names)
-                yield from table.cast(self.columns).combine_chunks().to_batches()
+        for table in rows_of(self.metadata, self.target, tasks, self.columns.names, self.rows):
+            pairs = zip(table.columns, self.columns, strict=True)
+            columns = [readable(column, field.type) for column, field in pairs]
+            yield from pa.table(columns, self.columns).combine_chunks().to_batches()
+
+
+def rows_of(
+    metadata: TableMetadata,
+    target: WriteTarget,
+    tasks: Sequence[FileScanTask],
+    names: Sequence[str],
+    rows: BooleanExpression,
+) -> Iterator[pa.Table]:
+    """Such rows of these files, about in the table's types; called in tasks."""
+    io = load_file_io(dict(target.io), target.location)
+    bound = bind(metadata.schema(), rows, case_sensitive=True)
+    asked = [str(metadata.schema().find_column_name(each)) for each in extract_field_ids(bound)]
+    only = expression_to_pyarrow(bound) if asked else None
+    for task in tasks:
+        for batch in live_rows(metadata, io, task, list(dict.fromkeys([*names, *asked]))):
+            table = pa.Table.from_batches([batch])
+            yield (table if only is None else table.filter(only)).select(list(names))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile
@@ -16,13 +15,9 @@ from pyiceberg.table import FileScanTask, Table
 
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import translated
-from dataflow_assets.connectors.iceberg.frames.read import files_with, frame_of
+from dataflow_assets.connectors.iceberg.frames.read import files_with
 from dataflow_assets.connectors.iceberg.table.commit import CONFLICTS, Change, Committer
-from dataflow_assets.connectors.iceberg.types import row_schema
-from dataflow_assets.errors import PermanentError, TransientError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from dataflow_assets.errors import TransientError
 
 KEY = "dataflow.frame"
 """The property by which commits name themselves; it is never set."""
@@ -83,22 +78,6 @@ class Replacement:
 
         gone = frozenset(task.file.file_path for task in tasks)
         self.committer.commit(Change(KEY, lambda _: None, files=files, gone=gone, guard=unmoved))
-
-
-def staying(table: Table, spark: SparkSession, rows: BooleanExpression, tasks: Tasks) -> DataFrame:
-    """Such rows of the files, with all columns, to be written again.
-
-    Raises PermanentError where a column cannot be written, and would be lost.
-    """
-    names = table.schema().column_names
-    readable = row_schema(table.schema()).names
-    if lost := [name for name in names if "." not in name and name not in readable]:
-        raise PermanentError(
-            f"table {'.'.join(table.name())}: its files cannot be written again without losing "
-            f"column {', '.join(lost)}, whose type this connector cannot write; partition the "
-            "table by the columns of partition_expr, or overwrite all of it"
-        )
-    return frame_of(table, spark, tasks, rows=rows)
 
 
 def mixed(tasks: Tasks) -> list[FileScanTask]:

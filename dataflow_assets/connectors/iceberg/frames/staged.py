@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,10 @@ from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
+from dataflow_assets.connectors.iceberg.frames.values import writable
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
+from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.formats.structs import cast_rows
 from dataflow_assets.sdk.table_frames import map_batches
 from dataflow_assets.sdk.table_partitions import Partitions
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 TARGET_BYTES = 128 * 1024 * 1024
 _RESULT = pa.schema([("files", pa.list_(pa.string())), ("rows", pa.int64())])
-_DDL = "files array<string>, rows bigint"
+DDL = "files array<string>, rows bigint"
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,14 @@ def staged(
     """
     name = f"table {'.'.join(table.name())}"
     writer = _Writer(name, write_target(table), tuple(frame.columns), outside)
-    done = map_batches(frame, writer, _DDL).toArrow()
-    texts = [text for files in done.column("files").to_pylist() for text in files or ()]
-    return [data_file(text, table) for text in texts], sum(done.column("rows").to_pylist())
+    return collected(map_batches(frame, writer, DDL), table)
+
+
+def collected(done: DataFrame, table: Table) -> tuple[list[DataFile], int]:
+    """The files, and their rows, once the tasks are done; `done` is of DDL."""
+    found = done.toArrow()
+    texts = [text for files in found.column("files").to_pylist() for text in files or ()]
+    return [data_file(text, table) for text in texts], sum(found.column("rows").to_pylist())
 
 
 @dataclass(frozen=True)
@@ -70,16 +77,32 @@ class _Writer:
     outside: Outside | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files, rows = file_writer(self.target, "frame", list(self.names), TARGET_BYTES), 0
-        try:
-            for batch in batches:
-                fitted = cast_rows(batch, files.schema)
-                if self.outside is not None:
-                    self.outside.check(self.table, self.target, fitted)
-                files.write(fitted)
-                rows += batch.num_rows
-            done = files.close()
-        except BaseException:
-            files.abort()
-            raise
-        yield pa.record_batch([[list(done)], [rows]], _RESULT)
+        yield written(self.target, self.names, map(self._checked, batches))
+
+    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        fitted = self._fitted(batch)
+        if self.outside is not None:
+            self.outside.check(self.table, self.target, fitted)
+        return fitted
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        schema = file_schema(self.target.iceberg_schema, self.names)
+        kinds = self.target.iceberg_schema
+        columns = [writable(batch.column(f.name), kinds.find_type(f.name), f.type) for f in schema]
+        return cast_rows(pa.RecordBatch.from_arrays(columns, names=schema.names), schema)
+
+
+def written(
+    target: WriteTarget, names: Sequence[str], batches: Iterable[pa.RecordBatch]
+) -> pa.RecordBatch:
+    """Rows in files of their own, none of which stays where an error is raised; called in tasks."""
+    files, rows = file_writer(target, "frame", list(names), TARGET_BYTES), 0
+    try:
+        for batch in batches:
+            files.write(batch)
+            rows += batch.num_rows
+        done = files.close()
+    except BaseException:
+        files.abort()
+        raise
+    return pa.record_batch([[list(done)], [rows]], _RESULT)

@@ -18,13 +18,16 @@ from pyiceberg.table import FileScanTask, Table
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.frames.conditions import condition, others
-from dataflow_assets.connectors.iceberg.frames.replace import Replacement, append, mixed, staying
+from dataflow_assets.connectors.iceberg.frames.read import frame_of
+from dataflow_assets.connectors.iceberg.frames.replace import Replacement, append, mixed
+from dataflow_assets.connectors.iceberg.frames.rewrite import rewritten
 from dataflow_assets.connectors.iceberg.frames.staged import Outside, staged
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.commit import Committer
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
-from dataflow_assets.connectors.iceberg.types import table_schema
+from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_frames import (
     Mode,
     null_in_key,
@@ -75,10 +78,7 @@ def _overwrite_some(
 
     def made(tasks: Sequence[FileScanTask]) -> list[DataFile]:
         again = mixed(tasks)
-        if not again:
-            return []
-        here = committer.table
-        return staged(staying(here, frame.sparkSession, stay, again), here)[0]
+        return rewritten(committer.table, frame.sparkSession, stay, again) if again else []
 
     files, rows = staged(frame, table, Outside(partitions, stay))
     Replacement(sink, committer, replaced).run(made, files)
@@ -92,11 +92,23 @@ def _upsert(
 
     def made(tasks: Sequence[FileScanTask]) -> list[DataFile]:
         here = committer.table
-        stored = staying(here, frame.sparkSession, AlwaysTrue(), tasks)
+        _refuse_loss(here)
+        stored = frame_of(here, frame.sparkSession, tasks)
         return staged(_merged(frame, stored, key), here)[0]
 
     Replacement(sink, committer, AlwaysTrue()).run(made)
     return frame.count()
+
+
+def _refuse_loss(table: Table) -> None:
+    """All rows go through Spark, which has no type for some columns."""
+    known = row_schema(table.schema()).names
+    if lost := [field.name for field in table.schema().fields if field.name not in known]:
+        raise PermanentError(
+            f"{_name(table)}: mode upsert writes the table again, and would lose the values of "
+            f"column {', '.join(lost)}, which a DataFrame has no type for: use mode append, or "
+            "overwrite with partition_expr"
+        )
 
 
 def _check_keys(table: str, frame: DataFrame, key: Sequence[str]) -> None:

@@ -16,7 +16,6 @@ from dataflow_assets.sdk.table_frames import Mode, null_in_key, several_of_one_k
 from dataflow_assets.sdk.table_partitions import Partitions
 
 ATTEMPTS = 30
-_GONE = "_dataflow_gone"
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Rows:
     def _first(self, names: tuple[str, ...], clauses: str) -> list[object]:
         """A row of which the clauses are true; empty where there is none."""
         texts = ", ".join(f"CAST({quote(name)} AS varchar)" for name in names)
-        rows = self.source.sql("true")
+        rows = self.source.named()
         found = self.client.rows(f"SELECT {texts} FROM ({rows}) {clauses} LIMIT 1")  # noqa: S608 - quoted
         return list(found[0]) if found else []
 
@@ -72,29 +71,12 @@ class Rows:
         if mode == "append":
             return statement.insert(self.table, self.source, "true", guarded=False)
         if self.partitions is not None:
-            return self._replace(self.partitions)
+            inside = condition(self.partitions, self.table, "t.")
+            return statement.replace(self.table, self.source, inside)
         given = {column.name for column in self.source.columns}
         values = ", ".join(_value(column, given) for column in self.table.columns)
-        query = f"SELECT {values} FROM ({self._plain})"  # noqa: S608 - quoted
+        query = f"SELECT {values} FROM ({self.source.named()})"  # noqa: S608 - quoted
         return f"CREATE OR REPLACE TABLE {self.table.place.quoted} AS {query}"
-
-    @property
-    def _plain(self) -> str:
-        names = listed([column.name for column in self.source.columns])
-        return f"SELECT {names} FROM ({self.source.sql('true')})"  # noqa: S608 - quoted
-
-    def _replace(self, partitions: Partitions) -> str:
-        """One more row matches all that is in the partitions; the frame's rows match nothing."""
-        names = [column.name for column in self.source.columns]
-        nulls = ", ".join(f"CAST(NULL AS {column.kind.spelled})" for column in self.source.columns)
-        inside = condition(partitions, self.table, "t.")
-        same = f"s.{_GONE} = CASE WHEN {inside} THEN 1 END AND ({inside})"
-        values = ", ".join(f"s.{quote(name)}" for name in names)
-        return (
-            f"MERGE INTO {self.table.place.quoted} t USING (SELECT *, 0 AS {_GONE} FROM "  # noqa: S608
-            f"({self._plain}) UNION ALL SELECT {nulls}, 1) s ON {same} WHEN MATCHED THEN DELETE "
-            f"WHEN NOT MATCHED AND s.{_GONE} = 0 THEN INSERT ({listed(names)}) VALUES ({values})"
-        )
 
 
 def check_merge(table: Table, able: capabilities.Capabilities) -> None:

@@ -38,6 +38,12 @@ class Source:
         named = ", ".join([*values, OPERATION, ABSENT, self._at])
         return f"SELECT {named} FROM {self._raw} WHERE {condition}"  # noqa: S608 - quoted
 
+    def named(self) -> str:
+        """A query of the rows under the names of the columns, without those of ours."""
+        pairs = zip(_columns(len(self.columns)), self.columns, strict=True)
+        listed = ", ".join(f"{given} AS {quote(column.name)}" for given, column in pairs)
+        return f"SELECT {listed} FROM ({self.sql('true')})"  # noqa: S608 - quoted
+
     @property
     def _raw(self) -> str:
         """What stands behind FROM: each row in the types that JSON is taken as."""
@@ -80,6 +86,26 @@ def insert(table: Table, source: Source, condition: str, *, guarded: bool) -> st
     return (
         f"MERGE INTO {table.place.quoted} t USING ({rows}) s ON false "  # noqa: S608 - quoted
         f"WHEN NOT MATCHED THEN INSERT ({listed(names)}) VALUES ({values})"
+    )
+
+
+def replace(table: Table, source: Source, inside: str) -> str:
+    """Rows in the place of others. One more row matches these; the new ones match nothing.
+
+    Args:
+        table: the target.
+        source: the rows.
+        inside: what is true for the rows of the target, `t`, that are taken out.
+    """
+    names = [column.name for column in source.columns]
+    given = ", ".join(_columns(len(names)))
+    nulls = ", ".join(f"CAST(NULL AS {column.kind.spelled})" for column in source.columns)
+    rows = f"SELECT {given}, 0 AS {_GONE} FROM ({source.sql('true')})"  # noqa: S608 - names of our own
+    values = ", ".join(f"s.{name}" for name in _columns(len(names)))
+    return (
+        f"MERGE INTO {table.place.quoted} t USING ({rows} UNION ALL SELECT {nulls}, 1) s "  # noqa: S608
+        f"ON s.{_GONE} = CASE WHEN {inside} THEN 1 END AND ({inside}) WHEN MATCHED THEN DELETE "
+        f"WHEN NOT MATCHED AND s.{_GONE} = 0 THEN INSERT ({listed(names)}) VALUES ({values})"
     )
 
 

@@ -1,0 +1,107 @@
+"""Whole tables of Iceberg as DataFrames: files that have rows of several partitions."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+from datetime import date, time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg import types as ice
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform, IdentityTransform, MonthTransform
+from pyspark.sql import SparkSession
+
+import devservers
+from dataflow_assets.connectors.iceberg.frames.read import read
+from dataflow_assets.connectors.iceberg.frames.write import write
+from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
+from dataflow_assets.sdk.table_partitions import Dimension, Partitions
+from tests.frame_sinks import lake_sink
+from tests.frames import local_frame
+
+PAIRS = pa.schema([("day", pa.date32()), ("i", pa.int32())])
+
+
+@pytest.fixture
+def sink(seaweedfs: devservers.SeaweedFS, namespace: str) -> IcebergSink:
+    return lake_sink(seaweedfs, namespace).model_copy(update={"table": "daily"})
+
+
+def of(*days: int) -> Partitions:
+    keys = tuple(date(2026, 1, day).isoformat() for day in days)
+    return Partitions(((Dimension("day", keys),),))
+
+
+def rows(sink: IcebergSink, engine: SparkSession) -> list[dict[str, Any]]:
+    with ExitStack() as held:
+        found: list[dict[str, Any]] = read(sink, engine, None, held).toArrow().to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    "transform", [None, IdentityTransform(), DayTransform(), MonthTransform()], ids=str
+)
+def test_rows_of_other_partitions_and_of_none_stay(
+    transform: Any, sink: IcebergSink, catalog: Catalog, engine: SparkSession
+) -> None:
+    """However the table lays out its files: all of these rows come into one write."""
+    schema = Schema(
+        ice.NestedField(1, "day", ice.DateType(), required=False),
+        ice.NestedField(2, "i", ice.IntegerType(), required=False),
+    )
+    fields = [PartitionField(1, 1000, transform, "part")] if transform else []
+    table = catalog.create_table(sink.identifier, schema, partition_spec=PartitionSpec(*fields))
+    every = [(date(2026, 1, day), day) for day in range(1, 6)]
+    given = [{"day": day, "i": i} for day, i in [*every, (None, 0)]]
+    write(sink, local_frame(given, PAIRS, engine), "append", ())
+    new = [{"day": date(2026, 1, 3), "i": -3}]
+    write(sink, local_frame(new, PAIRS, engine), "overwrite", (), of(2, 3))
+    found = sorted((row["i"], row["day"]) for row in rows(sink, engine) if row["day"])
+    assert found == [(-3, date(2026, 1, 3)), *((i, d) for d, i in every if i not in {2, 3})]
+    assert [row["i"] for row in rows(sink, engine) if row["day"] is None] == [0]
+    table.refresh()
+    assert len(table.history()) == 2, "each write is one commit"
+
+
+def test_what_is_written_again_is_as_it_was(
+    sink: IcebergSink, catalog: Catalog, engine: SparkSession
+) -> None:
+    """Values of every type, in a file that has rows of the replaced partition too."""
+    element = ice.NestedField(11, "x", ice.DecimalType(38, 2), required=False)
+    schema = Schema(
+        ice.NestedField(1, "day", ice.StringType(), required=False),
+        ice.NestedField(2, "u", ice.UUIDType(), required=False),
+        ice.NestedField(3, "f", ice.FixedType(3), required=False),
+        ice.NestedField(4, "t", ice.TimeType(), required=False),
+        ice.NestedField(5, "b", ice.BinaryType(), required=False),
+        ice.NestedField(6, "s", ice.StructType(element), required=False),
+        ice.NestedField(7, "l", ice.ListType(12, ice.StringType(), False), required=False),
+        ice.NestedField(
+            8, "m", ice.MapType(13, ice.StringType(), 14, ice.LongType(), False), required=False
+        ),
+    )
+    table = catalog.create_table(sink.identifier, schema)
+    kept: dict[str, Any] = {
+        "day": "b",
+        "u": uuid.UUID(int=7).bytes,
+        "f": b"\x00ab",
+        "t": time(23, 59, 59, 999_999),
+        "b": b"\xff",
+        "s": {"x": None},
+        "l": ["a", None],
+        "m": [("k", 1)],
+    }
+    empty = {**dict.fromkeys(kept), "day": "c"}
+    table.append(
+        pa.Table.from_pylist([{**empty, "day": "a"}, kept, empty], table.schema().as_arrow())
+    )
+    before = table.scan(row_filter="day != 'a'").to_arrow().sort_by("day").to_pylist()
+    frame = local_frame([{"day": "a"}], pa.schema([("day", pa.string())]), engine)
+    write(sink, frame, "overwrite", (), Partitions(((Dimension("day", ("a",)),),)))
+    after = table.refresh().scan().to_arrow().sort_by("day").to_pylist()
+    assert after == [{**dict.fromkeys(kept), "day": "a"}, *before]
