@@ -54,6 +54,14 @@ def _names(place: Place, postgresql: devservers.PostgreSQL) -> list[str]:
         return [name for (name,) in connection.execute(NAMES, [_role(place)])]
 
 
+def _create(place: Place, postgresql: devservers.PostgreSQL) -> None:
+    """The role has all its connections then: a server ends one a moment after the client."""
+    place.run("CREATE TABLE orders (id bigint)")
+    until = time.monotonic() + 30
+    while _names(place, postgresql):
+        assert time.monotonic() < until
+
+
 def _ended(place: Place, postgresql: devservers.PostgreSQL) -> int:
     query = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s"
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
@@ -63,10 +71,7 @@ def _ended(place: Place, postgresql: devservers.PostgreSQL) -> int:
 def test_a_hundred_and_fifty_flows_share_eight_connections(
     place: Place, postgresql: devservers.PostgreSQL
 ) -> None:
-    place.run("CREATE TABLE orders (id bigint)")
-    until = time.monotonic() + 30
-    while _names(place, postgresql):  # the server ends a connection a moment after the client
-        assert time.monotonic() < until
+    _create(place, postgresql)
 
     def opened(number: int) -> SinkSession:
         target = replace(TARGET, flow=f"shop/orders-{number}")
@@ -128,9 +133,11 @@ def test_a_link_in_the_middle_of_something_is_closed(
     assert len(_names(place, postgresql)) == 1
 
 
-def test_a_takeover_leaves_the_links_of_neighbours_alone(place: Place) -> None:
+def test_a_takeover_leaves_the_links_of_neighbours_alone(
+    place: Place, postgresql: devservers.PostgreSQL
+) -> None:
     """Every flow is taken over again and again while its neighbours use the same links."""
-    place.run("CREATE TABLE orders (id bigint)")
+    _create(place, postgresql)
     problems: list[BaseException] = []
 
     def work(number: int) -> None:
