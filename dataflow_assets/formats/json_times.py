@@ -8,6 +8,7 @@ ISO 8601 (`+02`, `+0530`, a blank for T, 20230128) are rewritten first, a column
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,6 +28,10 @@ from dataflow_assets.records.times.instant import read
 _SHORTEST = 19  # of 2026-11-21T10:00:00
 _LONGEST = {"us": 26, "ns": 29}  # with a fraction of 6 or 9 digits; shorter ones are fine
 _DATE, _TIME = 10, (8, 15)  # how long dates and times of day are
+_FAR = re.compile(
+    r"([+-]\d{4,6}|\d{5,6}|0000)-\d\d-\d\d(T\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)?", re.ASCII
+)
+_LAST_YEAR = 290_000  # that microseconds since 1970 can express, both ways
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _T, _COLON, _PLUS, _MINUS, _ZULU, _ONE, _EIGHT = b"T:+-Z18"
 _EXPECTED = {
@@ -102,7 +107,27 @@ def _read(texts: pa.Array, field: pa.Field, usual: Usual, single: Single) -> pa.
     except (ValueError, OverflowError, pa.ArrowException):
         texts = with_usual_form(texts, field.type)
     found = usual(texts, field)
-    return single(texts.to_pylist(), field) if found is None else found
+    if found is not None:
+        return found
+    try:
+        return single(texts.to_pylist(), field)
+    except (ValueError, OverflowError, pa.ArrowException):
+        if not _endless(field) or getattr(field.type, "unit", "us") == "ns":
+            raise  # nanoseconds end in 2262
+    return pa.concat_arrays([_far(text, field, single) for text in texts.to_pylist()])
+
+
+def _far(text: str | None, field: pa.Field, single: Single) -> pa.Array:
+    """One moment that may lie beyond the years 1 to 9999, as it is written of a table's row."""
+    if text is None or (form := _FAR.fullmatch(text)) is None:
+        return single([text], field)
+    is_date = pa.types.is_date(field.type)
+    if abs(int(form[1])) > _LAST_YEAR or is_date != (form[2] is None):
+        raise ValueError(text)
+    found = np.datetime64(text.removesuffix("Z"), "D" if is_date else field.type.unit)
+    return pa.array([int(found.astype(np.int64))], pa.int32() if is_date else pa.int64()).view(
+        field.type
+    )
 
 
 def _timestamps(texts: pa.Array, field: pa.Field) -> pa.Array | None:

@@ -101,6 +101,7 @@ class SuspectRows:
             ServerFailure: what `attempt` raises.
         """
         waiting, found = deque([(0, rows)]), list[RefusedRow[Rows]]()
+        doubtful: list[RefusedRow[Rows]] = []
         while waiting:
             at, part = waiting.pop()
             failure = attempt(part)
@@ -111,12 +112,20 @@ class SuspectRows:
                 waiting.extend(reversed(parts))
             else:
                 self.refused += 1
-                found.append(RefusedRow(at, part, failure))
-                if failure.fault is not Fault.ROW and not self._stored and not in_order:
-                    waiting.rotate(-1)
-                    self._ended = self.refused >= MOST_DOUBTS
-                    if self._ended:
-                        break
+                one = RefusedRow(at, part, failure)
+                if failure.fault is Fault.ROW or self._stored:
+                    found.append(one)
+                    continue
+                doubtful.append(one)
+                waiting.rotate(0 if in_order else -1)
+                self._ended = len(doubtful) >= (HALVED if in_order else MOST_DOUBTS)
+                if self._ended:
+                    break
+        # What was refused while nothing was stored may have met what has passed since then.
+        again = doubtful if self._stored and not in_order else []
+        stored = {one.at for one in again if attempt(one.row) is None}
+        self.refused -= len(stored)
+        found += [one for one in doubtful if one.at not in stored]
         return sorted(found, key=lambda one: one.at)
 
     def doubt(self, rejection: Rejection, failure: ServerFailure) -> None:

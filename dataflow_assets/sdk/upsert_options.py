@@ -19,6 +19,8 @@ from dataflow_assets.sdk.raw_mode import RawSink
 from dataflow_assets.spec import Addition, Hint, Needs, Requires
 
 _ONE_COMMIT = "each slice of a micro-batch is one commit, so no row waits for a batch to fill"
+AT_ONCE = "0 is no pause between commits, not a wait for batchSize rows: each has what is there"
+"""Of the interval of a sink whose commits are bounded by it."""
 DeleteMode = Annotated[Literal["soft", "hard"] | None, Addition(), Requires("upsert_mode")]
 """What a delete does with the row of its key."""
 

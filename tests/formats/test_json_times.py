@@ -133,6 +133,18 @@ def test_a_moment_may_be_infinite_where_the_column_has_that(kind: pa.DataType, l
         assert found == wanted
 
 
+def test_years_that_only_tables_have_are_read_where_the_column_has_them() -> None:
+    days = ["10000-01-01", "-0043-03-15", "0000-12-31", "2023-01-28", "300000-01-01"]
+    found = decoded(DATE, *days, None, metadata=ENDLESS)
+    assert numbers(found, DATE) == [2_932_897, -735_160, -719_163, 19_385, None]
+    assert [one.offset for one in found.rejected] == [4]
+    moments = ["10000-01-01T00:00:00Z", "2023-01-28T02:00:00+02", "-0043-03-15T00:00:00.5Z"]
+    found = decoded(ZONED, *moments, "10000-01-01", metadata=ENDLESS)
+    expected = [2_932_897 * DAY, 19_385 * DAY, -735_160 * DAY + 500_000]
+    assert (numbers(found, ZONED), len(found.rejected)) == (expected, 1)
+    assert len(decoded(ZONED, *moments[:1]).rejected) == 1
+
+
 def test_the_key_of_a_null_message_may_be_spelled_otherwise() -> None:
     schema = pa.schema([pa.field("x", ZONED)])
     decoder = JsonDecoder(schema, tombstones=Tombstones("delete", ("x",)))

@@ -77,6 +77,10 @@ AT_SINK: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("trino", {"keycloak": KEYCLOAK}, "keycloak.realm", "no effect beside token"),
     *(
+        (type_, {"batchFlushIntervalSeconds": 0}, "batchFlushIntervalSeconds", "no pause between")
+        for type_ in ("trino", "iceberg", "nessie")
+    ),
+    *(
         (type_, {"rawMode": True, "flattenMetadataColumnsPrefix": "k_"}, key, "without flatten")
         for type_ in ("postgresql", "clickhouse", "trino", "iceberg", "nessie")
         for key in ("flattenMetadataColumnsPrefix",)
@@ -215,3 +219,14 @@ def test_an_address_of_nessie_with_the_path_of_an_interface(tail: str, tmp_path:
     config = {**NESSIE, "baseURL": f"https://h{tail}"}
     found = said(tmp_path, KAFKA, {"type": "nessie", "config": config})
     assert f"spec.sink.config.baseURL: must be written without {tail}" in found
+
+
+@pytest.mark.parametrize("type_", ["iceberg", "nessie"])
+@pytest.mark.parametrize("rewrite", ["fail", "rescan"])
+def test_a_table_that_is_read_once_into_a_sink_that_upserts(
+    type_: str, rewrite: str, tmp_path: Path
+) -> None:
+    source = {"type": type_, "config": {**CONFIGS[type_], "onSourceRewrite": rewrite}}
+    sink = {"type": "postgresql", "config": {**POSTGRESQL, **UPSERT}}
+    noted = "Set onSourceRewrite: rescan in the source" in said(tmp_path, source, sink)
+    assert noted == (rewrite == "fail")

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
 from dataflow_assets.contracts import Source
 from dataflow_assets.formats.schema_registry import SchemaRegistry
-from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
+from dataflow_assets.sdk.upsert_options import AT_ONCE, SoftDeleteOptions
 from dataflow_assets.spec import Addition, Hint, Needs, OneOrMany, Refused, Requires
 
 Texts = Annotated[tuple[str, ...], OneOrMany]
@@ -181,6 +181,12 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     @override
     def takes_deletes(self) -> bool:
         return self.upsert_mode or self.raw_mode
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if self.batch_flush_interval_seconds == 0:
+            yield "batch_flush_interval_seconds", AT_ONCE
 
     @property
     def keeps_itself(self) -> bool:

@@ -31,7 +31,7 @@ Row = tuple[Any, ...]
 
 _SETTINGS = {
     "statement_timeout": "10min",
-    "lock_timeout": "10s",
+    "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "5min",
     "default_transaction_isolation": "read committed",
     "client_min_messages": "error",

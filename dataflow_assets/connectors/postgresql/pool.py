@@ -25,6 +25,7 @@ MOST = 8
 comes later waits. No sink waits for a source: to plan a read of a large table may take minutes."""
 PATIENCE = 60.0  # seconds for which they wait
 IDLE_SECONDS = 60.0  # after which a link that nobody wanted is closed
+LOCK_SECONDS = 10  # for which a commit waits for the lock of another transaction
 NOBODY = "dataflow-assets"  # the name of a link that works for no flow
 _ALIVE = "SELECT 1"
 
@@ -162,7 +163,11 @@ def _lent(pool: Pool, room: threading.BoundedSemaphore, first: str) -> Iterator[
 
 
 def _begin(application: str) -> str:
-    return f"BEGIN; SET LOCAL application_name = '{application}'"
+    """Other flows of a lane wait for the job of a writer that waits for a lock."""
+    return (
+        f"BEGIN; SET LOCAL application_name = '{application}'; "
+        f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'"
+    )
 
 
 def _pool(connection: str, driver: Driver) -> Pool:

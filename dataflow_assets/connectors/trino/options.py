@@ -13,7 +13,7 @@ from dataflow_assets.connectors.trino.connection import TrinoConnection
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import ColumnName, ColumnNames
 from dataflow_assets.sdk.polling import PolledSource
-from dataflow_assets.sdk.upsert_options import DeleteMode, SoftDeleteOptions
+from dataflow_assets.sdk.upsert_options import AT_ONCE, DeleteMode, SoftDeleteOptions
 from dataflow_assets.spec import Addition, Hint, Requires
 
 _TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(.*\))?( with(out)? time zone)?", re.IGNORECASE | re.DOTALL)
@@ -123,6 +123,8 @@ class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
+        if self.batch_flush_interval_seconds == 0:
+            yield "batch_flush_interval_seconds", AT_ONCE
         said = _MERGED if self.upsert_mode else _APPENDED
         yield "catalog", said
         yield "catalog_secret_ref", said

@@ -51,6 +51,8 @@ def of_numbers(kind: pa.DataType, *cells: list[int | None] | None) -> pa.Array:
          '{"infinity","-infinity"}'),
         (of_numbers(TIME, [DAY, 1], None), arrays("time", "time"),
          '{"24:00:00","00:00:00.000001"}'),
+        (of_numbers(ZONED, [2_932_897 * DAY, 0], None), arrays("timestamptz", "timestamptz"),
+         '{"10000-01-01 00:00:00.000000","1970-01-01 00:00:00.000000Z"}'),
         (pa.array([["1", "-2"], None]), arrays("int4", "integer"), "{1,-2}"),
         (pa.array([[1, 2], None]), arrays("text", "text"), '{"1","2"}'),
         (pa.array([[[1, 2], [3, 4]], None]), arrays("int8", "bigint"), "{{1,2},{3,4}}"),

@@ -17,7 +17,7 @@ import devservers
 from dataflow_assets.connectors.postgresql import pool
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import OffsetSlice, Run, SinkSession, Span
-from dataflow_assets.errors import TransientError
+from dataflow_assets.errors import Locked, TransientError
 from tests.connectors.postgresql.driver import SOURCE, TARGET, Place, start
 
 FLOWS = 150
@@ -54,6 +54,14 @@ def _names(place: Place, postgresql: devservers.PostgreSQL) -> list[str]:
         return [name for (name,) in connection.execute(NAMES, [_role(place)])]
 
 
+def _create(place: Place, postgresql: devservers.PostgreSQL) -> None:
+    """The role has all its connections then: a server ends one a moment after the client."""
+    place.run("CREATE TABLE orders (id bigint)")
+    until = time.monotonic() + 30
+    while _names(place, postgresql):
+        assert time.monotonic() < until
+
+
 def _ended(place: Place, postgresql: devservers.PostgreSQL) -> int:
     query = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s"
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
@@ -63,7 +71,7 @@ def _ended(place: Place, postgresql: devservers.PostgreSQL) -> int:
 def test_a_hundred_and_fifty_flows_share_eight_connections(
     place: Place, postgresql: devservers.PostgreSQL
 ) -> None:
-    place.run("CREATE TABLE orders (id bigint)")
+    _create(place, postgresql)
 
     def opened(number: int) -> SinkSession:
         target = replace(TARGET, flow=f"shop/orders-{number}")
@@ -125,9 +133,11 @@ def test_a_link_in_the_middle_of_something_is_closed(
     assert len(_names(place, postgresql)) == 1
 
 
-def test_a_takeover_leaves_the_links_of_neighbours_alone(place: Place) -> None:
+def test_a_takeover_leaves_the_links_of_neighbours_alone(
+    place: Place, postgresql: devservers.PostgreSQL
+) -> None:
     """Every flow is taken over again and again while its neighbours use the same links."""
-    place.run("CREATE TABLE orders (id bigint)")
+    _create(place, postgresql)
     problems: list[BaseException] = []
 
     def work(number: int) -> None:
@@ -197,3 +207,23 @@ def test_sinks_do_not_wait_for_sources(place: Place, monkeypatch: pytest.MonkeyP
             plans.enter_context(pool.lent_to_source(server))
         with pool.transaction(server, "dataflow:abc:1") as link:
             assert link.execute("SELECT 1") == [(1,)]
+
+
+def test_a_writer_gives_up_a_lock_and_says_how_to_find_who_holds_it(
+    place: Place, postgresql: devservers.PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver's other statements, such as those that make a slot, have their longer time."""
+    monkeypatch.setattr(pool, "LOCK_SECONDS", 1)
+    place.run("CREATE TABLE t (id int)")
+    with ExitStack() as stack:
+        other = stack.enter_context(psycopg.connect(postgresql.dsn()))
+        other.execute(f'LOCK TABLE "{place.schema}".t IN EXCLUSIVE MODE'.encode())
+        link = pool.take(place.dsn, "text", "dataflow-test")
+        stack.callback(link.close)
+        with pytest.raises(Failure) as raised:
+            link.execute(f'INSERT INTO "{place.schema}".t VALUES (1)')
+    error = raised.value.error("writing to t")
+    assert isinstance(error, Locked)
+    assert "pg_locks" in str(error)
+    with pool.lent(place.dsn) as link:
+        assert link.execute("SHOW lock_timeout") == [("30s",)]

@@ -7,6 +7,7 @@ the same rules hold as for plain columns.
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
@@ -28,6 +29,9 @@ Check = Callable[[Type, pa.Array], Unfit]
 _UNFILLED = frozenset({"Array", "Map", "Tuple", "Nested", *GEOMETRIES})
 _BYTE = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = rf"^{_BYTE}(\.{_BYTE}){{3}}$"
+_FOUR = "[0-9a-fA-F]{1,4}"
+_IPV6 = rf"^({_FOUR}(:{_FOUR}){{7}}|({_FOUR}(:{_FOUR}){{0,2}})?::({_FOUR}(:{_FOUR}){{0,3}})?)$"
+"""The usual ones: all eight parts, or up to three and up to four."""
 _LONGEST = 60  # characters of a value that a reason shows
 
 
@@ -45,6 +49,8 @@ def unfit(rows: pa.RecordBatch, schema: pa.Schema) -> dict[int, str]:
         if text is None:
             continue
         kind, column = _type(text.decode()), rows.column(index)
+        if column.null_count == 0 and _is_sound(kind, column):
+            continue
         absent = masks[numbers, index]
         for row, reason in (*_null(kind, column, absent), *_of(kind, column)):
             found.setdefault(row, f"column {field.name}: {reason}")
@@ -66,6 +72,25 @@ def _null(kind: Type, column: pa.Array, absent: Bools) -> Unfit:
     if not kind.nullable and column.null_count:
         sent = column.is_null().to_numpy(zero_copy_only=False) & ~absent
         yield from ((row, "must not be null") for row in _rows(sent))
+
+
+def _is_sound(kind: Type, column: pa.Array) -> bool:
+    """Whether there is nothing to look at: no type with a check, no null among what takes none."""
+    bare = kind.bare
+    if pa.types.is_struct(column.type):
+        inside = [(each, column.field(at)) for at, (_, each) in enumerate(bare.elements())]
+    elif pa.types.is_map(column.type):
+        inside = list(zip(map(_type, bare.arguments), (column.keys, column.items), strict=True))
+    elif pa.types.is_list(column.type):
+        inside = [(_element(bare), column.values)]
+    else:
+        return bare.name not in _CHECKS and bare.name not in _UNFILLED
+    return all((k.nullable or not v.null_count) and _is_sound(k, v) for k, v in inside)
+
+
+def _element(bare: Type) -> Type:
+    """Of an array; Nested is one of tuples."""
+    return _type(bare.arguments[0]) if bare.name == "Array" else Type("Tuple", bare.arguments)
 
 
 def _of(kind: Type, column: pa.Array) -> Unfit:
@@ -94,9 +119,8 @@ def _members(bare: Type, column: pa.Array) -> Iterator[tuple[Type, Ints, pa.Arra
         for argument, values in zip(bare.arguments, (column.keys, column.items), strict=True):
             yield _type(argument), parents, values.take(pa.array(taken))
     else:
-        inside = _type(bare.arguments[0]) if bare.name == "Array" else Type("Tuple", bare.arguments)
         parents = pc.list_parent_indices(column).to_numpy()
-        yield inside, parents, pc.list_flatten(column)
+        yield _element(bare), parents, pc.list_flatten(column)
 
 
 def _spans(column: pa.Array) -> tuple[Ints, Ints]:
@@ -155,12 +179,15 @@ def _ipv4(kind: Type, column: pa.Array) -> Unfit:
 
 def _ipv6(kind: Type, column: pa.Array) -> Unfit:
     del kind
-    for row in _rows(_mismatched(column, _IPV4)):
+    for row in _rows(_mismatched(column, _IPV6)):
         if not _is_ipv6(text := column[row].as_py()):
             yield row, f"{_shown(text)} is no IPv6 address"
 
 
 def _is_ipv6(text: str) -> bool:
+    """Also what is one of the older kind: it is stored as its IPv6 address."""
+    if re.match(_IPV4, text):
+        return True
     try:
         return bool(socket.inet_pton(socket.AF_INET6, text))
     except (OSError, ValueError):  # ValueError: the character NUL

@@ -98,15 +98,15 @@ def published(
     """
     rows = link.execute(_PUBLICATION, source.publication)
     name = quote(source.publication)
-    missed = f". What changed while it was missing is not logged for it: then {AGAIN}"
-    missed = missed if begun else ""
+    missed = ". What changed while it was missing is not logged for it: load the tables again"
+    missed = f"{missed} after that: {AGAIN}" if begun else ""
     if not rows:
         raise PermanentError(
             f"publication {source.publication} does not exist at {source.server()}: run CREATE "
             f"PUBLICATION {name} FOR TABLE {', '.join(table.sql for table in wanted)} WITH "
             f"(publish_via_partition_root = true){missed}"
         )
-    _check_operations(source, rows[0][0])
+    _check_operations(source, rows[0][0], missed)
     found = _all_published(link, source)
     for table in wanted:
         if table.place not in found:
@@ -115,7 +115,9 @@ def published(
     return {table.name: _published(link, table, found[table.place]) for table in wanted}
 
 
-def _check_operations(source: PostgresqlCdcOptions, publication: dict[str, Any]) -> None:
+def _check_operations(
+    source: PostgresqlCdcOptions, publication: dict[str, Any], missed: str
+) -> None:
     needed = ["insert", "update", "delete"]
     if source.on_truncate == "fail" or source.envelope_format == "debezium":
         needed.append("truncate")  # else nobody would hear of it
@@ -124,7 +126,7 @@ def _check_operations(source: PostgresqlCdcOptions, publication: dict[str, Any])
         raise PermanentError(
             f"publication {source.publication} leaves out {', '.join(lacking)}: run ALTER "
             f"PUBLICATION {quote(source.publication)} SET (publish = 'insert, update, delete, "
-            "truncate')"
+            f"truncate'){missed}"
         )
 
 
@@ -136,6 +138,7 @@ def _refuse(
         raise PermanentError(
             f"publication {source.publication} publishes the partitions of {table.name} under "
             f"their own names: run ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
+            f"{missed}"
         )
     raise PermanentError(
         f"publication {source.publication} lacks table {table.name}: run ALTER PUBLICATION {name} "
