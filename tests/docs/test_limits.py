@@ -59,7 +59,7 @@ def test_the_version_is_the_one_that_is_pinned(row: str, pinned: str) -> None:
 
 def test_the_oldest_postgresql_of_each_kind_of_flow() -> None:
     (row,) = re.findall(r"^\| PostgreSQL \| (.*)$", PAGE, re.MULTILINE)
-    assert f"need {LEAST // 10_000} or later: a flow of an older server is refused" in row
+    assert f"need {LEAST // 10_000} or later, and a run refuses an older server" in row
 
 
 def test_what_a_micro_batch_costs_is_what_the_bench_has_measured() -> None:
