@@ -16,6 +16,7 @@ AUTO = {"autoCreateTable": True}
 KEYS = {
     "primary": "id int PRIMARY KEY DEFERRABLE, v text",
     "deferred": "id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text",
+    "covering": "id int, v text, PRIMARY KEY (id) INCLUDE (v) DEFERRABLE",
     "unique": "id int NOT NULL UNIQUE DEFERRABLE INITIALLY DEFERRED, v text",
 }
 SHIFT = "UPDATE source SET id = id + 1"
