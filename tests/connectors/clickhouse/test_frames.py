@@ -15,8 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.connectors.clickhouse.client import connect
+from dataflow_assets.connectors.clickhouse.client import connect, query_rows
 from dataflow_assets.connectors.clickhouse.frames import partition_key
+from dataflow_assets.connectors.clickhouse.frames.conditions import condition
 from dataflow_assets.connectors.clickhouse.frames.frame_table import FrameTable
 from dataflow_assets.connectors.clickhouse.frames.partition_key import PartitionKey
 from dataflow_assets.connectors.clickhouse.frames.read import read
@@ -166,6 +167,14 @@ def test_one_run_may_have_more_windows_than_a_query_takes(
     monkeypatch.setattr(partition_key, "_WINDOWS", 1)
     with pytest.raises(PermanentError, match="none of ClickHouse's usual functions"):
         key.check("t", days(UNITS["day"], UNITS["hour"] / 7), "toDate(at)")
+
+
+def test_one_run_may_have_some_thousand_keys(server: Client) -> None:
+    keys = Partitions(((Dimension("k", tuple(f"key-{n:05}" for n in range(15_000))),),))
+    found = condition(keys, "t", {"k": "String"})
+    names = "SELECT arrayJoin(['key-00007', 'key-14999', 'key-15000', NULL]) AS k"
+    query = f"SELECT countIf(c), countIf(NOT c), count(c) FROM (SELECT {found} AS c FROM ({names}))"
+    assert query_rows(server, query) == [(2, 1, 3)]
 
 
 def test_parts_of_a_day_are_no_partitions_of_dates(table: FrameTable, engine: SparkSession) -> None:
