@@ -118,8 +118,8 @@ class SuspectRows:
                     continue
                 doubtful.append(one)
                 waiting.rotate(0 if in_order else -1)
-                self._ended = len(doubtful) >= (HALVED if in_order else MOST_DOUBTS)
-                if self._ended:
+                if len(doubtful) >= (HALVED if in_order else MOST_DOUBTS):
+                    self._ended = True  # for the whole slice: what waits here is never tried
                     break
         # What was refused while nothing was stored may have met what has passed since then.
         again = doubtful if self._stored and not in_order else []

@@ -96,6 +96,21 @@ def test_where_every_row_is_refused_the_target_is_at_fault_and_the_first_is_name
     assert target.attempts < 1_000
 
 
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_search_that_gave_up_is_not_forgotten_by_the_next_one_of_the_slice(
+    in_order: bool,
+) -> None:
+    """Rows of it were never tried: a commit would lose them."""
+    suspects, target = SuspectRows(), Target(set(range(3_000)), Fault.LIKELY)
+    batches = [pa.record_batch({"n": range(3_000)}), pa.record_batch({"n": range(2_999, 3_100)})]
+    for batch in batches:
+        for one in suspects.search(batch, target, in_order=in_order):
+            suspects.doubt(Rejection(one.at, "sink", "refused", None), one.failure)
+    assert target.stored == Counter(range(3_000, 3_100))
+    with pytest.raises(NoneStored):
+        suspects.check("orders", SLICE)
+
+
 def test_a_row_alone_is_at_fault_where_its_failure_is_mostly_a_rows() -> None:
     assert searched(Target({0}, Fault.ROW), 1) == [0]
     assert searched(Target({0}, Fault.LIKELY), 1) == [0]
