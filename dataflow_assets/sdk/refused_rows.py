@@ -155,7 +155,7 @@ class SuspectRows:
         if not self._doubts or (self._stored and not self._ended):
             return
         rejection, failure = min(self._doubts, key=lambda one: (one[0].offset, one[0].n))
-        if self.refused > 1 or failure.fault is Fault.OPEN:
+        if len(self._doubts) > 1 or failure.fault is Fault.OPEN:
             raise NoneStored(failure, f"{source}, {rejection.at(piece)}")
 
     def cut(self, rows: Rows, failure: ServerFailure) -> Sequence[Rows]:

@@ -132,6 +132,13 @@ def test_rows_that_are_surely_bad_say_nothing_about_the_others() -> None:
     assert searched(Target({0}, Fault.OPEN), 9, suspects) == [0]
 
 
+def test_a_row_that_is_surely_bad_is_no_second_doubt() -> None:
+    """Each of the two would be set aside alone."""
+    suspects = SuspectRows()
+    assert searched(Target({0}, Fault.ROW), 1, suspects) == [0]
+    assert searched(Target({0}, Fault.LIKELY), 1, suspects) == [0]
+
+
 def test_what_passes_by_itself_is_nobodys_fault() -> None:
     """The first attempts fail whatever is in them."""
     target = Target({7}, Fault.OPEN, fails_first=12)
