@@ -122,6 +122,20 @@ def test_many_rows_at_the_beginning_that_are_refused(place: Place) -> None:
     assert outcome(place) == (list(range(100, 200)), list(range(100)))
 
 
+def test_more_refusals_than_are_waited_for_with_good_rows_behind(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the rows behind leaves nothing in the table: each good row is inserted once."""
+    monkeypatch.setattr(refused_rows, "HALVED", 32)
+    place.run("CREATE TABLE orders (id bigint PRIMARY KEY, v text, n serial)")
+    place.run("CREATE TABLE seen (id bigint)")
+    check = "IF new.v = 'bad' THEN RAISE 'not welcome' USING errcode = 'ZZ001'; END IF;"
+    place.run(TRIGGER.format(body=f"{check} INSERT INTO {place.schema}.seen VALUES (new.id);"))
+    stored(place, [*["bad"] * 40, *["ok"] * 60])
+    assert outcome(place) == (list(range(40, 100)), list(range(40)))
+    assert place.rows("id", "seen") == [(n,) for n in range(40, 100)]
+
+
 def test_rows_that_were_never_tried_are_not_left_behind(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
