@@ -36,7 +36,7 @@ from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Planned, run
 from dataflow_assets.micro_batch.tasks import JobDied, collect, numbers
-from dataflow_assets.sdk.defects import is_defect, is_defect_of
+from dataflow_assets.defects import is_defect, is_defect_of
 from dataflow_assets.spark.errors import sentence
 from tests.in_process import Frame, Session
 
