@@ -159,6 +159,8 @@ class Failure(ServerFailure):
     @override
     def fault(self) -> Fault:
         """By the code; a table's expressions may refuse a row with any."""
+        if self.code in _ADVICE:
+            return Fault.OUTSIDE  # the table, or what its user may do
         if self.kind is Kind.PERMANENT and self.answered:
             return Fault.LIKELY if self.code in _LIKELY.values() else Fault.OPEN
         return Fault.ROW if self.kind is Kind.REFUSED else Fault.OUTSIDE

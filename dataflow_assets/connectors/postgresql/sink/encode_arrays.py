@@ -20,6 +20,7 @@ from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.array_literals import check_literal
 from dataflow_assets.connectors.postgresql.sink.encode_texts import written
 from dataflow_assets.contracts import ELEMENT, element_of, kind_of
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_columns import array
 from dataflow_assets.formats.json_times import as_text
@@ -181,7 +182,7 @@ def _as_text(leaf: bytes) -> bytes:
 
 def _cell(leaf: bytes, kind: Any, number: int) -> Any:
     try:
-        return msgspec.json.decode(leaf, type=kind)
+        return decode_json(leaf, kind)
     except msgspec.MsgspecError as error:
         raise RejectedRecord("sink", f"element {number}: {error}") from None
 
