@@ -10,6 +10,7 @@ import pytest
 import devservers
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.errors import ACCESS_DENIED, Failure
+from dataflow_assets.connectors.clickhouse.sink import trial_table
 from dataflow_assets.connectors.clickhouse.sink.insert import Insert
 from dataflow_assets.connectors.clickhouse.sink.trial_table import PREFIX
 from dataflow_assets.errors import Defect, PermanentError, TransientError
@@ -40,7 +41,7 @@ def outcome(place: Place) -> tuple[list[int], list[int]]:
 
 
 def no_trials_left(place: Place) -> bool:
-    return not place.run("select name from system.tables where name like 'dataflow_trial%'")
+    return not place.run("show tables like 'dataflow_trial%'")
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -114,6 +115,22 @@ def test_a_user_who_may_not_insert_into_other_tables_inserts_untried(
     assert [row[0] for row in place.rows("id", table="watch")] == [1, 2, 3]
     assert len(denied) == 1
     assert no_trials_left(place)
+
+
+def test_what_a_killed_process_has_left_is_dropped_once_it_is_old(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.make("id Int64")
+    trial, own = "dataflow_trial_0123456789ab", "dataflow_trial_of_mine"
+    for name in (trial, f"{trial}_2", "dataflow_defaults_0123456789ab", own):
+        place.run(f"create table {name} (id Int64) engine = Null")
+    place.run(f"create materialized view {trial}_1 to {trial}_2 as select id from {trial}")
+    names = "show tables like 'dataflow_%_%'"
+    start(place.sink()).close()
+    assert len(place.run(names)) == 6
+    monkeypatch.setattr(trial_table, "OLD", 0)
+    start(place.sink()).close()
+    assert place.run(names) == [("dataflow_ledger",), (own,)]
 
 
 def test_many_at_the_beginning(place: Place) -> None:
