@@ -99,6 +99,7 @@ REFUSED = {
 }
 # What expressions of the table and its views raise for some values.
 _LIKELY = {"ILLEGAL_DIVISION": 153, "FUNCTION_THROW_IF_VALUE_IS_NON_ZERO": 395}
+ACCESS_DENIED = 497
 _LATER, _NEVER = frozenset(TRANSIENT.values()), frozenset(REFUSED.values())
 _HTTP_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 _ADVICE = {
@@ -112,7 +113,7 @@ _ADVICE = {
     218: "the table was dropped; create it again",
     252: "too many parts: merges do not keep up with inserts; the flow waits for them",
     241: "out of memory: the flow tries again; lower the load, or raise max_memory_usage",
-    497: "grant the user of the connection string what is missing",
+    ACCESS_DENIED: "grant the user of the connection string what is missing",
     516: "check user and password of the connection string",
 }
 _TEXT = re.compile(
