@@ -10,12 +10,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
 from typing import TypeVar
+
+from dataflow_assets.defects import is_defect
 
 _PACKAGE = Path(__file__).parent
 
@@ -144,14 +147,16 @@ def blamed(branch: str) -> Iterator[None]:
 def outcome(ask: Callable[[], Answer]) -> Answer | DataflowError:
     """The answer, or the error in its place: where many are asked together, each has its own.
 
-    So has one whose question meets a mistake of this program: it takes no other one down.
+    So has one whose question meets an error that nobody translated: it takes no other one down. It
+    is final only where it is a mistake of this program; a network, a disk or memory comes back.
     """
     try:
         return ask()
     except DataflowError as error:
         return error
     except Exception as error:  # noqa: BLE001 - becomes the answer, of this one alone
-        found = PermanentError(f"{unexpected(error)}: {error}")
+        mistake = is_defect(error)
+        found = PermanentError(unexpected(error)) if mistake else TransientError(_outside(error))
         found.__cause__ = error
         return found
 
@@ -162,10 +167,20 @@ def unexpected(error: Exception) -> str:
     Called where the error of one file or flow must not stop the others. Its own text is left out,
     as it may quote a value.
     """
+    return f"unexpected {type(error).__name__}{_where(error)}, a mistake of dataflow-assets"
+
+
+def _outside(error: Exception) -> str:
+    """Of an error that may pass; the system's own words for its number quote no value."""
+    number = error.errno if isinstance(error, OSError) else None
+    words = f" ({os.strerror(number)})" if isinstance(number, int) else ""
+    return f"unexpected {type(error).__name__}{words}{_where(error)}"
+
+
+def _where(error: Exception) -> str:
     frames = [(Path(one.filename), one.lineno) for one in extract_tb(error.__traceback__)]
     own = [(path, line) for path, line in frames if path.is_relative_to(_PACKAGE)]
-    where = f" in {own[-1][0].relative_to(_PACKAGE)}:{own[-1][1]}" if own else ""
-    return f"unexpected {type(error).__name__}{where}, a mistake of dataflow-assets"
+    return f" in {own[-1][0].relative_to(_PACKAGE)}:{own[-1][1]}" if own else ""
 
 
 def told(outcome: Answer | DataflowError) -> Answer:

@@ -35,8 +35,9 @@ UNCHECKED = (
     "the server's certificate is not checked: whoever is between this machine and the server can "
     "read and change everything, passwords included; set caFile or caSecretRef instead"
 )
+EVERYWHERE = "the file must be on every machine where the flow runs, or its text in a Secret"
+NO_FORM = f"must be an absolute path, PEM text, or namespace/name/key below {FOLDER}"
 IN_CLEAR = "the credentials go over the network as they are: use https"
-
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +116,9 @@ class Tls(Spec):
             self.key_file or self.key_secret_ref
         ):
             yield "certFile and keyFile belong together: set both or none"
+        for name, value in self.places_of_secrets():
+            if not names_one(value):
+                yield f"{type(self).model_fields[name].alias} {NO_FORM}"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
@@ -265,19 +269,19 @@ def _read(text: str, option: str) -> tuple[str, str]:
         with replaced_meanwhile(lambda: _named(text, option).open("rb")) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
-                raise PermanentError(f"{option}: {_shown(str(file.name))} is not a PEM file")
+                raise PermanentError(f"{option}: {shown(str(file.name))} is not a PEM file")
             return str(file.name), file.read(LONGEST).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
         path, reason = text, None
         if isinstance(error, OSError):
             path, reason = str(error.filename or text), error.strerror
         raise PermanentError(
-            f"{option}: {_shown(path)}: {reason or 'cannot be read'}; the file must be on every "
-            "machine where the flow runs, or its text in a Secret"
+            f"{option}: {shown(path)}: {reason or 'cannot be read'}; {EVERYWHERE}"
         ) from None
 
 
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
+    """A path as messages may have it: what may be a secret itself is not repeated."""
     return path if _PATH.fullmatch(path) else "the file that it names"
 
 

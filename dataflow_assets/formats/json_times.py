@@ -114,20 +114,30 @@ def _read(texts: pa.Array, field: pa.Field, usual: Usual, single: Single) -> pa.
     except (ValueError, OverflowError, pa.ArrowException):
         if not _endless(field) or getattr(field.type, "unit", "us") == "ns":
             raise  # nanoseconds end in 2262
-    return pa.concat_arrays([_far(text, field, single) for text in texts.to_pylist()])
+    return _with_far(texts, field, usual, single)
 
 
-def _far(text: str | None, field: pa.Field, single: Single) -> pa.Array:
+def _with_far(texts: pa.Array, field: pa.Field, usual: Usual, single: Single) -> pa.Array:
+    """Texts some of which lie beyond the years 1 to 9999: the others are read as a column."""
+    far = pc.match_substring_regex(texts, f"^(?:{_FAR.pattern})$").fill_null(False)
+    if not far.true_count:
+        raise ValueError(f"{field.name}: none of the texts is of a far year")
+    near = pc.if_else(far, None, texts)
+    found = usual(near, field)
+    if found is None:
+        found = single(near.to_pylist(), field)
+    moments = [_far(text, field) for text in texts.filter(far).to_pylist()]
+    whole = pa.int32() if pa.types.is_date(field.type) else pa.int64()
+    return pc.replace_with_mask(found.view(whole), far, pa.array(moments, whole)).view(field.type)
+
+
+def _far(text: str, field: pa.Field) -> int:
     """One moment that may lie beyond the years 1 to 9999, as it is written of a table's row."""
-    if text is None or (form := _FAR.fullmatch(text)) is None:
-        return single([text], field)
-    is_date = pa.types.is_date(field.type)
-    if abs(int(form[1])) > _LAST_YEAR or is_date != (form[2] is None):
+    form, is_date = _FAR.fullmatch(text), pa.types.is_date(field.type)
+    if form is None or abs(int(form[1])) > _LAST_YEAR or is_date != (form[2] is None):
         raise ValueError(text)
     found = np.datetime64(text.removesuffix("Z"), "D" if is_date else field.type.unit)
-    return pa.array([int(found.astype(np.int64))], pa.int32() if is_date else pa.int64()).view(
-        field.type
-    )
+    return int(found.astype(np.int64))
 
 
 def _timestamps(texts: pa.Array, field: pa.Field) -> pa.Array | None:

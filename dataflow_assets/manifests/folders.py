@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
+from stat import S_ISREG
 
 from dataflow_assets.errors import Finding
+from dataflow_assets.manifests.dialects.justone.keys import CLASSES
+from dataflow_assets.manifests.file_reading import MOST_BYTES
 
+_JSON = "of *.json only JustOne's connectors are read; a manifest in JSON may be in a *.yaml"
+_CONNECTOR = re.compile(rf'"connector\.class"\s*:\s*"\s*({"|".join(CLASSES)})\s*"'.encode())
 SUFFIXES = (".yaml", ".yml", ".properties", ".sql")
 
 
@@ -32,7 +40,7 @@ def unchecked(path: Path) -> list[str]:
     if not path.is_dir() or any(_walk(path)):
         return []
     others = sorted(entry.name for entry in _entries(path) if entry.suffix == ".json")[:3]
-    ignored = f" ({', '.join(others)} is not read: JSON is read from *.yaml too)" if others else ""
+    ignored = f" ({', '.join(others)}: {_JSON})" if others else ""
     kinds = "*.yaml, *.yml, *.properties or *.sql"
     return [f"{path}: no {kinds} in this folder: nothing was checked{ignored}"]
 
@@ -47,8 +55,27 @@ def _walk(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
             continue
         if entry.is_dir():
             yield from _walk(entry, seen | {real})
-        elif entry.suffix in SUFFIXES:
+        elif is_manifest(entry):
             yield entry
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether a file in a folder of manifests is read."""
+    return path.suffix in SUFFIXES or (path.suffix == ".json" and _is_connector(path))
+
+
+def _is_connector(path: Path) -> bool:
+    """Whether a file of JSON is a connector of JustOne's: most others are schemas and data."""
+    with suppress(OSError):
+        stat = path.stat()
+        small = S_ISREG(stat.st_mode) and stat.st_size <= MOST_BYTES
+        return small and _names_connector(str(path), stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    return False
+
+
+@lru_cache(maxsize=4096)
+def _names_connector(file: str, _modified: int, _size: int, _inode: int) -> bool:
+    return _CONNECTOR.search(Path(file).read_bytes()) is not None
 
 
 def _entries(folder: Path) -> list[Path]:

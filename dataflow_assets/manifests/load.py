@@ -33,7 +33,7 @@ from dataflow_assets.manifests.file_reading import FileReading, lacking_client, 
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.neighbours import clashes, cycles
 from dataflow_assets.manifests.secret_documents import SecretDocuments
-from dataflow_assets.manifests.secret_refs import absent, foreign, missing_keys
+from dataflow_assets.manifests.secret_refs import absent, absent_files, foreign, missing_keys
 from dataflow_assets.manifests.shared_targets import overwriting
 from dataflow_assets.secrets import Secrets
 
@@ -71,7 +71,7 @@ class Loaded:
 
 
 def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
-    """Every flow, finding and note in these files and folders (`*.yaml`, `*.yml`, recursively).
+    """Every flow, finding and note in these files and folders (recursively).
 
     Secrets and names of connections stand in the same folders; a single file finds those in the
     files beside it.
@@ -130,7 +130,7 @@ def _assemble(
     findings += [*(finding for _, finding in late), *_repeated(read), *names.findings(own)]
     hints = [hint for file in read for hint in file.hints]
     hints += [hint for reading in readings for hint in reading.hints]
-    hints += [*absent(flows, documents), *names.unused(own), *cycles(flows)]
+    hints += [*absent(flows, documents), *absent_files(flows), *names.unused(own), *cycles(flows)]
     return Loaded(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),

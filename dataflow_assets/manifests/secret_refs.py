@@ -21,10 +21,12 @@ from dataflow_assets.secrets import (
     cluster,
     environment,
     foreign_place,
+    is_place,
     mounted,
 )
 from dataflow_assets.secrets.lookup import Documents
 from dataflow_assets.spec import Spec
+from dataflow_assets.tls import EVERYWHERE, shown
 
 Pair = tuple[Flow, Document]
 
@@ -83,6 +85,25 @@ def absent(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
                     f"from ${environment.variable(key)}"
                 )
                 yield document.finding(path, message, key=True)
+
+
+def absent_files(flows: list[Pair]) -> Iterator[Finding]:
+    """A note for every file of secrets, such as a certificate, that is not on this machine."""
+    for flow, document in flows:
+        for path, value in _places(flow):
+            if message := _absence(value):
+                yield document.finding(path, f"{message}; {EVERYWHERE}")
+
+
+def _absence(value: str) -> str:
+    """What is said of a value that names a file which is not here; empty for all others."""
+    text = value.strip()
+    if is_place(text) and mounted(text) is None:
+        return f"{FOLDER} has no file {text} on this machine"
+    is_path = text.startswith("/") and "\n" not in text
+    if is_path and not os.path.isfile(text):  # noqa: PTH113 - never raises
+        return f"{shown(text)} is not on this machine"
+    return ""
 
 
 def _key(flow: Flow, ref: SecretRef) -> Key:

@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from dataflow_assets.manifests.folders import is_manifest
 from dataflow_assets.manifests.load import Loaded, load
-
-SUFFIXES = (".yaml", ".yml", ".properties", ".sql", ".py")
 
 
 def fingerprint(folders: Iterable[Path]) -> str:
@@ -23,7 +22,7 @@ def _stamps(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
         paths = [folder] if folder.is_file() else folder.rglob("*")
         for path in paths:
             with suppress(OSError):  # it may have gone since the folder was listed
-                if path.suffix not in SUFFIXES or not path.is_file():
+                if not (is_manifest(path) or path.suffix == ".py") or not path.is_file():
                     continue
                 stat = path.stat()
                 yield str(path), stat.st_mtime_ns, stat.st_size

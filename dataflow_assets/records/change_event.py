@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,7 @@ from dataflow_assets.records.connect_types import (
     unpack_envelope,
 )
 from dataflow_assets.records.extended_json import plain
-from dataflow_assets.records.record import NotJson, parse
+from dataflow_assets.records.record import NotJson, encode, parse
 
 UNAVAILABLE = "unavailable"
 """The key of a record's metadata that names fields whose values the event does not have."""
@@ -32,8 +34,10 @@ class ChangeEvent:
     """Of the fields, as JsonConverter writes it; None: the message has none."""
     place: str = ""
 
-    def row(self, side: str, types: Mapping[str, Convert]) -> dict[str, Any] | None:
-        """The row before or after the change.
+    def row(
+        self, side: str, types: Mapping[str, Convert], absent: Sequence[Any]
+    ) -> tuple[dict[str, Any], list[str]] | None:
+        """The row before or after the change, and the fields whose values the event leaves out.
 
         Called by the step inside tasks, once for each event.
 
@@ -42,6 +46,7 @@ class ChangeEvent:
             types: what converts fields whose type the manifest names; other fields are converted
                 by the schema of the message. MongoDB's documents, which are text, say themselves
                 of which types their values are.
+            absent: what stands in the event for a value that is not there.
 
         Returns:
             None where there is no object.
@@ -49,17 +54,28 @@ class ChangeEvent:
         Raises:
             RejectedRecord: a value is none of its type.
         """
-        row, by_schema = self.fields.get(side), None
+        row = self.fields.get(side)
         if _is_document(row):
             row = document(str(row))
-        elif self.schema is not None:
-            by_schema = reader(_without(member(self.schema, side), types))
         if not isinstance(row, dict):
             return None
+        # Before they are converted: a placeholder is of the column's type in no other sense.
+        left_out = [name for name, value in row.items() if value in absent]
+        if left_out:
+            row = {name: value for name, value in row.items() if name not in left_out}
+        by_schema = None
+        if self.schema is not None and not _is_document(self.fields.get(side)):
+            by_schema = reader(_without(member(self.schema, side), types))
         if by_schema is not None:
-            row = by_schema(row)
+            row = convert_at(side, by_schema, row)
         named = {n: convert_at(n, form, row[n]) for n, form in types.items() if n in row}
-        return {**row, **named} if named else row
+        return ({**row, **named} if named else row), left_out
+
+    @property
+    def is_of_mongodb(self) -> bool | None:
+        """Whether the connector is MongoDB's, whose keys are texts; None: nothing says so."""
+        source = self.fields.get("source")
+        return source.get("connector") == "mongodb" if isinstance(source, dict) else None
 
 
 def change_event(body: Any) -> ChangeEvent | None:
@@ -88,7 +104,9 @@ def _is_document(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("{")
 
 
-def key_row(text: Any, types: Mapping[str, Convert]) -> dict[str, Any] | None:
+def key_row(
+    text: Any, types: Mapping[str, Convert], *, documents: bool | None = None
+) -> dict[str, Any] | None:
     """The row of which a message's key tells; with a schema beside it, what its payload holds.
 
     Called by the step inside tasks, for tombstones, and for deletes without the row before.
@@ -96,9 +114,13 @@ def key_row(text: Any, types: Mapping[str, Convert]) -> dict[str, Any] | None:
     Args:
         text: of the key.
         types: as in `ChangeEvent.row`.
+        documents: the key is of MongoDB, whose ids are texts of Extended JSON; None: nobody knows.
 
     Returns:
         None where the key is no JSON object.
+
+    Raises:
+        RejectedRecord: nobody knows whether a text is an id, or what stands for an id of MongoDB.
     """
     try:
         key = parse(text.encode()) if isinstance(text, str) else None
@@ -110,8 +132,15 @@ def key_row(text: Any, types: Mapping[str, Convert]) -> dict[str, Any] | None:
         return None
     if not isinstance(row, dict):
         return None
-    if row.keys() == {"id"} and _is_document(row["id"]):
-        return {"_id": document(row["id"])}  # MongoDB's: the document's own name of its key
+    if row.keys() == {"id"} and isinstance(row["id"], str):
+        if documents or (documents is None and _is_document(row["id"])):
+            return {"_id": document(row["id"])}  # the document's own name of its key
+        if documents is None and row["id"].startswith('"'):
+            raise RejectedRecord(
+                "step",
+                "the key may be that of a document of MongoDB, and nothing says so: leave "
+                "inferDeleteFromTombstone out, and source in the event",
+            )
     return {**row, **{n: convert_at(n, form, row[n]) for n, form in types.items() if n in row}}
 
 
@@ -130,11 +159,25 @@ def placeholders(text: str) -> tuple[Any, ...]:
         text: the connector's `unavailable.value.placeholder`.
     """
     data = text.encode()
-    return (text, base64.b64encode(data).decode(), [text], {text: text}, list(data))
+    digits = [base64.b64encode(bytes([byte])).decode() for byte in data]
+    name = uuid.UUID(bytes=hashlib.md5(data, usedforsecurity=False).digest(), version=3)
+    return (
+        text,
+        base64.b64encode(data).decode(),
+        [text],
+        {text: text},
+        encode({text: text}).decode(),  # of hstore as JSON
+        list(data),  # arrays of numbers, dates and times: a number for each byte
+        digits,  # of decimals
+        [{"scale": 0, "value": one} for one in digits],
+        [str(name)],  # of UUIDs
+    )
 
 
 def _without(schema: Any, names: Mapping[str, Convert]) -> Any:
     if not names or not isinstance(schema, dict):
         return schema
-    fields = [one for one in schema.get("fields") or () if one.get("field") not in names]
-    return {**schema, "fields": fields}
+    fields = schema.get("fields")
+    listed = fields if isinstance(fields, list) else ()
+    kept = [one for one in listed if isinstance(one, dict) and one.get("field") not in names]
+    return {**schema, "fields": kept}

@@ -63,7 +63,8 @@ def member(schema: Any, name: str) -> Any:
         name: of the field.
     """
     fields = schema.get("fields") if isinstance(schema, dict) else None
-    named = (one for one in fields or () if isinstance(one, dict) and one.get("field") == name)
+    listed = fields if isinstance(fields, list) else ()
+    named = (one for one in listed if isinstance(one, dict) and one.get("field") == name)
     return next(named, None)
 
 
@@ -98,7 +99,7 @@ def unpack_envelope(message: Any) -> Any:
     if not is_envelope(message):
         return message
     convert, payload = reader(message["schema"]), message["payload"]
-    return payload if convert is None or payload is None else convert(payload)
+    return payload if convert is None else convert_at("payload", convert, payload)
 
 
 def is_envelope(message: Any) -> bool:
@@ -141,7 +142,8 @@ def _of(schema: Any) -> Convert | None:
 
 def _struct(schema: Mapping[str, Any]) -> Convert | None:
     fields = schema.get("fields")
-    found = [(one.get("field"), _of(one)) for one in fields or () if isinstance(one, dict)]
+    listed = fields if isinstance(fields, list) else ()
+    found = [(one.get("field"), _of(one)) for one in listed if isinstance(one, dict)]
     plan = [(str(name), convert) for name, convert in found if convert is not None]
     if not plan:
         return None

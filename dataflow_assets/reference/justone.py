@@ -21,8 +21,8 @@ number of connectors' files. Each topic of `topics` is a flow named `name.topic`
 to the one table. An example is in [examples/justone](../../examples/justone).
 
 Files are read as Java reads properties (comments, escapes, continued lines, the later of two equal
-keys); what is valid UTF-8 is read as UTF-8. The form of distributed mode is read too: in a `*.yaml`
-file, `{"name": ..., "config": {...}}` or the object of the `config` alone with `name`.
+keys); what is valid UTF-8 is read as UTF-8. The form of distributed mode is read too: in a `*.json`
+or `*.yaml` file, `{"name": ..., "config": {...}}` or the object of the `config` alone with `name`.
 
 A key does what its meaning says, unless it has a mark:
 

@@ -239,7 +239,10 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
     (
         "`SET GLOBAL pipelines_extractor_batch_size = n`",
         "used",
-        "the most records of one part of a batch, for the pipelines below",
+        (
+            "the most records of one part of a batch, for all pipelines of the file, wherever it "
+            "stands; the last one counts"
+        ),
     ),
     (
         (

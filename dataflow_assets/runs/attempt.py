@@ -10,10 +10,7 @@ from dataclasses import replace
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
-from dataflow_assets.errors import (
-    NewColumns,
-    blamed,
-)
+from dataflow_assets.errors import DataflowError, NewColumns, blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.fused import Pass
@@ -240,7 +237,12 @@ class Attempt:
         """
         try:
             return self._host.run(Planned(self._pass(span, ready), self._source))
-        except NewColumns as error:
+        except DataflowError as error:
+            # Tasks know a branch by what its Secrets hold, the run by their names.
+            ids = {opened.branch.stored_id: opened.branch.id for opened in ready}
+            error.branch = ids.get(error.branch or "", error.branch)
+            if not isinstance(error, NewColumns):
+                raise
             new_columns.meet(self._flow, error, ready)
             raise Reopen from error
 

@@ -74,14 +74,18 @@ def _check_added(opened: OpenBranch, columns: pa.Schema) -> None:
 def _check_renamed(opened: OpenBranch, columns: pa.Schema, gone: Sequence[str]) -> None:
     """A column that is gone at the source and a new one of its type may be one that was renamed.
 
-    The log does not tell, and the values that are stored would stay under the old name.
+    The log does not tell, and the values that are stored would stay under the old name. A column of
+    the target with a default may be the target's own, which no source has had; but one that the
+    source has filled keeps that value under its new name, and so has the default of the old one.
     """
     schema, sink = opened.session.schema(), opened.branch.sink
     soft = sink.soft_delete_column if isinstance(sink, SoftDeleteOptions) else None
     old = [schema.field(name) for name in gone if schema is not None and name != soft]
     for new in columns:
+        filled = FILLED in (new.metadata or {})
         for field in old:
-            if HAS_DEFAULT not in (field.metadata or {}) and _family(field) == _family(new):
+            own = HAS_DEFAULT in (field.metadata or {}) and not filled
+            if not own and _family(field) == _family(new):
                 raise PermanentError(
                     f"the source delivers {new.name}, which {opened.branch.address} lacks, and "
                     f"no {field.name} any more, which it has: if the column was renamed, rename "

@@ -71,7 +71,7 @@ class Waiting:
 
     def superseded(self, entry: Entry, branch: Branch) -> bool:
         """Whether the branch has rejected this message in a later reading as well."""
-        latest = max(self._latest.get((entry.message, of), 0) for of in (branch.id, None))
+        latest = max(self._latest.get((entry.message, of), 0) for of in (branch.stored_id, None))
         return entry.reading < latest
 
     def _is_over(self, entry: Entry) -> bool:

@@ -9,7 +9,7 @@ is, it is the table or a right, and the flow stops with the first of them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -17,13 +17,14 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.contracts import Rejection, Slice
+from dataflow_assets.defects import is_defect, named
 from dataflow_assets.errors import DataflowError, Defect
-from dataflow_assets.sdk.defects import is_defect, named
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 HALVED = 1_000  # refusals of a slice up to which every run is halved to its end
 SHORT = 128  # rows
 MOST_DOUBTS = 32  # rows that are refused alone while none is stored: then it is the target
+SAMPLE = 32  # rows, from all over those that wait, that may speak for the target after a thousand
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
@@ -57,13 +58,13 @@ class CodeFailure(ServerFailure):
 class NoneStored(ServerFailure):
     """Each row is refused: the target is at fault, not the rows."""
 
-    def __init__(self, failure: ServerFailure, place: str) -> None:
-        self.failure, self.place = failure, place
+    def __init__(self, failure: ServerFailure, place: str, seen: str) -> None:
+        self.failure, self.place, self.seen = failure, place, seen
         super().__init__(failure.reason)
 
     @override
     def error(self, what: str) -> DataflowError:
-        return self.failure.error(f"{what}: no row is taken, the first one is {self.place}")
+        return self.failure.error(f"{what}: {self.seen}, the first one is {self.place}")
 
 
 class SuspectRows:
@@ -81,6 +82,7 @@ class SuspectRows:
         cut: Callable[[Rows, ServerFailure], Sequence[Rows]] | None = None,
         *,
         in_order: bool = False,
+        passes: Callable[[Rows], bool] | None = None,
     ) -> list[RefusedRow[Rows]]:
         """Stores what can be stored, and returns the rows that cannot.
 
@@ -93,6 +95,8 @@ class SuspectRows:
             cut: what to try next of rows that were refused; by default the two halves.
             in_order: rows are tried in their order only. Else, while nothing is stored, they are
                 tried all over the batch: the first thousand may be alike.
+            passes: whether rows would be stored; nothing of it stays. Asked where rows that are
+                tried in order are refused by the thousand, of some behind them.
 
         Returns:
             Each refused row, by its index.
@@ -118,9 +122,11 @@ class SuspectRows:
                     continue
                 doubtful.append(one)
                 waiting.rotate(0 if in_order else -1)
-                self._ended = len(doubtful) >= (HALVED if in_order else MOST_DOUBTS)
-                if self._ended:
-                    break
+                if waiting and len(doubtful) >= (HALVED if in_order else MOST_DOUBTS):
+                    self._stored = passes is not None and any(map(passes, _sample(waiting)))
+                    if not self._stored:
+                        self._ended = True  # for the whole slice: what waits here is never tried
+                        break
         # What was refused while nothing was stored may have met what has passed since then.
         again = doubtful if self._stored and not in_order else []
         stored = {one.at for one in again if attempt(one.row) is None}
@@ -155,8 +161,10 @@ class SuspectRows:
         if not self._doubts or (self._stored and not self._ended):
             return
         rejection, failure = min(self._doubts, key=lambda one: (one[0].offset, one[0].n))
-        if self.refused > 1 or failure.fault is Fault.OPEN:
-            raise NoneStored(failure, f"{source}, {rejection.at(piece)}")
+        if len(self._doubts) > 1 or failure.fault is Fault.OPEN:
+            refused = f"{len(self._doubts):,} rows were refused before one was taken"
+            seen = refused if self._ended else "no row is taken"
+            raise NoneStored(failure, f"{source}, {rejection.at(piece)}", seen)
 
     def cut(self, rows: Rows, failure: ServerFailure) -> Sequence[Rows]:
         """What to try next of rows that were refused together.
@@ -206,6 +214,14 @@ def attempted(call: Callable[[], None]) -> CodeFailure | None:
             raise
         return CodeFailure(error)
     return None
+
+
+def _sample(parts: Collection[tuple[int, Rows]]) -> Iterator[Rows]:
+    """Single rows from all over the parts."""
+    step = max(1, sum(part.num_rows for _, part in parts) // SAMPLE)
+    for _, part in parts:
+        for index in range(0, part.num_rows, step):
+            yield part.slice(index, 1)
 
 
 def _numbered(at: int, parts: Sequence[Rows]) -> Iterator[tuple[int, Rows]]:

@@ -229,15 +229,17 @@ class DebeziumUnwrap(Step):
             operation = operations.get(code) if isinstance(code, str) else None
             if operation is None:
                 raise RejectedRecord("step", event.place + unknown)
-            row = event.row(operation.side, types)
-            if row is None and operation.side == "before":
-                row = key_row(record.metadata.get("key"), types)
-            if row is None:
+            found = event.row(operation.side, types, operation.absent)
+            if found is None and operation.side == "before":
+                key = record.metadata.get("key")
+                row = key_row(key, types, documents=event.is_of_mongodb)
+                found = None if row is None else (row, [])
+            if found is None:
                 reason = (
                     f"{event.place}{operation.side} is not an object: {operation.name} needs it"
                 )
                 raise RejectedRecord("step", reason)
-            return self._unwrapped(record, row, operation, event.fields.get("source"))
+            return self._unwrapped(record, *found, operation, event.fields.get("source"))
 
         return apply
 
@@ -253,11 +255,15 @@ class DebeziumUnwrap(Step):
         return operations
 
     def _unwrapped(
-        self, record: Record, row: dict[str, Any], operation: _Operation, source: Any
+        self,
+        record: Record,
+        row: dict[str, Any],
+        absent: list[str],
+        operation: _Operation,
+        source: Any,
     ) -> Record:
         metadata = {**record.metadata, "operation": operation.name}
-        if absent := [name for name, value in row.items() if value in operation.absent]:
-            row = {name: value for name, value in row.items() if name not in absent}
+        if absent:
             metadata[UNAVAILABLE] = ",".join(absent)
         if "id" in row:
             metadata["id"] = row["id"]
@@ -278,7 +284,7 @@ class DebeziumUnwrap(Step):
         if row is None:
             # Dropping it, as the DataFlow Operator does, would lose a delete without a trace.
             raise RejectedRecord("step", "the key of this tombstone is not a JSON object")
-        return self._unwrapped(record, row, delete, None)
+        return self._unwrapped(record, row, [], delete, None)
 
     @override
     def reads(self) -> frozenset[str]:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink, Store
 from dataflow_assets.contracts import (
+    Address,
     Limit,
     Rejects,
     Run,
@@ -25,7 +26,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.conditions.condition import Condition
@@ -58,6 +59,16 @@ class Flaky(MemorySliceSink):
         if self.flag.exists() and where in self.flag.read_text():
             kind = PermanentError if "for good" in self.flag.read_text() else TransientError
             raise kind("the sink is down")
+
+
+class Hidden(Flaky):
+    """Named by a Secret: its address is the same before and after it is resolved."""
+
+    def address(self) -> Address:
+        return replace(super().address(), name="secret/key")
+
+    def resolved_address(self) -> Address:
+        return super().address()
 
 
 def router(*conditions: str) -> tuple[Transformation, ...]:
@@ -123,6 +134,35 @@ def topic(request: pytest.FixtureRequest, engine: SparkSession) -> Iterator[Bran
     case = Branched(engine, MemoryOffsets(request))
     yield case
     case.store.remove()
+
+
+@pytest.mark.parametrize("down", ["task", "task, for good"])
+def test_a_branch_that_a_secret_names_is_set_aside_alone(
+    topic: Branched, tmp_path: Path, down: str
+) -> None:
+    """What fails in its tasks is its own error, although tasks know it by what the Secret holds."""
+    flag = tmp_path / "flag"
+    flag.write_text(down)
+    topic.sinks[1] = Hidden(store=topic.name, table="odd", flag=flag)
+    topic.source.seed(numbered(1, 11))
+    with pytest.raises(DataflowError, match="the sink is down"):
+        topic.drain(patience=0.2)
+    assert topic.rows("even") == [2, 4, 8, 10]
+    flag.unlink()
+    topic.drain()
+    topic.expect(11)
+
+
+def test_a_flow_whose_only_branch_a_secret_names_ends_with_its_error(
+    topic: Branched, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    flag.write_text("task, for good")
+    topic.sinks, topic.routes = [Hidden(store=topic.name, table="all", flag=flag)], (None,)
+    topic.transformations = ()
+    topic.source.seed(numbered(1, 5))
+    with pytest.raises(PermanentError, match="the sink is down"):
+        topic.drain(patience=0.2)
 
 
 def test_each_record_goes_to_one_branch(branched: Branched) -> None:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from dataflow_assets import registry
+from dataflow_assets.connectors.postgresql.justone.state_table import LEAST
 from tests import ROOT
 
 PAGE = (ROOT / "docs/limits.md").read_text(encoding="utf-8")
@@ -54,6 +55,11 @@ def test_the_version_is_the_one_that_is_pinned(row: str, pinned: str) -> None:
     (cell,) = re.findall(rf"^\| {re.escape(row)} \| ([^|]*)", PAGE, re.MULTILINE)
     assert found is not None
     assert re.search(rf"\b{re.escape(found[1])}(?![\d.]*\d)", cell), (found[1], cell)
+
+
+def test_the_oldest_postgresql_of_each_kind_of_flow() -> None:
+    (row,) = re.findall(r"^\| PostgreSQL \| (.*)$", PAGE, re.MULTILINE)
+    assert f"need {LEAST // 10_000} or later, and a run refuses an older server" in row
 
 
 def test_what_a_micro_batch_costs_is_what_the_bench_has_measured() -> None:

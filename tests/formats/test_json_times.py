@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dataflow_assets.contracts import INFINITE
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats import json_times
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.json import Decoded, JsonDecoder, Tombstones
 
@@ -143,6 +146,27 @@ def test_years_that_only_tables_have_are_read_where_the_column_has_them() -> Non
     expected = [2_932_897 * DAY, 19_385 * DAY, -735_160 * DAY + 500_000]
     assert (numbers(found, ZONED), len(found.rejected)) == (expected, 1)
     assert len(decoded(ZONED, *moments[:1]).rejected) == 1
+
+
+@pytest.mark.parametrize("odd", ["tomorrow", "10000-01-01T00:00:00Z", "10000-13-01T00:00:00Z"])
+def test_one_odd_text_leaves_the_others_a_column(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+    """Reading each of them alone costs a multiple."""
+    sizes, single = list[int](), json_times._timestamp
+
+    def noted(texts: Sequence[str | None], field: pa.Field) -> pa.Array:
+        sizes.append(len(texts))
+        return single(texts, field)
+
+    monkeypatch.setattr(json_times, "_timestamp", noted)
+    texts = ["2023-01-28T02:00:00+02", None] * 100
+    field = pa.field("x", ZONED, metadata=ENDLESS)
+    if odd == "10000-01-01T00:00:00Z":
+        found = json_times.times(field, [*texts, odd]).view(pa.int64()).to_pylist()
+        assert found == [19_385 * DAY, None] * 100 + [2_932_897 * DAY]
+    else:
+        with pytest.raises(RejectedRecord):
+            json_times.times(field, [*texts, odd])
+    assert len(sizes) <= 3
 
 
 def test_the_key_of_a_null_message_may_be_spelled_otherwise() -> None:

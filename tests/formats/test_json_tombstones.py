@@ -54,5 +54,15 @@ def test_of_a_key_beside_its_schema_the_payload_counts() -> None:
     assert deleted(TEXT, days) == ["2022-11-01"]
 
 
+def test_a_key_that_is_none_of_its_type_is_a_rejected_record() -> None:
+    key = b'{"schema":{"type":"int32","name":"io.debezium.time.Date"},"payload":2147483647}'
+    decoder = JsonDecoder(pa.schema([TEXT]), tombstones=Tombstones("delete", ("id",)))
+    decoded = decoder.decode(
+        pa.nulls(1, pa.binary()), pa.array([0], pa.int64()), pa.array([key], pa.binary())
+    )
+    (rejected,) = decoded.rejected
+    assert "payload: lies outside the years 1 to 9999" in rejected.reason
+
+
 def test_bytes_that_look_like_a_number_are_base64_all_the_same() -> None:
     assert deleted(BYTES, b"1234", b'"YQ=="', b"YQ==") == [b"\xd7m\xf8", b"a", b"a"]

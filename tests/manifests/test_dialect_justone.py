@@ -12,7 +12,10 @@ from dataflow_assets.connectors.postgresql.justone.sink import JustOneSink
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.dialects.justone.keys import CLASS
 from dataflow_assets.manifests.load import Loaded, load
+from dataflow_assets.manifests.watched import fingerprint
+from dataflow_assets.tls import NO_FORM
 from tests import ROOT
 
 CONNECTOR = """\
@@ -129,11 +132,11 @@ MISTAKES = [
     ({"name": None}, 1, "name", "is required"),
     ({"name": "a b"}, 4, "name", "letters"),
     ({"connector.class": None}, 1, "connector.class", "must be com.justone"),
-    ({"topics": "???"}, 7, "topics", "still has the ??? of the example file"),
-    ({"topics": "<your topic>"}, 7, "topics", "or another placeholder in its place"),
-    ({"db.host": "???"}, 8, "db.host", "still has the ??? of the example file"),
-    ({"db.password": "???"}, 19, "db.password", "still has the ??? of the example file"),
-    ({"db.password": "<password>"}, 19, "db.password", "or another placeholder in its place"),
+    ({"topics": "???"}, 7, "topics", "is a placeholder (???): write "),
+    ({"topics": "<your topic>"}, 7, "topics", "is a placeholder (<...>): write the value"),
+    ({"db.host": "???"}, 8, "db.host", "is a placeholder (???): write "),
+    ({"db.password": "???"}, 19, "db.password", "is a placeholder (???): write "),
+    ({"db.password": "<password>"}, 19, "db.password", "is a placeholder (<...>): write the"),
     ({"topics": ""}, 7, "topics", "is required, but has no value"),
     ({"topics": "a,,b"}, 7, "topics", "empty item"),
     ({"topics": "a b"}, 7, "topics", "a topic has letters"),
@@ -331,11 +334,51 @@ def test_every_delivery_is_exactly_once(tmp_path: Path, word: str) -> None:
     found = loaded(tmp_path, changed(db__delivery=word, db__buffer__size=None))
     flow(found)
     said = [note.message for note in found.hints if note.path == "db.delivery"]
-    assert said == (
-        []
-        if word == "Synchronized"
-        else ["counts as synchronized: every record is stored exactly once"]
-    )
+    served = "counts as synchronized: every record is stored exactly once"
+    unknown = f"is none of fastest, guaranteed, synchronized, and {served}"
+    expected = {"Synchronized": [], "sometimes": [unknown]}
+    assert said == expected.get(word, [served])
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_connector_of_distributed_mode_is_read_from_its_json(tmp_path: Path, whole: bool) -> None:
+    loaded(tmp_path)
+    (tmp_path / "sink.properties").unlink()
+    lines = [line for line in CONNECTOR.splitlines() if not line.startswith("#")]
+    config = {key: value for key, _, value in (line.partition("=") for line in lines)}
+    given = {"name": config.pop("name"), "config": config} if whole else config
+    (tmp_path / "sink.json").write_text(json.dumps(given, indent=2))
+    (tmp_path / "schema.json").write_text('{"type": "record", "fields": []}')
+    (tmp_path / "other.json").write_text('{"connector.class": "io.debezium.Postgres"}')
+    (tmp_path / "rows.json").write_text("[1, 2]")
+    found = load(tmp_path)
+    assert not found.findings
+    assert [(Path(one.file).name, one.name) for one in found.flows] == [
+        ("sink.json", "justone-kafka-sink-pg-json.readings")
+    ]
+    assert {Path(note.file).name for note in found.hints} == {"sink.json", "worker.properties"}
+
+
+def test_a_watched_folder_sees_a_connector_of_json_and_no_other_json(tmp_path: Path) -> None:
+    before = fingerprint([tmp_path])
+    (tmp_path / "data.json").write_text("{}")
+    assert fingerprint([tmp_path]) == before
+    text = json.dumps({"config": {"connector.class": CLASS}})
+    (tmp_path / "sink.json").write_text(text)
+    assert fingerprint([tmp_path]) != before
+
+
+@pytest.mark.parametrize(("path", "wrong"), [("certs/ca.pem", True), ("/nowhere/ca.pem", False)])
+def test_a_file_of_certificates_is_an_absolute_path(tmp_path: Path, path: str, wrong: bool) -> None:
+    more = f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={path}\n"
+    found = loaded(tmp_path, worker=f"{WORKER}{more}")
+    key = "ssl.truststore.location"
+    said = [one.message for one in found.findings if one.path == key]
+    assert said == [NO_FORM] * wrong
+    missing = [
+        one for one in found.hints if "/nowhere/ca.pem is not on this machine" in one.message
+    ]
+    assert bool(missing) != wrong
 
 
 def test_unknown_keys_are_noted_with_what_was_meant(tmp_path: Path) -> None:

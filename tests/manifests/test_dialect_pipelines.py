@@ -270,7 +270,7 @@ def test_a_target_in_the_environment_that_is_none_is_not_quoted(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (PAGE, "9:3: still has the ??? of the example file, or another placeholder in its place"),
+        (PAGE, "9:3: is a placeholder (<...>): write the value"),
         (FIRST + "INSERT INTO t SELECT 1;", "21:1: this statement is of Flink's SQL, and those "),
         ("INSERT INTO t SELECT a FROM s;\nSTOP PIPELINE p;", "2:1: this statement is of SingleS"),
         ("BANANA x;", "1:1: expected a statement, found BANANA"),
@@ -305,6 +305,14 @@ def test_a_target_in_the_environment_that_is_none_is_not_quoted(
         (
             pipeline({"connector.class": "a.B", "plugin.path": "/p", "dataflow.spool": "/s"}),
             "is not below the folder DATAFLOW_FILES",
+        ),
+        *(
+            (pipeline({"tasks.max": tasks}), ": must be a number of tasks, at least 1")
+            for tasks in ("four", "0", "1.5", "", "9" * 5000)
+        ),
+        (
+            pipeline({"connector.class": "a.B", "tasks.max": "9" * 5000}),
+            "must be a number of tasks, 1 to 64",
         ),
         (pipeline({"kinesis.stream": ""}), "is required, but has no value: the stream"),
         (pipeline({"kinesis.shard.id": "x"}), "all shards of a stream are read"),
@@ -446,6 +454,22 @@ def test_several_inserts_are_branches(tmp_path: Path) -> None:
     flow = one(tmp_path, into(body))
     assert [branch.address.name for branch in flow.branches] == ["t", "u"]
     assert [branch.routes for branch in flow.branches] == [(None,), ("u",)]
+
+
+def test_a_global_variable_holds_for_all_pipelines_of_the_file(tmp_path: Path) -> None:
+    """As in SingleStore, whose pipelines read it whenever they run; the last value counts."""
+    text = (
+        "SET GLOBAL pipelines_extractor_batch_size = 70;\n"
+        + pipeline(name="above")
+        + pipeline(None, "MAX_OFFSETS_PER_BATCH_PARTITION 5", name="own")
+        + "SET GLOBAL pipelines_extractor_batch_size = 10000;\n"
+    )
+    found = loaded(tmp_path, text)
+    assert told(found) == []
+    limits = {flow.name: flow.policies.limit.records for flow in found.flows}
+    assert limits == {"above": 10_000, "own": 5}
+    replaced = "replaces the value above: the last one holds for all pipelines of the file"
+    assert len([line for line in noted(found) if replaced in line]) == 1
 
 
 def test_statements_without_effect_are_noted(tmp_path: Path) -> None:

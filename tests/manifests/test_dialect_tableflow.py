@@ -392,6 +392,25 @@ def test_a_mistake_about_a_registry_has_its_line(
     assert loaded.flows == ()
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_names_that_differ_by_case_alone_are_noted(loaded_from: Any, inside: bool) -> None:
+    both = """\
+{pad}- {{name: At, id: 11, type: string, optional: true}}
+{pad}- {{name: aT, id: 12, type: string, optional: true}}
+"""
+    if inside:
+        head = "        - name: s\n          id: 10\n          type: struct\n"
+        fields = f"{head}          fields:\n{both.format(pad=' ' * 12)}"
+    else:
+        fields = both.format(pad=" " * 8)
+    loaded = loaded_from(FILE.replace("      fields:\n", f"      fields:\n{fields}", 1))
+    assert not loaded.findings
+    assert loaded.flows
+    (said,) = [one for one in loaded.hints if "capital letters" in one.message]
+    assert said.path.endswith("fields[1].name")
+    assert said.message.startswith("differs from At by capital letters alone, which readers such")
+
+
 def test_tables_of_one_name_and_of_one_name_in_dagster_are_findings(loaded_from: Any) -> None:
     loaded = loaded_from(f"{HEAD}tables:\n{TABLE}{TABLE}{BUCKET}")
     assert loaded.flows == ()

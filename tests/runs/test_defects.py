@@ -30,13 +30,13 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.defects import is_defect, is_defect_of
 from dataflow_assets.errors import Defect, PermanentError, TransientError
 from dataflow_assets.micro_batch import fused, transform, typed_rows
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Planned, run
 from dataflow_assets.micro_batch.tasks import JobDied, collect, numbers
-from dataflow_assets.sdk.defects import is_defect, is_defect_of
 from dataflow_assets.spark.errors import sentence
 from tests.in_process import Frame, Session
 

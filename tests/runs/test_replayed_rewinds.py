@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink
-from dataflow_assets.contracts import Rejection
+from dataflow_assets.contracts import Address, Rejection
 from dataflow_assets.flow import Flow
 from dataflow_assets.sdk.rejected_records import error_record
 from tests.runs.test_replaying import SLICE, TRUNCATE, Stores
@@ -31,7 +31,17 @@ class Loosened(Stores):
         return replace(flow, branches=(replace(branch, sink=sink),))
 
 
-@pytest.fixture(params=[MemorySliceSink, MemorySpanSink])
+class Hidden(MemorySliceSink):
+    """Its table is named by a Secret: entries know it by what the Secret holds."""
+
+    def address(self) -> Address:
+        return replace(super().address(), name="secret/key")
+
+    def resolved_address(self) -> Address:
+        return super().address()
+
+
+@pytest.fixture(params=[MemorySliceSink, MemorySpanSink, Hidden])
 def one(engine: SparkSession, request: pytest.FixtureRequest) -> Iterator[Loosened]:
     stores = Loosened(engine)
     stores.branched = False

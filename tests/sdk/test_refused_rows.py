@@ -90,10 +90,59 @@ def test_where_every_row_is_refused_the_target_is_at_fault_and_the_first_is_name
     with pytest.raises(NoneStored) as caught:
         searched(target, rows)
     sentence = str(caught.value.error("writing to t"))
+    seen = "no row is taken" if rows < 32 else "32 rows were refused before one was taken"
     assert sentence == (
-        "writing to t: no row is taken, the first one is orders, partition 3, offset 0: refused"
+        f"writing to t: {seen}, the first one is orders, partition 3, offset 0: refused"
     )
     assert target.attempts < 1_000
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_search_that_gave_up_is_not_forgotten_by_the_next_one_of_the_slice(
+    in_order: bool,
+) -> None:
+    """Rows of it were never tried: a commit would lose them."""
+    suspects, target = SuspectRows(), Target(set(range(3_000)), Fault.LIKELY)
+    batches = [pa.record_batch({"n": range(3_000)}), pa.record_batch({"n": range(2_999, 3_100)})]
+    for batch in batches:
+        for one in suspects.search(batch, target, in_order=in_order):
+            suspects.doubt(Rejection(one.at, "sink", "refused", None), one.failure)
+    assert target.stored == Counter(range(3_000, 3_100))
+    with pytest.raises(NoneStored):
+        suspects.check("orders", SLICE)
+
+
+def ordered(target: Target, rows: int, bad: set[int]) -> tuple[list[int], int]:
+    """What is found in order, and how many rows were asked about."""
+    asked: list[int] = []
+
+    def passes(part: pa.RecordBatch) -> bool:
+        asked.extend(part.column("n").to_pylist())
+        return bad.isdisjoint(asked[-part.num_rows :])
+
+    suspects, batch = SuspectRows(), pa.record_batch({"n": pa.array(range(rows), pa.int64())})
+    found = suspects.search(batch, target, in_order=True, passes=passes)
+    for one in found:
+        suspects.doubt(Rejection(one.at, "sink", one.failure.reason, None), one.failure)
+    suspects.check("orders", SLICE)
+    return [one.at for one in found], len(asked)
+
+
+def test_more_than_a_thousand_in_order_do_not_speak_for_the_rows_behind_them() -> None:
+    bad = set(range(1_100))
+    target = Target(bad, Fault.LIKELY)
+    found, asked = ordered(target, 3_000, bad)
+    assert found == sorted(bad)
+    assert target.stored == Counter(range(1_100, 3_000))
+    assert asked <= 64
+
+
+def test_where_no_row_of_a_sample_passes_the_rows_behind_are_not_tried() -> None:
+    target = Target(set(range(50_000)), Fault.LIKELY)
+    with pytest.raises(NoneStored) as caught:
+        ordered(target, 50_000, target.bad)
+    assert "1,000 rows were refused before one was taken" in str(caught.value.error("w"))
+    assert target.attempts < 3_000
 
 
 def test_a_row_alone_is_at_fault_where_its_failure_is_mostly_a_rows() -> None:
@@ -115,6 +164,13 @@ def test_rows_that_are_surely_bad_say_nothing_about_the_others() -> None:
     bad = pa.record_batch({"n": pa.array(range(100), pa.int64())})
     assert len(suspects.search(bad, Target(set(range(100)), Fault.ROW))) == 100
     assert searched(Target({0}, Fault.OPEN), 9, suspects) == [0]
+
+
+def test_a_row_that_is_surely_bad_is_no_second_doubt() -> None:
+    """Each of the two would be set aside alone."""
+    suspects = SuspectRows()
+    assert searched(Target({0}, Fault.ROW), 1, suspects) == [0]
+    assert searched(Target({0}, Fault.LIKELY), 1, suspects) == [0]
 
 
 def test_what_passes_by_itself_is_nobodys_fault() -> None:

@@ -129,8 +129,8 @@ def test_nan_and_decimals_in_groups_and_both_zeros_in_one(sql: Sql, run: Run) ->
     sql.send((None, b'{"d":%s,"p":0.1}' % one.encode()) for one in values)
     run(flow)
     assert sorted(latest(sql.stored()).values()) == [
-        b'{"d":"NaN","n":2,"u":1,"total":0.20}',
-        b'{"d":0.0,"n":3,"u":2,"total":0.30}',
+        b'{"d":"NaN","n":2,"u":1,"total":0.2}',
+        b'{"d":0.0,"n":3,"u":2,"total":0.3}',
     ]
 
 

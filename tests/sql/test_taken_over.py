@@ -89,3 +89,22 @@ def test_rejected_records_are_taken_back_with_the_keys_of_their_flow(
     mended = sql.write(COLUMNS, KEYED, "SELECT * FROM s")
     assert sum(done.rows for done in replay(mended, lambda: engine, Running())) == 1
     assert keys(sql) == [BEFORE, BEFORE]
+
+
+def test_they_are_taken_back_with_other_keys_once_the_topic_was_emptied(
+    sql: Sql, run: Run, engine: Any, begun_before: Begin
+) -> None:
+    """The branch that takes them back has a head of its own by then."""
+    strict = KEYED.replace("n INT", "n INT NOT NULL")
+
+    def taken_back() -> int:
+        mended = sql.write(COLUMNS, KEYED, "SELECT * FROM s")
+        return sum(done.rows for done in replay(mended, lambda: engine, Running()))
+
+    flow = begun_before(sql, run, strict)
+    sql.send([change("null")])
+    run(flow)
+    assert taken_back() == 1
+    drained(sql.write(COLUMNS, strict, "SELECT * FROM s"), Start("earliest", table="truncate"))
+    assert taken_back() == 1
+    assert keys(sql) == [FLINKS, FLINKS]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import uuid
 from datetime import UTC, datetime
 from typing import Any
 
@@ -261,6 +265,77 @@ def test_a_delete_without_the_row_before_is_of_the_row_of_its_key(key: str, row:
     assert isinstance(deleted, Record)
     assert text(deleted.body) == row.encode()
     assert deleted.metadata["operation"] == "delete"
+
+
+@pytest.mark.parametrize(
+    ("id_", "row"),
+    [
+        ('"abc"', '{"_id":"abc"}'),
+        ("1004", '{"_id":1004}'),
+        ('{"$oid":"6f"}', '{"_id":"6f"}'),
+        ('{"$numberLong":"5"}', '{"_id":5}'),
+    ],
+)
+def test_a_delete_of_mongodb_is_of_the_document_whose_id_its_key_writes(id_: str, row: str) -> None:
+    """The key's id is a text of Extended JSON, whatever the type of the document's."""
+    key = text({"id": id_})
+    assert key is not None
+    body = '{"op":"d","before":null,"after":null,"source":{"connector":"mongodb"}}'
+    deleted = compiled(DebeziumUnwrap)(record(body, key=key.decode()))
+    assert isinstance(deleted, Record)
+    assert text(deleted.body) == row.encode()
+
+
+def test_a_tombstone_that_may_be_of_mongodb_is_no_delete_of_another_row() -> None:
+    """Nothing says whether the quotes are part of the id."""
+    tombstone = record(" ", key='{"id":"\\"abc\\""}')
+    with pytest.raises(RejectedRecord, match="may be that of a document of MongoDB"):
+        compiled(DebeziumUnwrap, inferDeleteFromTombstone=True)(tombstone)
+
+
+P = "__debezium_unavailable_value"
+BYTES = list(P.encode())
+DIGITS = [base64.b64encode(bytes([byte])).decode() for byte in BYTES]
+NAME = str(uuid.UUID(bytes=hashlib.md5(P.encode(), usedforsecurity=False).digest(), version=3))
+DAYS = {"type": "array", "items": {"type": "int32", "name": "io.debezium.time.Date"}}
+DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (DAYS, BYTES),
+        ({"type": "array", "items": {"type": "int64"}}, BYTES),
+        ({"type": "array", "items": {"type": "double"}}, [float(byte) for byte in BYTES]),
+        ({"type": "array", "items": DECIMAL}, DIGITS),
+        ({"type": "array", "items": {"type": "string"}}, [NAME]),
+        (DECIMAL, P),
+        ({"type": "string", "name": "io.debezium.data.Json"}, f'{{"{P}":"{P}"}}'),
+    ],
+)
+def test_a_placeholder_is_known_before_its_schema_is_asked(schema: Any, value: Any) -> None:
+    fields = [{"field": "id", "type": "int32"}, {"field": "big", **schema}]
+    after = {"field": "after", "type": "struct", "fields": fields}
+    event = {
+        "schema": {"type": "struct", "fields": [after]},
+        "payload": {"op": "u", "after": {"id": 1, "big": value}},
+    }
+    updated = compiled(DebeziumUnwrap)(record(json.dumps(event)))
+    assert isinstance(updated, Record)
+    assert (updated.body, updated.metadata["unavailable"]) == ({"id": 1}, "big")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"schema":{"type":"struct","fields":5},"payload":{"op":"c","after":{"id":1}}}',
+        '{"schema":{"fields":[5,{"field":"after"}]},"payload":{"op":"c","after":{"id":1}}}',
+    ],
+)
+def test_a_schema_that_is_none_says_nothing(body: str) -> None:
+    unwrapped = compiled(DebeziumUnwrap)(record(body))
+    assert isinstance(unwrapped, Record)
+    assert unwrapped.body == {"id": 1}
 
 
 @pytest.mark.parametrize(

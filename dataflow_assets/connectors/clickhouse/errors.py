@@ -99,8 +99,11 @@ REFUSED = {
 }
 # What expressions of the table and its views raise for some values.
 _LIKELY = {"ILLEGAL_DIVISION": 153, "FUNCTION_THROW_IF_VALUE_IS_NON_ZERO": 395}
+ACCESS_DENIED = 497
 _LATER, _NEVER = frozenset(TRANSIENT.values()), frozenset(REFUSED.values())
 _HTTP_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+_OF_TABLE = frozenset({16, 60, 81, 218})
+"""A column, a table or a database that is not there: no row is the reason."""
 _ADVICE = {
     16: "was the table altered? the next run reads its columns again",
     47: "was the table altered? the next run reads its columns again",
@@ -112,7 +115,7 @@ _ADVICE = {
     218: "the table was dropped; create it again",
     252: "too many parts: merges do not keep up with inserts; the flow waits for them",
     241: "out of memory: the flow tries again; lower the load, or raise max_memory_usage",
-    497: "grant the user of the connection string what is missing",
+    ACCESS_DENIED: "grant the user of the connection string what is missing",
     516: "check user and password of the connection string",
 }
 _TEXT = re.compile(
@@ -159,6 +162,8 @@ class Failure(ServerFailure):
     @override
     def fault(self) -> Fault:
         """By the code; a table's expressions may refuse a row with any."""
+        if self.code in _OF_TABLE:
+            return Fault.OUTSIDE
         if self.kind is Kind.PERMANENT and self.answered:
             return Fault.LIKELY if self.code in _LIKELY.values() else Fault.OPEN
         return Fault.ROW if self.kind is Kind.REFUSED else Fault.OUTSIDE

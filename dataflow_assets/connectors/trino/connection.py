@@ -17,6 +17,7 @@ from dataflow_assets.sdk.database import NamedTable, slugify
 from dataflow_assets.sdk.http_addresses import of_secret
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition
+from dataflow_assets.tls import NO_FORM, names_one
 
 Secret = SecretStr | None
 Ref = SecretRef | None
@@ -84,6 +85,9 @@ class TrinoConnection(NamedTable):
             if not (getattr(self, name) or getattr(self, f"{name}_secret_ref")):
                 key = type(self).model_fields[name].alias
                 yield f"{key} or {key}SecretRef is required"
+        for name, value in self.places_of_secrets():
+            if not names_one(value):
+                yield f"{name} {NO_FORM}"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

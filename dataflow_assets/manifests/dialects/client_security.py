@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
-from dataflow_assets.manifests.dialects.key_tables import PLACEHOLDER, is_placeholder
+from dataflow_assets.manifests.dialects.key_tables import is_placeholder, placeholder
 from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.references import is_shell_variable, reference
 from dataflow_assets.secrets import SecretRef
+from dataflow_assets.tls import NO_FORM, names_one
 
 _JAAS = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\')')
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -70,8 +71,8 @@ def _sasl(told: Mapping[str, Told], notes: Notes, where: Where) -> dict[str, Any
 
 def referred(name: str, text: str, where: Where, notes: Notes) -> dict[str, Any]:
     """One field, by its value or by the reference to it."""
-    if is_placeholder(text):
-        notes.wrong(where, f"still has {PLACEHOLDER}: write the value, or remove the key")
+    if unwritten := placeholder(text):
+        notes.wrong(where, f"{unwritten}: write the value, or remove the key")
         return {}
     if is_shell_variable(text):
         notes.note(where, "is taken as it is written: a variable is written ${env:VARIABLE}")
@@ -105,6 +106,8 @@ def _tls(told: Mapping[str, Told], notes: Notes) -> dict[str, Any]:
         for key, name in text_keys.items():
             one = told.get(f"ssl.{store}.{key}") or path
             if one and one.text.strip():
+                if not (names_one(one.text) or is_placeholder(one.text)):
+                    notes.wrong(one.where, NO_FORM)
                 found[name] = one.text if name != "key_file" else SecretStr(one.text)
     return found
 
@@ -121,5 +124,5 @@ def _check_kind(store: str, told: Mapping[str, Told], notes: Notes) -> None:
             "by keytool -exportcert -rfc, and keys by openssl pkcs12",
         )
     for one in given:
-        if is_placeholder(one.text):
-            notes.wrong(one.where, f"still has {PLACEHOLDER}")
+        if unwritten := placeholder(one.text):
+            notes.wrong(one.where, f"{unwritten}: write the value")

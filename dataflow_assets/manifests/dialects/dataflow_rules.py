@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Sink, Source
@@ -94,8 +95,9 @@ def _keys_left_out(
     if not _KEEPING.issuperset(step.type for step in manifest.spec.transformations):
         return
     for branch in branches:
-        key: Sequence[str] = getattr(branch.sink, "conflict_key", ())
-        if missing := [name for name in key if source.leaves_out(name)]:
+        key: Sequence[Any] = getattr(branch.sink, "conflict_key", ())
+        names = [one if isinstance(one, str) else one.top for one in key]
+        if missing := [name for name in names if name is not None and source.leaves_out(name)]:
             message = (
                 f"names {', '.join(missing)}, which the source leaves out (includeColumns, "
                 "excludeColumns): no record would have a key. Let the source read it, or choose "

@@ -33,7 +33,6 @@ class Key:
         return key == self.name
 
 
-PLACEHOLDER = "the ??? of the example file, or another placeholder in its place"
 _PLACEHOLDER = re.compile(r"\?{2,}|<[\w .-]+>")
 
 
@@ -50,5 +49,11 @@ def names(*tables: Sequence[Key]) -> Iterator[str]:
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether something must still be written: `???`, as in the example file, or `<a word>`."""
+    """Whether something must still be written: `???`, or `<a word>`, as in examples."""
     return _PLACEHOLDER.fullmatch(text.strip()) is not None
+
+
+def placeholder(text: str) -> str:
+    """What is said of a placeholder, by its form; empty for any other text, which may be secret."""
+    form = "<...>" if text.lstrip().startswith("<") else "???"
+    return f"is a placeholder ({form})" if is_placeholder(text) else ""

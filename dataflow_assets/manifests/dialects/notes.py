@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document, Place
-from dataflow_assets.manifests.dialects.key_tables import PLACEHOLDER, is_placeholder
+from dataflow_assets.manifests.dialects.key_tables import placeholder
 
 Where = tuple[Document, str]
 """A document and the key in it as it is written there."""
@@ -49,8 +49,8 @@ class Notes:
             self.wrong(where, f"is required: {what}", key=True)
         elif not text.strip():
             self.wrong(where, f"is required, but has no value: {what}", key=True)
-        elif is_placeholder(text):
-            self.wrong(where, f"still has {PLACEHOLDER}: {what}")
+        elif unwritten := placeholder(text):
+            self.wrong(where, f"{unwritten}: write the value: {what}")
         else:
             return True
         return False

@@ -153,6 +153,7 @@ def _reading(
         for base, spec in ((_SOURCE, source), (_SINK, sink))
         for path, instead in hints(spec)
     ]
+    notes += rules.alike(document, at, table)
     content = [document.get(*at), document.get("source_clusters", number), place.bucket.url]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     flow = Flow(

@@ -22,6 +22,9 @@ _OF_REGISTRY = (
     ("username_env", "password_env"),
     ("mtls_client_cert_env", "mtls_client_key_env"),
 )
+_ALIKE = (
+    "which readers such as Spark and Trino do not tell apart: they refuse the table; rename one"
+)
 _OF_TLS = (
     "tls_insecure_skip_verify",
     "mtls_client_cert_env",
@@ -96,6 +99,16 @@ def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Find
             yield document.finding((*place, "name"), message)
         if table.source_format == "avro" and not _AVRO_NAME.fullmatch(one.name):
             message = "is no name in Avro: letters a-z, digits and `_`, no digit first"
+            yield document.finding((*place, "name"), message)
+
+
+def alike(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
+    """A note at each name that another one beside it has, but for capital letters."""
+    names: dict[tuple[Path, str], str] = {}
+    for place, one, _ in types.walked(table.fields, (*at, "schema")):
+        first = names.setdefault((place[:-1], one.name.casefold()), one.name)
+        if first != one.name:
+            message = f"differs from {first} by capital letters alone, {_ALIKE}"
             yield document.finding((*place, "name"), message)
 
 

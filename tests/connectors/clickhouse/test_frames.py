@@ -15,7 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.connectors.clickhouse.client import connect
+from dataflow_assets.connectors.clickhouse.client import connect, query_rows
+from dataflow_assets.connectors.clickhouse.frames import partition_key
+from dataflow_assets.connectors.clickhouse.frames.conditions import condition
 from dataflow_assets.connectors.clickhouse.frames.frame_table import FrameTable
 from dataflow_assets.connectors.clickhouse.frames.partition_key import PartitionKey
 from dataflow_assets.connectors.clickhouse.frames.read import read
@@ -151,6 +153,28 @@ def test_a_table_is_partitioned_as_the_asset(
     first = datetime.fromisoformat(start).replace(tzinfo=UTC)
     partitions = windows(first, timedelta(hours=hours))
     assert PartitionKey(server, {"at": kind}).made(partitions) == made
+
+
+def test_one_run_may_have_more_windows_than_a_query_takes(
+    server: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def days(*lengths: timedelta) -> Partitions:
+        each = (windows(MIDNIGHT + n * UNITS["day"], one) for n, one in enumerate(lengths))
+        return Partitions(tuple(one.products[0] for one in each))
+
+    key = PartitionKey(server, {"at": "DateTime"})
+    key.check("t", days(*[UNITS["day"]] * 1500), "toDate(at)")
+    monkeypatch.setattr(partition_key, "_WINDOWS", 1)
+    with pytest.raises(PermanentError, match="none of ClickHouse's usual functions"):
+        key.check("t", days(UNITS["day"], UNITS["hour"] / 7), "toDate(at)")
+
+
+def test_one_run_may_have_some_thousand_keys(server: Client) -> None:
+    keys = Partitions(((Dimension("k", tuple(f"key-{n:05}" for n in range(15_000))),),))
+    found = condition(keys, "t", {"k": "String"})
+    names = "SELECT arrayJoin(['key-00007', 'key-14999', 'key-15000', NULL]) AS k"
+    query = f"SELECT countIf(c), countIf(NOT c), count(c) FROM (SELECT {found} AS c FROM ({names}))"
+    assert query_rows(server, query) == [(2, 1, 3)]
 
 
 def test_parts_of_a_day_are_no_partitions_of_dates(table: FrameTable, engine: SparkSession) -> None:

@@ -9,7 +9,10 @@ import pytest
 
 import devservers
 from dataflow_assets import failpoints
+from dataflow_assets.connectors.clickhouse.errors import ACCESS_DENIED, Failure
+from dataflow_assets.connectors.clickhouse.sink import trial_table
 from dataflow_assets.connectors.clickhouse.sink.insert import Insert
+from dataflow_assets.connectors.clickhouse.sink.trial_table import PREFIX
 from dataflow_assets.errors import Defect, PermanentError, TransientError
 from tests.connectors.clickhouse.driver import Place, start, store
 
@@ -38,7 +41,7 @@ def outcome(place: Place) -> tuple[list[int], list[int]]:
 
 
 def no_trials_left(place: Place) -> bool:
-    return not place.run("select name from system.tables where name like 'dataflow_trial%'")
+    return not place.run("show tables like 'dataflow_trial%'")
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -91,6 +94,43 @@ def test_a_view_that_refuses_every_record_stops_before_anything_is_stored(place:
     with pytest.raises(PermanentError, match="orders, partition 0, offset 0: Division by zero"):
         store(place.sink(), ids([1, 2]))
     assert place.rows("id") == []
+
+
+def test_a_user_who_may_not_insert_into_other_tables_inserts_untried(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true, denied = Insert._insert, list[str]()
+
+    def insert(self: Insert, table: str, rows: pa.Table, settings: dict[str, object]) -> None:
+        if table.startswith(PREFIX):
+            denied.append(table)
+            raise Failure(f"Not enough privileges: INSERT(id) ON {table}", ACCESS_DENIED)
+        true(self, table, rows, settings)
+
+    monkeypatch.setattr(Insert, "_insert", insert)
+    place.make("id Int64")
+    place.run("create materialized view watch engine = Memory as select id from orders")
+    store(place.sink(), ids([1, 2, 3]), way="stop")
+    assert [row[0] for row in place.rows("id")] == [1, 2, 3]
+    assert [row[0] for row in place.rows("id", table="watch")] == [1, 2, 3]
+    assert len(denied) == 1
+    assert no_trials_left(place)
+
+
+def test_what_a_killed_process_has_left_is_dropped_once_it_is_old(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.make("id Int64")
+    trial, own = "dataflow_trial_0123456789ab", "dataflow_trial_of_mine"
+    for name in (trial, f"{trial}_2", "dataflow_defaults_0123456789ab", own):
+        place.run(f"create table {name} (id Int64) engine = Null")
+    place.run(f"create materialized view {trial}_1 to {trial}_2 as select id from {trial}")
+    names = "show tables like 'dataflow_%_%'"
+    start(place.sink()).close()
+    assert len(place.run(names)) == 6
+    monkeypatch.setattr(trial_table, "OLD", 0)
+    start(place.sink()).close()
+    assert place.run(names) == [("dataflow_ledger",), (own,)]
 
 
 def test_many_at_the_beginning(place: Place) -> None:

@@ -9,6 +9,9 @@ import pyarrow as pa
 import pytest
 
 import devservers
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.sink import encode_arrays
+from dataflow_assets.connectors.postgresql.table.column import Column
 from dataflow_assets.contracts import Chunk, OffsetSlice, Span
 from dataflow_assets.formats.json import JsonDecoder
 from tests.connectors.postgresql.driver import SOURCE, Place, start, write
@@ -82,6 +85,53 @@ def test_what_is_no_such_array_is_refused(
     assert text is None
     assert len(reasons) == 1
     assert reason in reasons[0]
+
+
+def array_field(base: str, declared: str) -> pa.Field:
+    """The column of a table that has arrays of a type."""
+    element = Column("a", base, False, declared, -1, False, False)
+    kind = f"_{base}", False, f"{declared}[]", -1
+    return Column("a", *kind, False, False, True, True, element).field
+
+
+@pytest.fixture
+def singles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arrays that are read one by one."""
+    found, alone = list[str](), encode_arrays._single
+
+    def noted(text: str, field: pa.Field) -> str:
+        found.append(text)
+        return alone(text, field)
+
+    monkeypatch.setattr(encode_arrays, "_single", noted)
+    return found
+
+
+UNUSUAL = {
+    "PostgreSQL's own": ("int4", "integer", "[1,2,3]", '"{1,2}"', "{1,2}"),
+    "two dimensions": ("int4", "integer", "[1,2,3]", "[[1,2],[3,4]]", "{{1,2},{3,4}}"),
+    "three": ("int4", "integer", "[1,2,3]", "[[[1],[2]]]", "{{{1},{2}}}"),
+    "a number among texts": ("text", "text", '["a","b"]', '["a",1]', '{"a","1"}'),
+    "none": ("int4", "integer", "[1,2,3]", None, None),
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_one_unusual_array_leaves_the_others_a_column(singles: list[str], case: str) -> None:
+    base, declared, usual, odd, literal = UNUSUAL[case]
+    field = array_field(str(base), str(declared))
+    expected = encode_arrays.literals(pa.array([usual]), field)[0].as_py()
+    found = encode_arrays.literals(pa.array([usual] * 70 + [odd] + [usual] * 30), field)
+    assert found.to_pylist() == [expected] * 70 + [literal] + [expected] * 30
+    assert set(singles) <= {odd}
+
+
+def test_one_element_that_does_not_fit_is_read_alone(singles: list[str]) -> None:
+    field = array_field("timestamptz", "timestamp with time zone")
+    usual, bad = '["2026-01-31T10:00:00Z"]', '["2026-02-30T10:00:00Z"]'
+    with pytest.raises(Failure):
+        encode_arrays.literals(pa.array([usual] * 70 + [bad] + [usual] * 30), field)
+    assert singles == [bad]
 
 
 AWARE, NAIVE = "timestamptz", "timestamp"

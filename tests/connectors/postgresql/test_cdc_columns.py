@@ -151,6 +151,34 @@ def test_a_column_that_was_renamed_is_not_added(table: Followed, rule: str) -> N
     assert table.same()
 
 
+def test_a_column_that_was_added_with_a_value_is_not_added_again_under_another_name(
+    table: Followed,
+) -> None:
+    """The server keeps the value of old rows with the column, and the target has its default."""
+    table.options = ADD
+    table.run("ALTER TABLE source ADD status text DEFAULT 'new'")
+    table.run("INSERT INTO source VALUES (4, 'd')")
+    table.drain()
+    table.run("UPDATE source SET status = 'paid' WHERE id < 4")
+    table.drain()
+    table.run("ALTER TABLE source RENAME status TO state; INSERT INTO source VALUES (5, 'e')")
+    with pytest.raises(PermanentError, match="rename status to state"):
+        table.drain()
+    table.run("ALTER TABLE target RENAME status TO state")
+    table.drain()
+    assert table.same()
+
+
+def test_rows_before_a_new_column_get_its_value_too(table: Followed) -> None:
+    """They are stored when the target has the column: its default, left there, is their value."""
+    table.options = ADD
+    table.run("INSERT INTO source VALUES (4, 'd'); UPDATE source SET name = 'x' WHERE id = 1")
+    table.run("ALTER TABLE source ADD status text DEFAULT 'new'")
+    table.run("INSERT INTO source VALUES (5, 'e')")
+    table.drain()
+    assert table.same()
+
+
 def test_a_column_that_was_dropped_stays_as_it_was(table: Followed) -> None:
     table.options = ADD
     table.run("ALTER TABLE source ADD extra int; UPDATE source SET extra = id")

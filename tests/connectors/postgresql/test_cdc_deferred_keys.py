@@ -8,6 +8,9 @@ import pytest
 
 from dataflow_assets import registry
 from dataflow_assets.connectors.postgresql.cdc import read
+from dataflow_assets.connectors.postgresql.cdc.changes import Changed
+from dataflow_assets.connectors.postgresql.cdc.envelope import Transaction
+from dataflow_assets.connectors.postgresql.cdc.layout import Layout
 from dataflow_assets.contracts import DELETE, INSERT, OP, Limit
 from tests.connectors.postgresql.followed import Elsewhere, Followed, tuples
 from tests.systems import Clickhouse, Iceberg, Kafka, System
@@ -16,6 +19,7 @@ AUTO = {"autoCreateTable": True}
 KEYS = {
     "primary": "id int PRIMARY KEY DEFERRABLE, v text",
     "deferred": "id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text",
+    "covering": "id int, v text, PRIMARY KEY (id) INCLUDE (v) DEFERRABLE",
     "unique": "id int NOT NULL UNIQUE DEFERRABLE INITIALLY DEFERRED, v text",
 }
 SHIFT = "UPDATE source SET id = id + 1"
@@ -68,6 +72,18 @@ def test_a_transaction_that_comes_in_several_batches(
     table.limit = Limit(bytes=1)
     table.drain()
     assert table.same()
+
+
+def test_a_transaction_that_goes_on_is_not_copied_by_each_batch() -> None:
+    """A large one would take quadratic time."""
+    changed = Changed(Layout(("s", "t"), (), (), (), deferred=(0,)), None, with_old=False)
+    transaction = Transaction("0/1")
+    waiting = changed._data
+    for message in (b"x", b"y", b"z"):
+        changed.add(message, transaction)
+        assert changed.take(transaction) is None
+    assert changed._data is waiting
+    assert bytes(waiting) == b"xyz"
 
 
 def _statement(choice: random.Random) -> str:

@@ -289,3 +289,12 @@ def test_a_name_of_a_column_that_is_left_out_stops_nothing(followed: Followed) -
     followed.run("ALTER TABLE source DROP n; ALTER TABLE source ADD n int; UPDATE source SET n = 2")
     followed.drain()
     assert followed.same("id, name")
+
+
+def test_two_columns_whose_names_have_one_digest_are_no_other_columns(followed: Followed) -> None:
+    """Positions keep 24 bits of each name, which these two share."""
+    followed.make("id int PRIMARY KEY, kind_10 text, comment_13 text")
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (1, 'a', 'b')")
+    followed.drain()
+    assert followed.same()

@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 import devservers
 from dataflow_assets.connectors.postgresql.sink import encode_copy, load, upsert_staging
 from dataflow_assets.errors import Defect, PermanentError
+from dataflow_assets.sdk import refused_rows
 from tests.connectors.postgresql.driver import Place, start, store
 
 TRIGGER = """
@@ -119,6 +120,37 @@ def test_many_rows_at_the_beginning_that_are_refused(place: Place) -> None:
     place.run(TRIGGER.format(body=body))
     stored(place, [*["b"] * 100, *["a"] * 100])
     assert outcome(place) == (list(range(100, 200)), list(range(100)))
+
+
+def test_more_refusals_than_are_waited_for_with_good_rows_behind(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the rows behind leaves nothing in the table: each good row is inserted once."""
+    monkeypatch.setattr(refused_rows, "HALVED", 32)
+    place.run("CREATE TABLE orders (id bigint PRIMARY KEY, v text, n serial)")
+    place.run("CREATE TABLE seen (id bigint)")
+    check = "IF new.v = 'bad' THEN RAISE 'not welcome' USING errcode = 'ZZ001'; END IF;"
+    place.run(TRIGGER.format(body=f"{check} INSERT INTO {place.schema}.seen VALUES (new.id);"))
+    stored(place, [*["bad"] * 40, *["ok"] * 60])
+    assert outcome(place) == (list(range(40, 100)), list(range(40)))
+    assert place.rows("id", "seen") == [(n,) for n in range(40, 100)]
+
+
+def test_rows_that_were_never_tried_are_not_left_behind(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first load of the slice gives up; a later one meets a doubt, and stores rows."""
+    monkeypatch.setattr(load, "ENOUGH_ROWS", 60)
+    monkeypatch.setattr(load, "FOLDED_BYTES", 1)
+    monkeypatch.setattr(refused_rows, "HALVED", 32)
+    place.run("CREATE TABLE orders (id bigint PRIMARY KEY, v text)")
+    check = "IF new.v = 'bad' THEN RAISE 'not welcome' USING errcode = 'ZZ001'; END IF;"
+    place.run(TRIGGER.format(body=check))
+    first = [{"id": n, "v": "bad"} for n in range(60)]
+    later = [{"id": 60 + n, "v": "ok" if n else "bad"} for n in range(10)]
+    with pytest.raises(PermanentError, match="not welcome"):
+        store(place.sink(), first, later)
+    assert outcome(place) == ([], [])
 
 
 @pytest.mark.parametrize("rows", [1, 3, 500])

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import Client, insert, inserting, known, quote
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.errors import ACCESS_DENIED, Failure, failing
 from dataflow_assets.connectors.clickhouse.sink.defaults import Defaults, absent
 from dataflow_assets.connectors.clickhouse.sink.trial_table import trial_table
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
@@ -74,8 +74,14 @@ class Insert:
     def refused(self, rows: pa.Table, suspects: SuspectRows) -> list[RefusedRow[pa.Table]]:
         """The rows that the table or its views refuse, found by trial. Raises Failure."""
         with trial_table(self._client, (self._database, self._name)) as trial:
-            attempt = partial(self._attempt, trial, settings=_TRIED)
-            return suspects.search(self._columns(rows, 0), attempt)
+            return suspects.search(self._columns(rows, 0), partial(self._try, trial))
+
+    def _try(self, trial: str, rows: pa.Table) -> ServerFailure | None:
+        """A right that this user lacks in the trial says nothing about rows."""
+        failure = self._attempt(trial, rows, _TRIED)
+        if isinstance(failure, Failure) and failure.code == ACCESS_DENIED:
+            raise failure
+        return failure
 
     def _attempt(
         self, table: str, rows: pa.Table, settings: Mapping[str, object]

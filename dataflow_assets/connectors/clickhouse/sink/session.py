@@ -13,7 +13,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import query_rows
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.shared_client import Lease
-from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
+from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery, trial_table
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.finish import finished
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
@@ -233,6 +233,7 @@ class ClickhouseSinkSession(SinkSession):
     def _open(self) -> None:
         with translated(f"opening {self._sink.address()}"):
             checkpoint_table.prepare(self._client, self._database)
+            trial_table.sweep(self._client, self._database)
             self._find()
             replicated = bool(self._table and self._table.replicated)
             if replicated:

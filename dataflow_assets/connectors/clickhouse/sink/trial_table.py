@@ -30,6 +30,13 @@ WHERE engine = 'MaterializedView' AND as_select != '' AND (database, name) IN (
     FROM system.tables WHERE database = {d:String} AND name = {t:String})
 ORDER BY database, name
 """
+OLD = 3_600  # seconds after which nobody uses such a table any more
+_LEFT = """
+SELECT name FROM system.tables
+WHERE database = {d:String} AND match(name, '^dataflow_(trial|defaults)_[0-9a-f]{12}(_[0-9]+)?$')
+    AND metadata_modification_time BETWEEN toDateTime(1) AND now() - {s:UInt32}
+ORDER BY engine = 'MaterializedView' DESC
+"""
 _NAME = r"(?:`(?:[^`\\]|\\.)*`|\w+)"
 _INTO = re.compile(rf" TO ({_NAME}\.{_NAME})")
 
@@ -43,6 +50,14 @@ def trial_table(client: Client, place: tuple[str, str]) -> Iterator[str]:
         yield trial.name
     finally:
         trial.drop()
+
+
+def sweep(client: Client, database: str) -> None:
+    """Drops what a process that was killed has left; where it cannot be, a later session tries."""
+    with suppress(Failure):
+        for (name,) in query_rows(client, _LEFT, {"d": database, "s": OLD}):
+            with failing():
+                client.command(f"DROP TABLE IF EXISTS {quote(database, name)}")
 
 
 class _Trial:

@@ -190,7 +190,7 @@ class ClickhouseWriter(Writer):
             found = self._load().refused(rows, suspects)
         except Failure as failure:
             if known is None and failure.fault is not Fault.OUTSIDE:
-                return {}  # this user may not create tables: the table itself is asked
+                return {}  # this user may not try it: the table itself is asked
             raise known or failure from failure
         reasons = {one.at: one.failure.reason for one in found}
         rejections = self._buffer.refused(rows, reasons)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import threading
 
+from msgspec.structs import replace
+
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.sink import checkpoint_records
@@ -46,7 +48,7 @@ class HeadWriter:
         """
         producer = self._taken(producer_of(self._target))
         try:
-            found = self._side_topic.head() or self._first()
+            found = self._head()
         except BaseException:
             producer.close()
             raise
@@ -55,11 +57,15 @@ class HeadWriter:
         self.epoch = head.epoch
         return head
 
-    def _first(self) -> Head:
-        """Of a new branch; rejected records are taken back with the keys of their flow."""
+    def _head(self) -> Head:
+        """What is stored, or the first one of a new branch.
+
+        Rejected records are taken back with the keys of their flow, which change when its topic is
+        emptied.
+        """
+        head = self._side_topic.head() or Head(checkpoint_records.new_generation(), keys=FLINK)
         flow = self._side_topic.replayed()
-        keys = FLINK if flow is None else flow.keys
-        return Head(checkpoint_records.new_generation(), keys=keys)
+        return head if flow is None else replace(head, keys=flow.keys)
 
     def write(self, head: Head) -> None:
         """Stores the head. Raises TakenOver where another run has the branch by now."""

@@ -63,6 +63,8 @@ class Changed:
 
         `unfinished`: whose changes go on; those of a table whose keys are exchanged stay together.
         """
+        if self._as_states and len(self._runs) == 1 and self._runs[0][1] is unfinished:
+            return None  # all of it stays; a copy for each batch costs quadratic time
         data, sizes, runs = bytes(self._data), self._sizes, self._runs
         self._data, self._sizes, self._runs = bytearray(), [], []
         if self._as_states and runs and runs[-1][1] is unfinished:

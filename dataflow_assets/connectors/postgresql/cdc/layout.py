@@ -30,7 +30,8 @@ ORDER BY array_position(i.indkey::int2[], a.attnum)
 """
 _DEFERRABLE = """
 SELECT ARRAY(SELECT attname::text FROM pg_attribute a
-             WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) ORDER BY attnum)
+             WHERE a.attrelid = i.indrelid
+               AND a.attnum = ANY ((i.indkey::int2[])[:i.indnkeyatts - 1]) ORDER BY attnum)
 FROM pg_index i WHERE i.indrelid = $1::oid AND i.indisunique AND NOT i.indimmediate
   AND i.indexprs IS NULL AND i.indpred IS NULL AND NOT EXISTS (
       SELECT FROM pg_index p WHERE p.indrelid = i.indrelid AND p.indisprimary AND p.indimmediate)

@@ -28,7 +28,7 @@ from dataflow_assets.errors import Outdated
 
 RECORDED_BYTES = 500_000  # of the parts of a load, which a sink records all at once
 PART_BYTES = 200  # of a part, beside the position that it ends in
-_LOCKED = frozenset({"55P03", "57014"})  # lock_timeout, and statement_timeout where it is shorter
+LOCKED = frozenset({"55P03", "57014"})  # lock_timeout, and statement_timeout where it is shorter
 
 
 class Loading:
@@ -191,7 +191,7 @@ def giving_way(source: PostgresqlCdcOptions, flow: str) -> Iterator[None]:
     try:
         yield
     except Failure as failure:
-        if failure.sqlstate in _LOCKED:
+        if failure.sqlstate in LOCKED:
             HELD.let_go(_key(source, flow))
         raise
 

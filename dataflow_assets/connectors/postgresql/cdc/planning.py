@@ -10,7 +10,7 @@ from itertools import pairwise
 from dataflow_assets.connectors.postgresql.cdc import errors, idle_log, publication, slot
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.idle_log import IdleLog
-from dataflow_assets.connectors.postgresql.cdc.loading import Loading, giving_way
+from dataflow_assets.connectors.postgresql.cdc.loading import LOCKED, Loading, giving_way
 from dataflow_assets.connectors.postgresql.cdc.position import (
     Lsn,
     Reached,
@@ -24,6 +24,7 @@ from dataflow_assets.connectors.postgresql.cdc.publication_watch import Publicat
 from dataflow_assets.connectors.postgresql.cdc.slot import Slot
 from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, Positions, Span
 from dataflow_assets.errors import PermanentError
@@ -111,8 +112,13 @@ class Planning:
         loaded = [
             table for table in self._loading.tables_of(waiting) if table.name not in self._generated
         ]
+        try:
+            found = publication.as_published(link, self._source, loaded)
+        except Failure as failure:
+            if failure.sqlstate in LOCKED:
+                return  # behind who waits for the locks of this load, which need not end for that
+            raise
         self._generated |= {table.name for table in loaded}
-        found = publication.as_published(link, self._source, loaded)
         if left_out := publication.left_out(link, loaded, found):
             log.warning(
                 "flow %s: generated columns that the publication does not have are left out: %s. "

@@ -194,10 +194,16 @@ def _remembering(mark: Mark, before: Mark | None) -> Mark:
 def _names_used_again(
     source: PostgresqlCdcOptions, table: str, then: Mark, now: _Seen
 ) -> Iterator[str]:
-    """Names of columns that were those of other columns: rows of the target have their values."""
-    numbers = {digest: number for number, digest in enumerate(_digests(then.columns))}
+    """Names of columns that were those of other columns: rows of the target have their values.
+
+    Two names may have one digest: a column that has that of its number was not renamed.
+    """
+    digests = _digests(then.columns)
+    numbers = {digest: number for number, digest in enumerate(digests)}
     for number, name in enumerate(now.columns):
-        before = numbers.get(_digest(name), number) if name else number
+        digest = _digest(name)
+        kept = not name or digest == "".join(digests[number : number + 1])
+        before = number if kept else numbers.get(digest, number)
         if before != number and source.reads(name):
             other = now.columns[before]
             became = f"is called {other} now" if other else "was dropped"

@@ -20,6 +20,7 @@ from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.array_literals import check_literal
 from dataflow_assets.connectors.postgresql.sink.encode_texts import written
 from dataflow_assets.contracts import ELEMENT, element_of, kind_of
+from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_columns import array
 from dataflow_assets.formats.json_times import as_text
@@ -44,8 +45,47 @@ def literals(values: pa.Array, field: pa.Field) -> pa.Array:
             return _lists([t and decode(t) for t in texts], element_of(field), depth)
         except _UNFIT:
             continue
-    found = [None if text is None else _single(text, field) for text in texts]
-    return pa.array(found, pa.string())
+    return pa.array(_apart(texts, field), pa.string())
+
+
+def _apart(texts: Sequence[str | None], field: pa.Field) -> list[str | None]:
+    """Where arrays differ: those of a usual depth as columns, only the others one by one."""
+    found: list[str | None] = [None] * len(texts)
+    groups: dict[int, dict[int, Any]] = {depth: {} for depth in (0, *_USUAL_DEPTHS)}
+    for at, text in enumerate(texts):
+        if text is not None:
+            depth, cell = _decoded(text, field.metadata[ELEMENT])
+            groups[depth][at] = cell
+    for at, text in groups.pop(0).items():
+        found[at] = _single(text, field)
+    for depth, group in groups.items():
+        alike = _column([texts[at] or "" for at in group], [*group.values()], field, depth)
+        for at, literal in zip(group, alike, strict=True):
+            found[at] = literal
+    return found
+
+
+def _decoded(text: str, metadata: bytes) -> tuple[int, Any]:
+    """The array with its dimensions; 0 and the text where that is none of the usual ones."""
+    for depth in _USUAL_DEPTHS:
+        try:
+            return depth, _decoder(metadata, depth)(text)
+        except _UNFIT:
+            continue
+    return 0, text
+
+
+def _column(texts: Sequence[str], cells: Sequence[Any], field: pa.Field, depth: int) -> list[str]:
+    """Arrays of one depth at once; halved where an element does not fit."""
+    try:
+        found: list[str] = _lists(cells, element_of(field), depth).to_pylist()
+    except _UNFIT:
+        if len(texts) == 1:
+            return [_single(texts[0], field)]
+        half = len(texts) // 2
+        first = _column(texts[:half], cells[:half], field, depth)
+        return first + _column(texts[half:], cells[half:], field, depth)
+    return found
 
 
 @lru_cache(64)
@@ -142,7 +182,7 @@ def _as_text(leaf: bytes) -> bytes:
 
 def _cell(leaf: bytes, kind: Any, number: int) -> Any:
     try:
-        return msgspec.json.decode(leaf, type=kind)
+        return decode_json(leaf, kind)
     except msgspec.MsgspecError as error:
         raise RejectedRecord("sink", f"element {number}: {error}") from None
 

@@ -32,7 +32,8 @@ class Trial:
         Two spellings of one key that meet in one statement come apart as the rows are halved.
         """
         attempt = _Attempt(self._link, load)
-        found = self.suspects.search(rows, attempt, in_order=in_order)
+        passes = attempt.passes if in_order else None
+        found = self.suspects.search(rows, attempt, in_order=in_order, passes=passes)
         return [(one.row, one.failure) for one in found]
 
 
@@ -56,6 +57,14 @@ class _Attempt:
                 raise failure
             time.sleep(random.uniform(0.5, 1.0) * 0.02 * 2**attempt)  # noqa: S311 - jitter
         return None
+
+    def passes(self, rows: pa.RecordBatch) -> bool:
+        """Whether they would be loaded; nothing of it stays."""
+        self._link.execute("SAVEPOINT dataflow_sample")
+        failure = self(rows)
+        self._link.execute("ROLLBACK TO SAVEPOINT dataflow_sample")
+        self._link.execute("RELEASE SAVEPOINT dataflow_sample")
+        return failure is None
 
     def _check_target(self, rows: pa.RecordBatch, failure: ServerFailure) -> None:
         """Raises the failure where the same statement fails without any row."""

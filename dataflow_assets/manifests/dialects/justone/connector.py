@@ -29,7 +29,7 @@ from dataflow_assets.manifests.dialects.justone.keys import (
     STRING,
 )
 from dataflow_assets.manifests.dialects.justone.values import Values
-from dataflow_assets.manifests.dialects.key_tables import PLACEHOLDER, is_placeholder
+from dataflow_assets.manifests.dialects.key_tables import placeholder
 from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.references import ALLOWED, mentions
 
@@ -37,6 +37,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _REFERABLE = ("db.password",)
 _SERVED = "counts as synchronized: every record is stored exactly once"
+_DELIVERIES = ("fastest", "guaranteed", "synchronized")
 
 
 def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flow]:
@@ -126,8 +127,8 @@ def _sink(values: Values) -> JustOneSink | None:
         message = "is a table whose name begins with the schema: write the schema in db.schema only"
         notes.note((document, "db.table"), message)
     host = values.text("db.host") or "localhost"
-    if is_placeholder(host):
-        notes.wrong((document, "db.host"), f"still has {PLACEHOLDER}: write host or host:port")
+    if unwritten := placeholder(host):
+        notes.wrong((document, "db.host"), f"{unwritten}: write host or host:port")
         return None
     if mentions(host):  # which has its finding
         return None
@@ -173,9 +174,7 @@ def _policies(values: Values) -> tuple[Policies, dict[str, Any]]:
     values.noted("tasks.max", unless="1")
     values.noted("db.buffer.size")
     values.noted("db.port")
-    delivery = (values.text("db.delivery") or "synchronized").lower()
-    if delivery != "synchronized":
-        values.notes.note((values.document, "db.delivery"), _SERVED)
+    _note_delivery(values)
     tolerated = values.choice("errors.tolerance", ("none", "all")) == "all"
     way = values.choice("dataflow.onRejected", ("fail", "table", "skip"))
     options = {
@@ -189,6 +188,13 @@ def _policies(values: Values) -> tuple[Policies, dict[str, Any]]:
         rejects=Rejects(way or ("table" if tolerated else "fail")),  # type: ignore[arg-type]
     )
     return policies, {name: text for name, text in options.items() if text}
+
+
+def _note_delivery(values: Values) -> None:
+    word = (values.text("db.delivery") or "synchronized").lower()
+    if word != "synchronized":
+        unknown = "" if word in _DELIVERIES else f"is none of {', '.join(_DELIVERIES)}, and "
+        values.notes.note((values.document, "db.delivery"), unknown + _SERVED)
 
 
 def _percent(values: Values) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -19,6 +20,7 @@ from dataflow_assets.secrets import is_secret
 
 _OURS = ("connector.class", "tasks.max", "name", PLUGINS, SPOOL)
 _MOST_TASKS = 64
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def connect_source(
@@ -35,7 +37,7 @@ def connect_source(
     notes.required((document, PLUGINS), values.get(PLUGINS), "folders with the connector's jars")
     notes.required((document, SPOOL), values.get(SPOOL), "a folder of its own for what waits")
     tasks = values.get("tasks.max", "4")
-    if not tasks.isdecimal() or not 1 <= int(tasks) <= _MOST_TASKS:
+    if not _NUMBER.fullmatch(tasks) or int(tasks) > _MOST_TASKS:
         notes.wrong((document, "tasks.max"), f"must be a number of tasks, 1 to {_MOST_TASKS}")
     own = {key: value for key, value in values.items() if _is_used(key, document, notes)}
     for key, reason in providers.problems(own):

@@ -15,6 +15,7 @@ from dataflow_assets.pipelines.table import STATIC
 _EXPERIMENT = "experimental_features_config"
 _ROWS = "pipelines_extractor_batch_size"
 _NO_VARIABLE = "has no effect: it is a variable of SingleStore's servers"
+_SET_AGAIN = "replaces the value above: the last one holds for all pipelines of the file"
 _NOT_NEEDED = "has no effect: nothing has to be enabled here"
 
 
@@ -38,7 +39,6 @@ class Pipeline:
     target: str | None
     """Of USE above it."""
     started: bool = False
-    most_rows: int | None = None
 
 
 @dataclass
@@ -50,6 +50,7 @@ class Declarations(StatementNotes):
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
     target: str | None = None
     most_rows: int | None = None
+    """Of the last SET GLOBAL: it holds for all pipelines of the file, wherever it stands."""
     broken: Collection[str] = ()
     """Names of what cannot be read, in lower case."""
 
@@ -84,6 +85,8 @@ def _set(one: syntax.SetGlobal, found: Declarations) -> None:
     elif not one.value.isdecimal() or not 0 < int(one.value) < 10**9:
         found.wrong(what, one.place, "must be a number of records")
     else:
+        if found.most_rows is not None:
+            found.note(what, one.place, _SET_AGAIN)
         found.most_rows = int(one.value)
 
 
@@ -170,9 +173,7 @@ def _pipeline(one: syntax.CreatePipeline, found: Declarations) -> None:
         return
     if one.inferred:
         _infer(one, found)
-    found.pipelines[key] = Pipeline(
-        one, one.options, found.target, most_rows=one.options.most_rows or found.most_rows
-    )
+    found.pipelines[key] = Pipeline(one, one.options, found.target)
 
 
 def _infer(one: syntax.CreatePipeline, found: Declarations) -> None:
@@ -192,7 +193,6 @@ def _alter(one: syntax.AlterPipeline, found: Declarations) -> None:
     said = {name: getattr(one.options, name) for name in syntax.Options.__dataclass_fields__}
     given = {name: value for name, value in said.items() if value is not None}
     pipeline.options = replace(pipeline.options, **given)
-    pipeline.most_rows = pipeline.options.most_rows or pipeline.most_rows
 
 
 def _known(name: syntax.Name, found: Declarations) -> Pipeline | None:

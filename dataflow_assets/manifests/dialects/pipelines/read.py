@@ -117,7 +117,7 @@ def _flow(pipeline: Pipeline, state: Declarations, targets: Targets) -> Reading 
         message = "is not started in this file: its flow is suspended until START PIPELINE"
         state.note(what, statement.name.place, message)
     rows = tuple(row for _, row in branches)
-    policies = _policies(pipeline)
+    policies = _policies(pipeline, state)
     steps = PipelineRows(envelope=source.envelope, rows=rows)
     flow = Flow(
         namespace="default",
@@ -204,11 +204,12 @@ def _table(name: syntax.Name, state: Declarations) -> DeclaredTable:
     return found
 
 
-def _policies(pipeline: Pipeline) -> Policies:
+def _policies(pipeline: Pipeline, state: Declarations) -> Policies:
     """STOP_ON_ERROR is ON where nothing is said, as it is with SingleStore."""
     stops = pipeline.options.stop_on_error
     keeps = pipeline.statement.skips_errors if stops is None else not stops
-    limit = Limit(records=pipeline.most_rows) if pipeline.most_rows else Limit()
+    most_rows = pipeline.options.most_rows or state.most_rows
+    limit = Limit(records=most_rows) if most_rows else Limit()
     return Policies(
         limit=limit,
         freshness_seconds=_FRESHNESS,

@@ -49,6 +49,7 @@ _SHOWN = frozenset((*_FIELDS, "kafka.topic", *_OF_ALL))
 _POSITIONS = ("TRIM_HORIZON", "LATEST")
 _ID = ("shardId", "sequenceNumber")
 _LEAST_SECONDS = 1
+_TASKS = re.compile(r"[1-9][0-9]{0,8}")
 _LOGIN = re.compile(r"://[^/\s@]*@")
 _NAMED = re.compile(r"""([\w.-]+\s*=\s*)("[^"]*"|'[^']*'|[^&;,\s]+)""")
 
@@ -79,6 +80,8 @@ def connected(file: str, begin: Place, options: Options, notes: Notes) -> Connec
     before = len(notes.findings)
     for key in values:
         _check_key(key, document, notes)
+    if not _TASKS.fullmatch(values.get("tasks.max", "4").strip()):
+        notes.wrong((document, "tasks.max"), "must be a number of tasks, at least 1")
     notes.required((document, "kinesis.stream"), values.get("kinesis.stream"), "the stream")
     topic = values.get("kafka.topic")
     notes.required((document, "kafka.topic"), topic, "the value of the column topic")
