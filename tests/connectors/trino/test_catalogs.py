@@ -250,7 +250,7 @@ def test_also_a_short_statement_has_room_for_rows(most: int, expected: int) -> N
     assert stage.room(declared.max_statement_length) == expected
 
 
-@pytest.mark.parametrize(("count", "staged"), [(10, False), (60, False), (150, True), (250, True)])
+@pytest.mark.parametrize(("count", "staged"), [(10, False), (60, False), (150, False), (250, True)])
 @pytest.mark.parametrize("more", [{}, {"upsertMode": True, "conflictKey": "column_of_customer_0"}])
 def test_a_statement_of_many_columns_is_no_longer_than_allowed(
     count: int, more: dict[str, Any], *, staged: bool
