@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,13 +17,12 @@ from dataflow_assets.formats import avro_logical
 from dataflow_assets.formats.avro_logical import Build, logical_type
 from dataflow_assets.formats.avro_schema import ARM, AvroSchema, Schema, filled
 from dataflow_assets.formats.rows import cells, fraction, short_fraction
+from dataflow_assets.records.connect_times import iso_day, iso_moment
 from dataflow_assets.records.record import exact_json
 
 Form = Callable[[Any], Any]
 """A value, never null, as the JSON encoder takes it. Raises ValueError where it is none."""
 
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - all are in UTC, and written so
-_DAY_ZERO = date(1970, 1, 1).toordinal()
 _UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
@@ -126,32 +124,13 @@ def _logical(schema: Mapping[str, Any]) -> Form:
 
     name = logical_type(schema) or ""
     if name == "date":
-        return lambda days: _day(days) or as_column(days)
+        return lambda days: iso_day(days) or as_column(days)
     if "timestamp-" in name:
         unit = _UNITS[name.rpartition("-")[2]]
-        return lambda number: _instant(number, unit) or as_column(number)
+        return lambda number: iso_moment(number, unit) or as_column(number)
     if name == "decimal" and pa.types.is_decimal(field.type):
         return _decimal(field.type.precision, field.type.scale)
     return as_column
-
-
-def _day(days: int) -> str | None:
-    """None beyond the years of four digits."""
-    try:
-        return date.fromordinal(_DAY_ZERO + days).isoformat()
-    except (ValueError, OverflowError):
-        return None
-
-
-def _instant(number: int, unit: int) -> str | None:
-    """None beyond the years of four digits."""
-    seconds, rest = divmod(number, unit)
-    try:
-        text = (_EPOCH + timedelta(seconds=seconds)).isoformat()
-    except OverflowError:
-        return None
-    digits = f".{rest:0{len(str(unit)) - 1}}".rstrip("0") if rest else ""
-    return f"{text}{digits}Z"
 
 
 def _decimal(precision: int, scale: int) -> Form:

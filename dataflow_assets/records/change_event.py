@@ -54,18 +54,16 @@ class ChangeEvent:
         Raises:
             RejectedRecord: a value is none of its type.
         """
-        row = self.fields.get(side)
+        row, schema = self.fields.get(side), self.schema
         if _is_document(row):
-            row = document(str(row))
+            row, schema = document(str(row)), None
         if not isinstance(row, dict):
             return None
         # Before they are converted: a placeholder is of the column's type in no other sense.
         left_out = [name for name, value in row.items() if value in absent]
         if left_out:
             row = {name: value for name, value in row.items() if name not in left_out}
-        by_schema = None
-        if self.schema is not None and not _is_document(self.fields.get(side)):
-            by_schema = reader(_without(member(self.schema, side), types))
+        by_schema = reader(_without(member(schema, side), types))
         if by_schema is not None:
             row = convert_at(side, by_schema, row)
         named = {n: convert_at(n, form, row[n]) for n, form in types.items() if n in row}

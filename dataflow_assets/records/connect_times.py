@@ -15,6 +15,7 @@ Convert = Callable[[Any], Any]
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - all are in UTC, and written so
 _DAY_ZERO = date(1970, 1, 1).toordinal()
 _DAY_SECONDS = 24 * 3600
+_RANGE = "lies outside the years 1 to 9999"
 _INFINITE = {
     9223372036825200000: "infinity",
     9223371331200000000: "infinity",
@@ -27,29 +28,41 @@ def day(value: Any) -> str:
     """A date, from days since 1970. ValueError for what is none."""
     if isinstance(value, str):
         return value
-    days = whole_number(value, "a number of days")
+    text = iso_day(whole_number(value, "a number of days"))
+    if text is None:
+        raise ValueError(_RANGE)
+    return text
+
+
+def iso_day(days: int) -> str | None:
+    """The date of so many days since 1970; None beyond the years of four digits."""
     try:
         return date.fromordinal(_DAY_ZERO + days).isoformat()
     except (ValueError, OverflowError):
-        raise ValueError("lies outside the years 1 to 9999") from None
+        return None
+
+
+def iso_moment(number: int, per_second: int) -> str | None:
+    """The moment of a number since 1970, in UTC; None beyond the years of four digits."""
+    seconds, rest = divmod(number, per_second)
+    try:
+        text = (_EPOCH + timedelta(seconds=seconds)).isoformat()
+    except OverflowError:
+        return None
+    return f"{text}{_fraction(rest, len(str(per_second)) - 1)}Z"
 
 
 def moment(per_second: int) -> Convert:
     """What makes a moment of a number since 1970, of which so many are a second."""
-    digits = len(str(per_second)) - 1
 
     def convert(value: Any) -> str:
         if isinstance(value, str):
             return value
         number = whole_number(value, "a number since 1970")
-        if number in _INFINITE:
-            return _INFINITE[number]
-        seconds, rest = divmod(number, per_second)
-        try:
-            text = (_EPOCH + timedelta(seconds=seconds)).isoformat()
-        except OverflowError:
-            raise ValueError("lies outside the years 1 to 9999") from None
-        return f"{text}{_fraction(rest, digits)}Z"
+        text = _INFINITE.get(number) or iso_moment(number, per_second)
+        if text is None:
+            raise ValueError(_RANGE)
+        return text
 
     return convert
 
