@@ -32,7 +32,13 @@ from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.connectors.kafka.consumer_group import Committed, Group
 from dataflow_assets.connectors.kafka.consumer_groups import Groups
-from dataflow_assets.connectors.kafka.errors import MISSING, code, settles, translate
+from dataflow_assets.connectors.kafka.errors import (
+    MISSING,
+    code,
+    raise_if_lost,
+    settles,
+    translate,
+)
 from dataflow_assets.connectors.kafka.shared_client import Client
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.likely_names import suggestion
@@ -290,4 +296,6 @@ class Broker:
 
     def _in_order(self, asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
         found = {partition.partition: self.awaited(answer) for partition, answer in asked.items()}
+        for answer in found.values():
+            raise_if_lost(answer)
         return [found[number] for number in sorted(found)]

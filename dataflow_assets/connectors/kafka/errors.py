@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
+from confluent_kafka.admin import ListOffsetsResultInfo  # type: ignore[attr-defined]
 
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
@@ -68,6 +69,16 @@ _FRAME = re.compile(r"^(?:\w+://)?\S+?/\S+?: | \(after \d+ms in state \w+.*\)$")
 def is_of_the_group(error: KafkaError | None) -> bool:
     """Whether it is about the group of a consumer that joins none: it reads all the same."""
     return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+def raise_if_lost(answer: ListOffsetsResultInfo) -> None:
+    """Raises KafkaException where the connection broke while the broker was asked for an offset.
+
+    The client reports that by an offset, and not as an error: taken as a position, the flow would
+    begin there.
+    """
+    if answer.offset == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001
 
 
 def code(error: Exception) -> int | None:

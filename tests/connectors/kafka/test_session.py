@@ -4,14 +4,20 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import OFFSET_INVALID, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ListOffsetsResultInfo,
+    NewPartitions,
+    NewTopic,
+)
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource, shared_client
@@ -378,6 +384,28 @@ def test_a_broker_that_goes_away_is_transient(proxied_kafka: devservers.ProxiedK
         assert time.monotonic() - begun < 15
     finally:
         proxied_kafka.proxy.restore()
+
+
+def test_an_offset_that_a_broken_connection_left_unanswered_is_no_position(
+    opened: Open, topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = opened(topic(), starting_offsets="latest")
+    unanswered = Future[ListOffsetsResultInfo]()
+    unanswered.set_result(ListOffsetsResultInfo(OFFSET_INVALID, 0, -1))
+    monkeypatch.setattr(
+        AdminClient, "list_offsets", lambda _self, asked, **_: dict.fromkeys(asked, unanswered)
+    )
+    questions: list[Callable[[], Any]] = [
+        session.start,
+        session.ends,
+        lambda: session.plan({}, Limit()),
+        lambda: session.lag({"0": 0}),
+    ]
+    for question in questions:
+        with pytest.raises(TransientError, match="no answer"):
+            question()
+    (end,) = KafkaSourceSession.ends_together([session])
+    assert isinstance(end, TransientError)
 
 
 def test_a_refused_commit_is_logged_not_raised(
