@@ -89,6 +89,7 @@ class Pgbench:
     broker: ClassVar[str] = "postgresql"
     kinds: ClassVar[tuple[str, ...]] = ()
     steps: ClassVar[tuple[str, ...]] = ()
+    rejects: ClassVar[bool] = False
 
     def __init__(self, given: Fixtures, chance: random.Random, folder: Path) -> None:
         self.model = Sent()
@@ -146,8 +147,9 @@ class Pgbench:
         self._run(f"SELECT pg_create_logical_replication_slot('{self._schema}', 'pgoutput')")
         self._run(_FILLED.format(a=ACCOUNTS, t=TELLERS, b=BRANCHES))
 
-    def _written(self, folder: Path) -> Path:
-        read = {
+    def source(self) -> Config:
+        """How the flow reads the four tables."""
+        return {
             "connectionString": self._dsn,
             "slotName": self._schema,
             "publicationName": self._schema,
@@ -155,6 +157,8 @@ class Pgbench:
             "snapshotMode": "never",
             "schemaChanges": "add",
         }
+
+    def _written(self, folder: Path) -> Path:
         main, *others = KEYS
         routes = [
             {"condition": f"metadata.table == '{self._schema}.{table}'", "sink": self._sink(table)}
@@ -165,7 +169,7 @@ class Pgbench:
             "kind": "DataFlow",
             "metadata": {"name": f"pgbench-{uuid.uuid4().hex[:8]}"},
             "spec": {
-                "source": {"type": "postgresql-cdc", "config": read},
+                "source": {"type": "postgresql-cdc", "config": self.source()},
                 "sink": self._sink(main),
                 "transformations": [{"type": "router", "config": {"routes": routes}}],
             },
