@@ -10,7 +10,12 @@ import pyarrow.compute as pc
 from dataflow_assets.contracts import Chunk, MessageFormat
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.micro_batch.branches import PassBranch
-from dataflow_assets.micro_batch.formatted import Formatted, forwarded_as_json
+from dataflow_assets.micro_batch.formatted import (
+    Formatted,
+    forwarded_as_json,
+    with_refused,
+    without_refused,
+)
 from dataflow_assets.micro_batch.forward import forwarded
 from dataflow_assets.micro_batch.message_metadata import Rows, timed
 from dataflow_assets.micro_batch.originals import Messages
@@ -34,6 +39,15 @@ class Decoding:
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each branch's chunk."""
+        readable, refused = without_refused(batch)
+        chunks = self._chunks(readable)
+        if not refused:
+            return chunks
+        offsets = pa.array(self._rows.offsets(batch), pa.int64())
+        sent = Messages(offsets, batch, places=self._places)
+        return [with_refused(chunk, refused, sent) for chunk in chunks]
+
+    def _chunks(self, batch: pa.RecordBatch) -> list[Chunk]:
         offsets = pa.array(self._rows.offsets(batch), pa.int64())
         sent = Messages(offsets, batch, places=self._places)
         chunks = ((decode(batch, sent), column) for decode, column in self._decodes)

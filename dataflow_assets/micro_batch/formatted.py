@@ -39,9 +39,9 @@ def in_json(
     the time when they were rejected. `keys`: whether somebody reads them; a sink that gets them as
     they were sent does not.
     """
-    if REFUSED_ROW in batch.schema.names:
-        return _without_refused(batch)
-    as_json, refused = _with_bodies(batch, form)
+    readable, unread = without_refused(batch)
+    as_json, undecoded = _with_bodies(readable, form)
+    refused = {**undecoded, **unread}
     if form is None or not keys or _is_read(batch):
         return as_json, refused
     found = form.keys(batch.column("key"))
@@ -49,8 +49,10 @@ def in_json(
     return as_json.set_column(at, "key", found.texts), {**found.refused, **refused}
 
 
-def _without_refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, str]]:
-    """What its source has refused is not decoded here."""
+def without_refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, str]]:
+    """Without the bodies that their source has refused, and the reasons by their rows."""
+    if REFUSED_ROW not in batch.schema.names:
+        return batch, {}
     reasons = batch.column(REFUSED_ROW)
     told = {row: why for row, why in enumerate(reasons.to_pylist()) if why is not None}
     at = batch.schema.get_field_index("body")
@@ -93,6 +95,23 @@ def forwarded_as_json(
     refused |= nameless
     rejected = [_undecoded(offset, reason, sent) for offset, reason in sorted(refused.items())]
     return replace(chunk, rows=rows, rejected=rejected)
+
+
+def with_refused(chunk: Chunk, refused: Mapping[int, str], sent: Messages) -> Chunk:
+    """The chunk of a batch without bodies, whatever was made of those, and their rejections.
+
+    Args:
+        chunk: of what `without_refused` has left.
+        refused: the reasons, by the rows of the batch.
+        sent: the messages of the batch itself.
+    """
+    reasons = {sent.offsets[row].as_py(): why for row, why in refused.items()}
+    known = pa.array([*reasons], pa.int64())
+    rows = chunk.rows.filter(pc.invert(pc.is_in(chunk.rows.column(OFFSET), known)))
+    rejected = [one for one in chunk.rejected if one.offset not in reasons]
+    rejected += [_undecoded(offset, why, sent) for offset, why in reasons.items()]
+    ordered = sorted(rejected, key=lambda one: one.offset)
+    return replace(chunk, rows=rows, rejected=ordered, sent=sent)
 
 
 class Formatted:
