@@ -73,7 +73,7 @@ def _user_records(data: bytes) -> Iterator[tuple[str, int, bytes]]:
             own = one.HasField("explicit_hash_key_index")
             yield keys[at], explicit[one.explicit_hash_key_index] if own else hashed[at], one.data
     except (DecodeError, ValueError, IndexError):
-        raise ValueError("its content is no list of user records with their keys") from None
+        raise ValueError("its content is not a list of user records with their keys") from None
 
 
 def _parsed(body: bytes) -> Any:

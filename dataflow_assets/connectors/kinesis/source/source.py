@@ -34,8 +34,7 @@ class KinesisSource(KinesisSourceOptions):
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
     reads_back: ClassVar[bool] = False  # nothing here writes to a stream
     guarantee: ClassVar[str] = (
-        "Each record of each shard exactly once, by its sequence number; an aggregate is stored "
-        "whole or not at all: the bounds of a "
+        "Each record of each shard exactly once, by its sequence number: the bounds of a "
         "micro-batch are stored before its records are read, and the same records are read again "
         "after a crash. Records that retention may have removed before they were read are an "
         "error, unless `onDataLoss: continue`; this is noticed only if the flow runs at least once "
