@@ -216,8 +216,9 @@ all rows of a micro-batch have one time, which is recorded with it, so a crash c
 twice. A micro-batch that stopped before it was recorded is read again, at a later time. No row is
 late. A window ends when the clock passes its end, also when no record comes: a lane commits it
 within the flow's freshness, the sensor starts a run for it, and a flow that was off writes at its
-next run what has ended meanwhile. A clock that goes back opens no window again: until it is where it was, rows
-have the latest time that it had shown. `SESSION` and `OVER` are not supported over it either.
+next run what has ended meanwhile. A clock that goes back opens no window again: until it is where
+it was, rows have the latest time that it had shown. `SESSION` and `OVER` are not supported over it
+either.
 
 **Late rows.** A row is late if all of its windows had ended before its micro-batch: the row is
 dropped and counted. The log says how many, and the asset shows `late_rows` and `watermark`. A row

@@ -329,7 +329,7 @@ def _counted(source: str) -> str:
 _NUMBER = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY g) AS rn"
 _NUMBERED = f"SELECT window_start, 1 FROM (SELECT *, {_NUMBER} FROM {TUMBLE}) WHERE rn = 1"
 _NOT_GROUPED = "are grouped by window_start and window_end"
-_OTHER = "late is no time that windows are over: declare WATERMARK FOR late AS late, or "
+_OTHER = "late has no WATERMARK: declare WATERMARK FOR late AS late, or "
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,10 @@ def windows(node: Windowed, scope: Scope, table: Declared, environment: Environm
     if not has_watermark and time != call(_CLOCK, (), environment):
         name = node.column.parts[-1]
         message = (
-            f"{name} is no time that windows are over: declare WATERMARK FOR {name} AS {name}, or "
-            f"{name} AS PROCTIME() for windows of when rows are read"
+            f"{name} has no WATERMARK: declare WATERMARK FOR {name} AS {name}, or for windows of "
+            f"the time at which rows are read {name} AS PROCTIME()"
         )
-        known = "" if declared is None else f"; {table.name} has a WATERMARK for {declared.column}"
+        known = "" if declared is None else f"; {table.name} has one for {declared.column}"
         raise Unreadable(node.column.place, message + known)
     size, step, offset = _lengths(node)
     watermark = bound(declared.delay, rows) if declared is not None and has_watermark else time
