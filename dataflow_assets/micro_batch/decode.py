@@ -13,7 +13,7 @@ from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.formatted import (
     Formatted,
     forwarded_as_json,
-    with_refused,
+    refusing,
     without_refused,
 )
 from dataflow_assets.micro_batch.forward import forwarded
@@ -39,21 +39,17 @@ class Decoding:
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each branch's chunk."""
-        readable, refused = without_refused(batch)
-        chunks = self._chunks(readable)
-        if not refused:
-            return chunks
         offsets = pa.array(self._rows.offsets(batch), pa.int64())
-        sent = Messages(offsets, batch, places=self._places)
-        return [with_refused(chunk, refused, sent) for chunk in chunks]
-
-    def _chunks(self, batch: pa.RecordBatch) -> list[Chunk]:
-        offsets = pa.array(self._rows.offsets(batch), pa.int64())
-        sent = Messages(offsets, batch, places=self._places)
-        chunks = ((decode(batch, sent), column) for decode, column in self._decodes)
-        return [
+        given, refused = without_refused(batch)
+        sent = Messages(offsets, given, places=self._places)
+        chunks = ((decode(given, sent), column) for decode, column in self._decodes)
+        found = [
             timed(chunk, batch, offsets, column) if column else chunk for chunk, column in chunks
         ]
+        if not refused:
+            return found
+        whole = Messages(offsets, batch, places=self._places)
+        return [refusing(chunk, refused, whole) for chunk in found]
 
 
 def _decode(branch: PassBranch, tombstones: str, form: MessageFormat | None) -> Decode:

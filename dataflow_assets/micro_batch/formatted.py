@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from dataflow_assets.contracts import (
     OFFSET,
     OP,
     REFUSED_ROW,
+    SOURCE,
     Chunk,
     Group,
     MessageFormat,
@@ -50,7 +51,7 @@ def in_json(
 
 
 def without_refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, str]]:
-    """Without the bodies that their source has refused, and the reasons by their rows."""
+    """The batch with null for what its source has refused, and by its row why."""
     if REFUSED_ROW not in batch.schema.names:
         return batch, {}
     reasons = batch.column(REFUSED_ROW)
@@ -58,6 +59,23 @@ def without_refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int,
     at = batch.schema.get_field_index("body")
     bodies = pc.if_else(reasons.is_null(), batch.column("body"), pa.scalar(None, pa.binary()))
     return batch.set_column(at, "body", bodies), told
+
+
+def refusing(chunk: Chunk, refused: Mapping[int, str], sent: Messages) -> Chunk:
+    """The chunk in which these rows of the batch are rejected, whatever it has made of their null.
+
+    `sent`: the messages as the source has delivered them.
+    """
+    at = {sent.offsets[row].as_py(): why for row, why in refused.items()}
+    others = [one for one in chunk.rejected if one.offset not in at]
+    ours = [Rejection(offset, SOURCE, why, None).of(sent[offset]) for offset, why in at.items()]
+    rejected = sorted([*others, *ours], key=lambda one: (one.offset, one.n))
+    return replace(chunk, rows=_without(chunk.rows, at), rejected=rejected)
+
+
+def _without(rows: pa.RecordBatch, offsets: Collection[int]) -> pa.RecordBatch:
+    gone = pa.array([*offsets], pa.int64())
+    return rows.filter(pc.invert(pc.is_in(rows.column(OFFSET), gone)))
 
 
 def _is_read(batch: pa.RecordBatch) -> bool:
@@ -87,31 +105,11 @@ def forwarded_as_json(
     chunk = forwarded(as_json, sent, tombstones)
     offsets = sent.offsets.to_pylist()
     refused = {offsets[row]: reason for row, reason in undecoded.items()}
-    rows = chunk.rows
-    if refused:
-        gone = pa.array([*refused], pa.int64())
-        rows = rows.filter(pc.invert(pc.is_in(rows.column(OFFSET), gone)))
+    rows = _without(chunk.rows, refused) if refused else chunk.rows
     rows, nameless = with_read_keys(rows, keys_of(form, sink))
     refused |= nameless
     rejected = [_undecoded(offset, reason, sent) for offset, reason in sorted(refused.items())]
     return replace(chunk, rows=rows, rejected=rejected)
-
-
-def with_refused(chunk: Chunk, refused: Mapping[int, str], sent: Messages) -> Chunk:
-    """The chunk of a batch without bodies, whatever was made of those, and their rejections.
-
-    Args:
-        chunk: of what `without_refused` has left.
-        refused: the reasons, by the rows of the batch.
-        sent: the messages of the batch itself.
-    """
-    reasons = {sent.offsets[row].as_py(): why for row, why in refused.items()}
-    known = pa.array([*reasons], pa.int64())
-    rows = chunk.rows.filter(pc.invert(pc.is_in(chunk.rows.column(OFFSET), known)))
-    rejected = [one for one in chunk.rejected if one.offset not in reasons]
-    rejected += [_undecoded(offset, why, sent) for offset, why in reasons.items()]
-    ordered = sorted(rejected, key=lambda one: one.offset)
-    return replace(chunk, rows=rows, rejected=ordered, sent=sent)
 
 
 class Formatted:
