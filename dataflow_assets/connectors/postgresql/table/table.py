@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -190,7 +190,8 @@ def _columns(rows: Sequence[Row], times: Mapping[str, Sequence[Way]]) -> Iterato
     element = None
     for inside, name, base, kind, *others in rows:
         ways = [way[1:] if inside else way for way in times.get(name, ())]
-        column = Column(name, base, kind == "e", *others, element=element, times=tuple(ways))
+        column = Column(name, base, kind == "e", *others)
+        column = replace(column, element=element, times=tuple(ways))
         element = column if inside else None
         if not inside:
             yield column
