@@ -180,9 +180,9 @@ windows. Arguments may have names, `NAME => value`: `DATA`, `TIMECOL`, `SIZE`, `
 `OFFSET`.
 
 The column `ts` must be the column of the table's `WATERMARK FOR`, of type TIMESTAMP or
-TIMESTAMP_LTZ. Windows over a TIMESTAMP_LTZ begin and end by a clock in `table.local-time-zone`. A
-row of an `upsert-kafka` table that is replaced or deleted is taken out of its windows, as long as
-these are open.
+TIMESTAMP_LTZ, or `PROCTIME()`: a column `p AS PROCTIME()` of the table or of a view. Windows over a
+TIMESTAMP_LTZ begin and end by a clock in `table.local-time-zone`. A row of an `upsert-kafka` table
+that is replaced or deleted is taken out of its windows, as long as these are open.
 
 The older `GROUP BY TUMBLE(ts, size)` and `GROUP BY HOP(ts, slide, size)` are the same windows, with
 `TUMBLE_START`, `TUMBLE_END` and `TUMBLE_ROWTIME`, and the same functions of HOP.
@@ -211,6 +211,15 @@ open, and the log names that partition.
 With `table.exec.source.idle-timeout` the query does not wait for a partition that has had no record
 for that time, unless the partition has records that were not read yet. Windows then end in time,
 also when no record comes.
+
+**Processing time.** Over `p AS PROCTIME()` a row is in the window of the time at which it is read:
+all rows of a micro-batch have one time, which is recorded with it, so a crash counts none of them
+twice. A micro-batch that stopped before it was recorded is read again, at a later time. No row is
+late. A window ends when the clock passes its end, also when no record comes: a lane commits it
+within the flow's freshness, the sensor starts a run for it, and a flow that was off writes at its
+next run what has ended meanwhile. A clock that goes back opens no window again: until it is where
+it was, rows have the latest time that it had shown. `SESSION` and `OVER` are not supported over it
+either.
 
 **Late rows.** A row is late if all of its windows had ended before its micro-batch: the row is
 dropped and counted. The log says how many, and the asset shows `late_rows` and `watermark`. A row

@@ -197,6 +197,7 @@ def test_clickhouse_computes_them(clickhouse: devservers.ClickHouse, database: s
     [
         ("LOWER(t)", "the function LOWER is not supported"),
         ("t + 1", "the operator + is not supported"),
+        ("9" * 5_000, "a number has at most 65 digits"),
         ("other", "no column other; allowed: record, t"),
         ("JSON_EXTRACT_STRING(record, t)", "a key of a path must be a text"),
         ("JSON_EXTRACT_STRING(record, -1)", "places in an array begin at 0"),

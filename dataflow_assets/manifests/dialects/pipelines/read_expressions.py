@@ -7,6 +7,7 @@ from dataflow_assets.manifests.dialects.sql.cursor import Cursor
 
 _CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
 _OPERATORS = ("+", "-", "*", "/", "%", "||", "=", "<", ">", "<=", ">=", "<>", "!=", ":>")
+_MOST_DIGITS = 65  # of a number, as in SingleStore's DECIMAL
 _FORMS = {"::": "JSON", "::$": "STRING", "::%": "DOUBLE"}
 
 
@@ -51,6 +52,8 @@ def _operand(cursor: Cursor) -> Node:
         return Value(token.place, cursor.take().text)
     negative = cursor.takes("-")
     if cursor.next.kind == "number":
+        if len(cursor.next.text) > _MOST_DIGITS:
+            cursor.fail(f"a number has at most {_MOST_DIGITS} digits")
         text = f"{'-' if negative else ''}{cursor.take().text}"
         return Value(token.place, int(text) if text.lstrip("-").isdecimal() else float(text))
     if token.kind == "word" and token.text.upper() in _CONSTANTS:

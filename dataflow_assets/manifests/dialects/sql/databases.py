@@ -117,7 +117,7 @@ def _typed(cls: type[Any], name: str, text: str) -> Any:
     kinds = {info.annotation, *get_args(info.annotation)} if info is not None else set()
     if bool in kinds and text in ("true", "false"):
         return text == "true"
-    if int in kinds and re.fullmatch(r"-?\d+", text):
+    if int in kinds and re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
     if tuple in {getattr(one, "__origin__", None) for one in kinds}:
         return [one.strip() for one in text.split(",")]
