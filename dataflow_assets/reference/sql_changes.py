@@ -14,7 +14,7 @@ both. The target needs a PRIMARY KEY. Such tables are only read.
 and a change that comes twice counts once. This works with PostgreSQL's default REPLICA IDENTITY,
 which leaves out the row before an update. A change of the key deletes the row of the old key.
 
-**Without one** a row that goes is told by all of its columns, so each update and delete must carry
+**Without one** a row that goes is known by all of its columns, so each update and delete must carry
 the whole row before: REPLICA IDENTITY FULL in PostgreSQL. An update without it is rejected. A
 delete that has only the key in its row before cannot be told from a row of nulls, and a change that
 comes twice counts twice in groups: declare the PRIMARY KEY wherever the table has one. In a query

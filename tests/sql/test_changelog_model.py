@@ -78,6 +78,7 @@ class Table:
         here = [key for key in keys if key in self.rows]
         free = [key for key in keys if key not in self.rows]
         wanted = random.choice("cud")
+        pairs: list[tuple[Any, Any]]
         if wanted == "c" or not here:
             some = self._some(random, free)
             pairs = [(None, {"k": key, **model.row(random)}) for key in some]
@@ -109,9 +110,7 @@ class Table:
                 del self.rows[old["k"]]
             if new is not None:
                 self.rows[new["k"]] = new
-        texts = [
-            tuple(None if row is None else json.loads(_json(row)) for row in pair) for pair in pairs
-        ]
+        texts = [(_text(old), _text(new)) for old, new in pairs]
         if self.kind == "debezium-json":
             message = self._debezium(*texts[0], random)
         else:
@@ -130,6 +129,10 @@ class Table:
             old = None
         event = {"before": old, "after": new, "op": op}
         return event if random.random() < 0.5 else {"schema": {}, "payload": event}
+
+
+def _text(row: Row | None) -> Any:
+    return None if row is None else json.loads(_json(row))
 
 
 def _of_canal(pairs: Sequence[tuple[Any, Any]]) -> Any:

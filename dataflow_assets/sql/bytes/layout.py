@@ -62,7 +62,7 @@ class ChangeLayout(Layout):
 
     envelope: Envelope = "debezium"
     primary: tuple[str, ...] = ()
-    """The columns of the PRIMARY KEY; empty: a row is told by all of its columns."""
+    """The columns of the PRIMARY KEY; empty: a row is known by all of its columns."""
     database: str = ""
     """A regular expression: of other databases nothing is read; empty: of all of them."""
     table: str = ""

@@ -200,11 +200,11 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "properties.allow.auto.create.topics": ("true", "false"),
     "json.decode.json-parser.enabled": ("true", "false"),
     "json.map-null-key.mode": ("FAIL",),
-    "avro-confluent.basic-auth.credentials-source": ("USER_INFO",),
-    "avro-confluent.bearer-auth.credentials-source": ("STATIC_TOKEN",),
+    "basic-auth.credentials-source": ("USER_INFO",),
+    "bearer-auth.credentials-source": ("STATIC_TOKEN",),
     "avro.encoding": ("binary",),
 }
-_START = re.compile(r"^(?:(?:key|value)\.)?(?:(?:debezium|canal|maxwell)-)?")
+_START = re.compile(r"^(?:(?:key|value)\.)?(?:(?:debezium|canal|maxwell)-)?(?:avro-confluent\.)?")
 """Of options of formats; those of changes mean what those of rows do."""
 _NUMBERS = ("scan.parallelism", "sink.parallelism", "sink.buffer-flush.max-rows")
 _DURATIONS = ("scan.topic-partition-discovery.interval", "sink.buffer-flush.interval")
