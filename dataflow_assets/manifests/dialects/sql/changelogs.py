@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dataflow_assets.manifests.dialects.sql.key_columns import OTHER, column_at
 from dataflow_assets.manifests.dialects.sql.options import KAFKA
@@ -11,7 +11,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
 from dataflow_assets.sql.expressions import Expression, columns, lasting
-from dataflow_assets.sql.plan import Output, Plan
+from dataflow_assets.sql.plan import Cell, Output
 
 
 def check_upserts(insert: Insert, target: Declared, changing: str) -> None:
@@ -37,37 +37,29 @@ def check_unnested(relation: Relation) -> None:
 
 
 def check_changelog(
-    insert: Insert, relation: Relation, target: Declared, made: Plan, *, alone: bool
+    insert: Insert,
+    relation: Relation,
+    target: Declared,
+    outputs: Sequence[Output],
+    cells: Sequence[Cell],
 ) -> None:
-    """Without state a change can only be passed on: key by key. Raises Unreadable.
-
-    `alone`: no other INSERT of the file writes into the table.
-    """
+    """Without state a change can only be passed on: key by key. Raises Unreadable."""
     table = relation.table
     check_upserts(insert, target, table.name)
+    keys = [one.expression for one in outputs if one.key]
     if not table.table.key:
-        _check_retracted(insert, relation, [one.expression for one in made.outputs if one.key])
+        _check_retracted(insert, relation, keys)
         return
-    keys = frozenset(table.table.key)
-    named = [_plain(one, made) for one in made.outputs if one.key]
-    if None in named or frozenset(named) != keys:
+    places = set(map(column_at, keys))
+    named = {cells[at].name for at in places - {OTHER} if at is not None}
+    if OTHER in places or named != set(table.table.key):
         message = (
             f"the PRIMARY KEY of {target.name} must be the columns of that of {table.name} "
-            f"({', '.join(table.table.key)}) as they are; for another key keep one row of each "
-            "by ROW_NUMBER(), as docs/reference/sql.md#first-rows-of-each-key says"
+            f"({', '.join(table.table.key)}) as they are; constants may be added. For another key "
+            "keep one row of each by ROW_NUMBER(), as "
+            "docs/reference/sql.md#first-rows-of-each-key says"
         )
         raise Unreadable(insert.table_place, message)
-    if not alone and made.where != made.key_where:
-        message = (
-            "another INSERT writes into the same table: a row that this WHERE leaves out would be "
-            "deleted there, whoever has written it; give each INSERT a table of its own"
-        )
-        raise Unreadable(insert.place, message)
-
-
-def _plain(output: Output, made: Plan) -> str | None:
-    at = column_at(output.expression)
-    return None if at is None or at == OTHER else made.cells[at].name
 
 
 def check_grouped_changes(insert: Insert, relation: Relation) -> None:

@@ -39,13 +39,8 @@ def plan(
     relation: Relation,
     target: Declared,
     settings: Mapping[str, str],
-    *,
-    alone: bool,
 ) -> Plan:
-    """What the flow does with each message. Raises Unreadable.
-
-    `alone`: no other INSERT of the file writes into the table.
-    """
+    """What the flow does with each message. Raises Unreadable."""
     table = relation.table
     layouts = readable(insert, relation)
     check_unnested(relation)
@@ -72,7 +67,7 @@ def plan(
         unnests=tuple(sharing_parts(insert, one) for one in relation.unnests),
     )
     if changelog:
-        check_changelog(insert, relation, target, replace(found, outputs=outputs), alone=alone)
+        check_changelog(insert, relation, target, outputs, cells)
     return found
 
 
