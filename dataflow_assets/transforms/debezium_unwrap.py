@@ -62,7 +62,7 @@ class DebeziumUnwrap(Step):
     documents (MongoDB). Other objects pass unchanged. Tombstones are dropped.
 
     Dates, times and decimals are what the schema says, beside the payload or of Avro: days since
-    1970 become a date, base64 a number. Without one nothing says so: name the types in `fieldTypes`.
+    1970 become a date, base64 a number. Without one, `fieldTypes` names the types.
     A value that an update has left alone, for which Debezium sends a placeholder, is left out, and
     stays what it was in the target; `metadata.unavailable` names the fields.
     """
