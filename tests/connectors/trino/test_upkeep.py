@@ -135,10 +135,10 @@ def test_a_stage_goes_with_its_span_and_those_of_failed_tasks_now_and_then(
     for offset in range(3):
         span = session.begin(Span((OffsetSlice("0", offset, offset + 1),)))
         session.ticket()
-        failed = session._staged_at
+        failed = session._stage.place
         stage.create(session._client, failed)
         session.ticket()
-        chunks = stage.Chunks(session._client, session._staged_at, f"a{offset}", 1_000)
+        chunks = stage.Chunks(session._client, session._stage.place, f"a{offset}", 1_000)
         line = json.dumps([offset, "n", "0", ""])
         chunks.add(line, len(line))
         chunks.flush()
