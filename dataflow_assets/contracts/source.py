@@ -156,6 +156,13 @@ class Source(SourceReader):
         """
         return ""
 
+    def for_branches(self, *, upserts: bool) -> Self:  # noqa: ARG002 - what overrides need
+        """The source as its flow needs it, by default itself; `upserts`: whether a branch does.
+
+        Called when a manifest is loaded, once its branches are known.
+        """
+        return self
+
     @property
     def new_columns(self) -> NewColumnRule:
         """What becomes of a column that the source delivers and a target lacks.

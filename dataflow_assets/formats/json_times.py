@@ -29,7 +29,7 @@ _SHORTEST = 19  # of 2026-11-21T10:00:00
 _LONGEST = {"us": 26, "ns": 29}  # with a fraction of 6 or 9 digits; shorter ones are fine
 _DATE, _TIME = 10, (8, 15)  # how long dates and times of day are
 _FAR = re.compile(
-    r"([+-]\d{4,6}|\d{5,6}|0000)-\d\d-\d\d(T\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)?", re.ASCII
+    r"([+-]\d{4,6}|\d{5,6}|0000)-\d\d-\d\d(T\d\d:\d\d:\d\d(?:\.\d{1,6})?Z?)?", re.ASCII
 )
 _LAST_YEAR = 290_000  # that microseconds since 1970 can express, both ways
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -135,6 +135,8 @@ def _far(text: str, field: pa.Field) -> int:
     """One moment that may lie beyond the years 1 to 9999, as it is written of a table's row."""
     form, is_date = _FAR.fullmatch(text), pa.types.is_date(field.type)
     if form is None or abs(int(form[1])) > _LAST_YEAR or is_date != (form[2] is None):
+        raise ValueError(text)
+    if not is_date and field.type.tz and not text.endswith("Z"):
         raise ValueError(text)
     found = np.datetime64(text.removesuffix("Z"), "D" if is_date else field.type.unit)
     return int(found.astype(np.int64))

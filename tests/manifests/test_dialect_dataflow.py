@@ -350,7 +350,7 @@ def test_rows_that_come_again_need_a_sink_that_upserts(file: Path) -> None:
     (found,) = said(file, HEAD + LAKE)
     assert found == (
         "12:5: spec.sink.config: is appended to, but the source reads rows again with "
-        "onSourceRewrite: rescan: use a sink that upserts, or choose otherwise there"
+        "onSourceRewrite: rescan: use a sink that upserts, or change that in the source"
     )
     assert said(file, HEAD + LAKE.replace("table: x}", "table: x, upsertMode: true}")) == []
 
@@ -504,6 +504,30 @@ def test_what_lanes_read_has_no_effect_on_a_flow_that_no_lane_drives(file: Path)
         assert "has no effect: each run reads all rows of its source" in hint.message
     tracked = QUERY.replace("select 1", "select 1, changeTrackingColumn: at")
     assert loaded(file, named + tracked).hints == ()
+
+
+ROUTED = """\
+  transformations:
+    - type: router
+      config:
+        routes:
+          - condition: "$.a"
+            sink:
+              type: postgresql
+              config: {connectionString: "postgresql://u@h/d", table: y}
+"""
+
+
+def test_a_query_that_is_read_again_for_one_sink_is_not_appended_by_another(file: Path) -> None:
+    (found,) = said(file, HEAD + QUERY + ROUTED)
+    assert "routes[0].sink.config: is appended to, but the source reads rows again" in found
+    assert found.endswith(
+        "with a query without changeTrackingColumn, as long as one sink of the flow upserts: "
+        "use a sink that upserts, or change that in the source"
+    )
+    appended = QUERY.replace(", upsertMode: true, conflictKey: id", "")
+    (hint,) = loaded(file, HEAD + appended + ROUTED).hints
+    assert (hint.path, hint.message[:12]) == ("spec.source.config.query", "is read once")
 
 
 def test_what_an_api_server_adds_is_accepted(file: Path) -> None:

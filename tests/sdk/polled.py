@@ -54,7 +54,8 @@ class Polled:
     @property
     def source(self) -> PostgresqlSource:
         config = {"connectionString": self.dsn, "table": f"{self.schema}.source"}
-        return PostgresqlSource.model_validate({**config, **self.options})
+        found = PostgresqlSource.model_validate({**config, **self.options})
+        return found.for_branches(upserts=self.sink.upserts)
 
     @property
     def sink(self) -> PostgresqlSink:

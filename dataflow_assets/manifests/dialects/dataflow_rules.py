@@ -76,7 +76,7 @@ def _rereading(document: Document, source: Source, branches: Iterable[Branch]) -
         if source.rereads and not branch.sink.upserts:
             message = (
                 f"is appended to, but the source reads rows again with {source.rereads}: use a "
-                "sink that upserts, or choose otherwise there"
+                "sink that upserts, or change that in the source"
             )
             yield document.finding(branch.place, message, key=True)
 

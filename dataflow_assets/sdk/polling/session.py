@@ -13,6 +13,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, folded
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import seek
 from dataflow_assets.sdk.polling.planning import Planner
 from dataflow_assets.sdk.polling.polled import Polled
@@ -20,6 +21,11 @@ from dataflow_assets.sdk.polling.positions import PARTITION, START, Part, Polled
 from dataflow_assets.sdk.polling.source import PolledSource
 
 log = logging.getLogger(__name__)
+_COMPLETE = (
+    "flow %s: %s: complete. All its rows were read at %s, and they are appended, so that it is not "
+    "read again. For rows that come or change later set changeTrackingColumn, or upsertMode in the "
+    "sink; to read it once more start from earliest with table: truncate"
+)
 
 
 class PolledSession(SourceSession):
@@ -58,6 +64,8 @@ class PolledSession(SourceSession):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         position = PolledPosition.parse(folded(after, PARTITION))
         bound = None if until is None else PolledPosition.parse(folded(until, PARTITION))
+        if self._source.once and self._is_complete(position):
+            return Span(())
         if bound is not None and bound == position:
             return Span(())
         with self.asking() as polled:
@@ -92,6 +100,8 @@ class PolledSession(SourceSession):
         one, other = PolledPosition.parse(position), PolledPosition.parse(end)
         if one == other or other.at_start:
             return False  # without a question
+        if self._source.once:
+            return one.state != other.state
         interval, overlap = self._source.poll_interval, self._source.overlap
         with self.asking() as polled:
             return seek.is_behind(polled, one, other, interval=interval, overlap=overlap)
@@ -103,6 +113,8 @@ class PolledSession(SourceSession):
     @override
     def lag(self, after: Positions) -> Lag:
         position = PolledPosition.parse(folded(after, PARTITION))
+        if self._source.once and position.state == "query":
+            return Lag(0, 0.0, {PARTITION: position.dump()})
         with self.asking() as polled:
             last = seek.end(polled)
             records, age = seek.lag(polled, position, last)
@@ -123,6 +135,20 @@ class PolledSession(SourceSession):
         position = adopted(document, self._source.type)
         with self.asking() as polled:
             return {PARTITION: seek.from_operator(polled, position).dump()}
+
+    def _is_complete(self, position: PolledPosition) -> bool:
+        """Whether a query that is read once was read; raises where it had an order before."""
+        title = self._source.title
+        if position.state == "rows" or position.begun or position.key is not None:
+            raise PermanentError(
+                f"the checkpoint of {title} is of a query that was read by its "
+                "changeTrackingColumn, and without one all its rows would be appended again: set "
+                "changeTrackingColumn as it was, or start from earliest with table: truncate"
+            )
+        if position.state == "query" and "complete" not in self._told:
+            self._told.add("complete")
+            log.warning(_COMPLETE, self._flow, title, position.read_at)
+        return position.state == "query"
 
     def _tell(self, polled: Polled, position: PolledPosition) -> None:
         """What a person should know, once per session and state."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
 from dataflow_assets.contracts import PartSlice, Slice, Source
@@ -18,6 +18,11 @@ from dataflow_assets.sdk.place import named_by
 from dataflow_assets.sdk.polling.positions import Part
 
 C = TypeVar("C")
+_ONCE = (
+    "is read once, since its rows are appended: then the flow is complete. For rows that come or "
+    "change later set changeTrackingColumn, or upsertMode in the sink, which has the query read "
+    "again every pollInterval"
+)
 
 
 class PolledSource(NamedTable, Source):
@@ -27,7 +32,8 @@ class PolledSource(NamedTable, Source):
 
     query: str | None = None
     """A SELECT to read instead of the table. With `changeTrackingColumn` it is read like a table
-    and must select that column and `orderByColumn`; without it, each read takes all of its rows."""
+    and must select that column and `orderByColumn`. Without it, each read takes all of its rows:
+    every `pollInterval` where all sinks upsert, and once where all sinks append."""
     poll_interval: int = Field(default=5, ge=0)
     """The shortest time between two looks for new rows, in seconds; a run reads at once."""
     read_batch_size: int = Field(default=0, ge=0)
@@ -36,6 +42,7 @@ class PolledSource(NamedTable, Source):
     committed."""
     change_tracking_column: ColumnName
     order_by_column: ColumnName = "id"
+    _once: bool = PrivateAttr(default=False)
 
     @override
     def broken_rules(self) -> Iterator[str]:
@@ -49,6 +56,8 @@ class PolledSource(NamedTable, Source):
         if self.verbatim:
             for name in ("order_by_column", "read_batch_size"):
                 yield name, "has no effect without changeTrackingColumn: the query runs as it is"
+        if self.once:
+            yield "query", _ONCE
 
     @property
     @override
@@ -61,9 +70,22 @@ class PolledSource(NamedTable, Source):
         return self.query is not None and "change_tracking_column" not in self.model_fields_set
 
     @property
+    def once(self) -> bool:
+        """True for a query that nothing orders and whose rows are appended: it is read once."""
+        return self._once
+
+    @override
+    def for_branches(self, *, upserts: bool) -> Self:
+        found = self.model_copy()
+        found._once = self.verbatim and not upserts  # noqa: SLF001 - a copy of its own
+        return found
+
+    @property
     @override
     def rereads(self) -> str:
-        return "query without changeTrackingColumn" if self.verbatim else ""
+        if self.once or not self.verbatim:
+            return ""
+        return "a query without changeTrackingColumn, as long as one sink of the flow upserts"
 
     @property
     @override

@@ -17,6 +17,7 @@ from dataflow_assets.sql.numbers import bounds, number_reader, rounder, single, 
 from dataflow_assets.sql.types import DOUBLE, STRING, Type
 
 _UTC = ZoneInfo("UTC")
+_MOST_DIGITS = 20  # before the point, of any whole number
 _double_of_text = number_reader(DOUBLE)
 
 
@@ -134,6 +135,8 @@ def _whole_numbers(kind: Type) -> Read:
 def _whole(value: Any, kind: Type) -> int:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise ValueError(f"not a number, as {kind} needs it")  # noqa: TRY004 - of a record
+    if isinstance(value, Decimal) and value.adjusted() > _MOST_DIGITS:
+        raise ValueError(f"a number beyond the range of {kind}")  # written out it fills the memory
     try:
         found = int(value.strip() if isinstance(value, str) else value)
     except (ValueError, InvalidOperation):

@@ -18,6 +18,8 @@ _SHORT_YEAR = (
 )
 _RANGES = (b"daterange", b"tsrange", b"tstzrange")
 _MULTIRANGES = (b"datemultirange", b"tsmultirange", b"tstzmultirange")
+_UNSIGNED = (b"oid", b"xid", b"xid8", b"cid")  # of -1 the server makes 4294967295
+_ISO = "no ISO text"
 _BIT = b"bit(1)"
 
 
@@ -37,15 +39,18 @@ def written(values: pa.Array, field: pa.Field) -> pa.Array:
         bits = pc.if_else(pc.equal(values, "true"), "1", values)
         return pc.if_else(pc.equal(values, "false"), "0", bits)
     if declared.startswith(b"time") and declared.endswith(b" with time zone"):
-        _refuse(values, pc.invert(pc.match_substring_regex(values, _TIME)), field)
+        _refuse(values, pc.invert(pc.match_substring_regex(values, _TIME)), field, _ISO)
+    if declared in _UNSIGNED:
+        _refuse(values, pc.match_substring(values, "-"), field, "outside the range")
     if declared in _RANGES or declared in _MULTIRANGES:
         strange = pc.invert(pc.match_substring_regex(values, _RANGE))
-        _refuse(values, pc.or_(strange, pc.match_substring_regex(values, _SHORT_YEAR)), field)
+        short = pc.match_substring_regex(values, _SHORT_YEAR)
+        _refuse(values, pc.or_(strange, short), field, _ISO)
     return values
 
 
-def _refuse(values: pa.Array, wrong: pa.Array, field: pa.Field) -> None:
+def _refuse(values: pa.Array, wrong: pa.Array, field: pa.Field, what: str) -> None:
     found = values.filter(wrong.fill_null(False))
     if len(found):
         declared = field.metadata[TYPE].decode()
-        raise Failure(f'"{found[0]}" is no ISO text of type {declared}', "22007", column=field.name)
+        raise Failure(f'"{found[0]}" is {what} of type {declared}', "22007", column=field.name)

@@ -43,7 +43,7 @@ WITH RECURSIVE chain AS (
            a.attnotnull AS required
     FROM pg_attribute a WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
   UNION ALL
-    SELECT chain.attnum, t.typtype <> 'd',
+    SELECT chain.attnum, chain.element OR t.typtype <> 'd',
            CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END,
            CASE WHEN chain.mod >= 0 THEN chain.mod ELSE t.typtypmod END,
            chain.required OR t.typnotnull
