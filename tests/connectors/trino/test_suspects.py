@@ -157,7 +157,7 @@ def test_an_outage_is_no_record(name: str, kind: str, message: str, bad: bool) -
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("inline", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_constraint_behind_a_catalog_rejects_its_records_alone(
     inline: bool,
     trino: devservers.Trino,
@@ -172,9 +172,9 @@ def test_a_constraint_behind_a_catalog_rejects_its_records_alone(
         monkeypatch.setattr(stage, "MOST_INLINE", 0)
     with psycopg.connect(trino.database.dsn(), autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
-        connection.execute(f"CREATE TABLE {schema}.t (id bigint CHECK (id % 20 <> 7))".encode())
+        connection.execute(f"CREATE TABLE {schema}.t (id bigint CHECK (id <> 7))".encode())
     for partition in (0, 1):
-        rows = range(partition, 60, 2)
+        rows = range(partition, 10, 2)
         store.produce("t", partition, [json.dumps({"id": n}).encode() for n in rows])
     where: dict[str, Any] = {"serverURL": trino.uri, "catalog": "pg", "schema": schema}
     ends = messages(store), ("trino", where | {"table": "t"})
@@ -185,9 +185,9 @@ def test_a_constraint_behind_a_catalog_rejects_its_records_alone(
     path.write_text(text)
     run(chosen(load(path), None), engine)
     found = sorted(row for (row,) in execute(trino, f"SELECT id FROM pg.{schema}.t"))
-    assert found == [n for n in range(60) if n % 20 != 7]
+    assert found == [n for n in range(10) if n != 7]
     reasons = execute(trino, f"SELECT DISTINCT id, reason FROM pg.{schema}.t_rejected")
-    assert len(reasons) == 3
+    assert len(reasons) == 1
     assert all("violates check constraint" in reason for _, reason in reasons)
     assert (
         execute(trino, f"SHOW TABLES FROM pg.{schema} LIKE 'dataflow\\_stage%' ESCAPE '\\'") == []

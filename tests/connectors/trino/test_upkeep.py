@@ -97,6 +97,7 @@ def test_files_of_a_run_stay_few(
     for number in range(8):
         session.ticket()
         session.publish(same, [receipt(number, "0", None)])
+        session._tidy()
     session.close()
     assert execute(trino, f"SELECT count(*) FROM lake.{trino_schema}.target") == [[8]]
     assert counted(trino, trino_schema, "files") <= 12
