@@ -121,7 +121,8 @@ class Stopped(PermanentError):
 class RejectedRecord(DataflowError):
     """This record cannot be stored; its neighbours can.
 
-    `stage`: decode, step, encode or sink. `step` and `step_type` name the step that refused it.
+    `stage`: source, decode, step, encode or sink. `step` and `step_type` name the step that has
+    refused it.
     """
 
     def __init__(

@@ -57,15 +57,16 @@ def follow_file(file: str, rows: int) -> None:
 
 def drain_apart(file: str, *arguments: str, failpoint: str = "") -> int | None:
     """`drain_file` in a process of its own, and the code it ended with: minus the signal."""
-    return _apart(drain_file, failpoint, file, *arguments)
+    return apart(drain_file, failpoint, file, *arguments)
 
 
 def follow_apart(file: str, rows: int, failpoint: str = "") -> int | None:
     """`follow_file` in the same way."""
-    return _apart(follow_file, failpoint, file, rows)
+    return apart(follow_file, failpoint, file, rows)
 
 
-def _apart(target: Callable[..., None], failpoint: str, *arguments: Any) -> int | None:
+def apart(target: Callable[..., None], failpoint: str, *arguments: Any) -> int | None:
+    """A function of a module in a process of its own, and the code that ended with."""
     armed = {"DATAFLOW_FAILPOINT": failpoint, "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
     known = {name: os.environ[name] for name in os.environ if name.startswith(_KEPT)}
     process = forking().Process(target=_run, args=(known | armed, target, *arguments), daemon=True)

@@ -50,6 +50,7 @@ OP = reserved("op")  # int8, optional: INSERT, UPDATE or DELETE; without it all 
 ABSENT = reserved("absent")
 # string, optional, beside entries: why one was refused before it got here; else null
 REFUSED_ROW = reserved("refused")
+SOURCE = "source"  # the stage of what was refused so: only what is left of it can be kept
 INSERT, UPDATE, DELETE = 0, 1, 2
 SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
 # string, optional, beside those in the chunks of a sink that replaces whole rows: why the source

@@ -35,7 +35,7 @@ class Rejection:
     """One record that could not be stored, with its origin and the reason."""
 
     offset: int
-    stage: str  # decode, step, encode or sink
+    stage: str  # source, decode, step, encode or sink
     reason: str
     body: bytes | None
     n: int = 0

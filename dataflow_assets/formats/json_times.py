@@ -29,9 +29,12 @@ _SHORTEST = 19  # of 2026-11-21T10:00:00
 _LONGEST = {"us": 26, "ns": 29}  # with a fraction of 6 or 9 digits; shorter ones are fine
 _DATE, _TIME = 10, (8, 15)  # how long dates and times of day are
 _FAR = re.compile(
-    r"([+-]\d{4,6}|\d{5,6}|0000)-\d\d-\d\d(T\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)?", re.ASCII
+    r"([+-]\d{4,6}|\d{5,6}|0000)-\d\d-\d\d(T\d\d:\d\d:\d\d(?:\.\d{1,6})?Z?)?", re.ASCII
 )
 _LAST_YEAR = 290_000  # that microseconds since 1970 can express, both ways
+YEARS = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Microseconds from 1970 to the first one of the year 1, and to the last one of the year 9999: what
+Python's own times hold, which client libraries use."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _T, _COLON, _PLUS, _MINUS, _ZULU, _ONE, _EIGHT = b"T:+-Z18"
 _EXPECTED = {
@@ -136,6 +139,8 @@ def _far(text: str, field: pa.Field) -> int:
     form, is_date = _FAR.fullmatch(text), pa.types.is_date(field.type)
     if form is None or abs(int(form[1])) > _LAST_YEAR or is_date != (form[2] is None):
         raise ValueError(text)
+    if not is_date and field.type.tz and not text.endswith("Z"):
+        raise ValueError(text)
     found = np.datetime64(text.removesuffix("Z"), "D" if is_date else field.type.unit)
     return int(found.astype(np.int64))
 
@@ -156,7 +161,12 @@ def _timestamp(texts: Texts, field: pa.Field) -> pa.Array:
     if field.type.unit == "ns":  # datetime knows no finer unit than microseconds
         numbers = [text and _nanoseconds(text) for text in texts]
         return pa.array(numbers, pa.int64()).cast(field.type)
-    return pa.array(found, field.type)
+    moments = pa.array(found, field.type)
+    ends = pc.min_max(moments.view(pa.int64()))
+    first, last = ends["min"].as_py() or 0, ends["max"].as_py() or 0
+    if not _endless(field) and not YEARS[0] <= first <= last <= YEARS[1]:
+        raise ValueError("an offset moves a time out of the years 1 to 9999")
+    return moments
 
 
 def _dates(texts: pa.Array, field: pa.Field) -> pa.Array | None:

@@ -6,6 +6,7 @@ Parquet refuses the column, though the value that people see, the struct, may we
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,7 +70,13 @@ def _hides(array: pa.Array) -> bool:
 
 
 def _like(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values in their own types, whose fields are required where those of `kind` are."""
+    """The values in their own types, whose fields are required where those of `kind` are.
+
+    Texts in place of 16 bytes are UUIDs.
+    """
+    if pa.types.is_string(array.type) and kind == pa.binary(16):
+        texts = array.to_pylist()
+        return pa.array([t if t is None else uuid.UUID(t).bytes for t in texts], kind)
     for is_kind, rebuilt in _REBUILT:
         if is_kind(array.type) and is_kind(kind):
             return rebuilt(array, kind)

@@ -10,7 +10,12 @@ import pyarrow.compute as pc
 from dataflow_assets.contracts import Chunk, MessageFormat
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.micro_batch.branches import PassBranch
-from dataflow_assets.micro_batch.formatted import Formatted, forwarded_as_json
+from dataflow_assets.micro_batch.formatted import (
+    Formatted,
+    forwarded_as_json,
+    refusing,
+    without_refused,
+)
 from dataflow_assets.micro_batch.forward import forwarded
 from dataflow_assets.micro_batch.message_metadata import Rows, timed
 from dataflow_assets.micro_batch.originals import Messages
@@ -35,11 +40,16 @@ class Decoding:
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each branch's chunk."""
         offsets = pa.array(self._rows.offsets(batch), pa.int64())
-        sent = Messages(offsets, batch, places=self._places)
-        chunks = ((decode(batch, sent), column) for decode, column in self._decodes)
-        return [
+        given, refused = without_refused(batch)
+        sent = Messages(offsets, given, places=self._places)
+        chunks = ((decode(given, sent), column) for decode, column in self._decodes)
+        found = [
             timed(chunk, batch, offsets, column) if column else chunk for chunk, column in chunks
         ]
+        if not refused:
+            return found
+        whole = Messages(offsets, batch, places=self._places)
+        return [refusing(chunk, refused, whole) for chunk in found]
 
 
 def _decode(branch: PassBranch, tombstones: str, form: MessageFormat | None) -> Decode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from dataflow_assets.contracts import (
     OFFSET,
     OP,
     REFUSED_ROW,
+    SOURCE,
     Chunk,
     Group,
     MessageFormat,
@@ -39,9 +40,9 @@ def in_json(
     the time when they were rejected. `keys`: whether somebody reads them; a sink that gets them as
     they were sent does not.
     """
-    if REFUSED_ROW in batch.schema.names:
-        return _without_refused(batch)
-    as_json, refused = _with_bodies(batch, form)
+    readable, unread = without_refused(batch)
+    as_json, undecoded = _with_bodies(readable, form)
+    refused = {**undecoded, **unread}
     if form is None or not keys or _is_read(batch):
         return as_json, refused
     found = form.keys(batch.column("key"))
@@ -49,13 +50,32 @@ def in_json(
     return as_json.set_column(at, "key", found.texts), {**found.refused, **refused}
 
 
-def _without_refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, str]]:
-    """What its source has refused is not decoded here."""
+def without_refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, str]]:
+    """The batch with null for what its source has refused, and by its row why."""
+    if REFUSED_ROW not in batch.schema.names:
+        return batch, {}
     reasons = batch.column(REFUSED_ROW)
     told = {row: why for row, why in enumerate(reasons.to_pylist()) if why is not None}
     at = batch.schema.get_field_index("body")
     bodies = pc.if_else(reasons.is_null(), batch.column("body"), pa.scalar(None, pa.binary()))
     return batch.set_column(at, "body", bodies), told
+
+
+def refusing(chunk: Chunk, refused: Mapping[int, str], sent: Messages) -> Chunk:
+    """The chunk in which these rows of the batch are rejected, whatever it has made of their null.
+
+    `sent`: the messages as the source has delivered them.
+    """
+    at = {sent.offsets[row].as_py(): why for row, why in refused.items()}
+    others = [one for one in chunk.rejected if one.offset not in at]
+    ours = [Rejection(offset, SOURCE, why, None).of(sent[offset]) for offset, why in at.items()]
+    rejected = sorted([*others, *ours], key=lambda one: (one.offset, one.n))
+    return replace(chunk, rows=_without(chunk.rows, at), rejected=rejected)
+
+
+def _without(rows: pa.RecordBatch, offsets: Collection[int]) -> pa.RecordBatch:
+    gone = pa.array([*offsets], pa.int64())
+    return rows.filter(pc.invert(pc.is_in(rows.column(OFFSET), gone)))
 
 
 def _is_read(batch: pa.RecordBatch) -> bool:
@@ -85,10 +105,7 @@ def forwarded_as_json(
     chunk = forwarded(as_json, sent, tombstones)
     offsets = sent.offsets.to_pylist()
     refused = {offsets[row]: reason for row, reason in undecoded.items()}
-    rows = chunk.rows
-    if refused:
-        gone = pa.array([*refused], pa.int64())
-        rows = rows.filter(pc.invert(pc.is_in(rows.column(OFFSET), gone)))
+    rows = _without(chunk.rows, refused) if refused else chunk.rows
     rows, nameless = with_read_keys(rows, keys_of(form, sink))
     refused |= nameless
     rejected = [_undecoded(offset, reason, sent) for offset, reason in sorted(refused.items())]

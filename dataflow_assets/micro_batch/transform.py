@@ -20,6 +20,8 @@ from dataflow_assets.contracts import (
     DELETE,
     EVERYTHING,
     OP,
+    REFUSED_ROW,
+    SOURCE,
     Chunk,
     MessageFormat,
     Rejection,
@@ -82,6 +84,7 @@ class Transforming:
         branches = [branch(gone) for branch in self._branches]
         ways = {route: branch for branch in branches for route in branch.branch.routes}
         again = self._rows.again(batch)
+        stage = SOURCE if REFUSED_ROW in batch.schema.names else "decode"
         rejected: list[Rejection] = []
         several: dict[int, int] = {}
         as_json, unreadable = in_json(batch, self._form, keys=self._keys)
@@ -91,7 +94,7 @@ class Transforming:
             # What steps remember is of one micro-batch; entries are of many.
             chain = self._chain if again is None else self._compiled()
             try:
-                found = chain(Record(_parsed(raw, unreadable.get(at)), metadata))
+                found = chain(Record(_parsed(raw, stage, unreadable.get(at)), metadata))
                 chosen = one.chosen(found, ways) if one else enumerate(found)
             except RejectedRecord as error:
                 body = batch.column("body")[at].as_py()
@@ -119,9 +122,9 @@ class Transforming:
         return [branch.chunk(offsets, sent) for branch in branches]
 
 
-def _parsed(raw: bytes | None, unreadable: str | None) -> Any:
+def _parsed(raw: bytes | None, stage: str, unreadable: str | None) -> Any:
     if unreadable is not None:
-        raise RejectedRecord("decode", unreadable)
+        raise RejectedRecord(stage, unreadable)
     return parse(raw)
 
 

@@ -37,7 +37,7 @@ second, ARRAY<t>, MAP<k, v>, ROW<name t, ...>. Lengths are not enforced. MULTISE
 A record of `kafka` is a row that is appended; a JSON array of objects is a row for each. A record
 of `upsert-kafka` replaces the row with the same key, and a record without a value (a tombstone)
 deletes that row. The flow passes upserts and deletes on, key by key. So the target of an
-`upsert-kafka` table needs the PRIMARY KEY of that table.
+`upsert-kafka` table needs the PRIMARY KEY of that table; constants may be added to it.
 
 A row that does not meet `WHERE` any more is deleted in the target, because an earlier row of its
 key may have met it. A tombstone of a key that was never in the target is harmless. A key that can
@@ -66,16 +66,17 @@ A CSV record with several lines is rejected (Flink reads the first line and drop
 record of `avro-confluent` is read with the schema that it names; fields are matched by name.
 Records are written with the schema of the table's columns, which is registered when a run begins.
 
-**Several INSERTs into one table** do not know each other. If one of them deletes rows, give each a
-target table of its own. INSERTs with groups may share a target if a column of its PRIMARY KEY is a
-constant, with another value in each INSERT.
+**Several INSERTs into one table** do not know each other: the last row of a key counts, whoever
+has written it. Where one of them changes rows (it reads `upsert-kafka`, or has groups), they are
+refused, unless a column of the PRIMARY KEY has a constant in each, and another one: `SELECT 'web',
+id, ...` and `SELECT 'shop', id, ...`. Else a delete of one would delete the row of the other one.
 
 Each SELECT of a `UNION ALL` counts as an INSERT, also in a view or a subquery, unless
 [groups](#groups) are above it. There each column must have one type in all SELECTs, and has its
 name from the first SELECT.
 
-`dataflow check` finds INSERTs with groups that share a topic or a table of a database, also across
-files and under other table names. Each finding names file and line of the other INSERT. Never give
+`dataflow check` finds such INSERTs that share a topic or a table of a database, also across files
+and under other table names. Each finding names file and line of the other INSERT. Never give
 the constant of one INSERT to another INSERT later.
 
 **Several INSERTs from one table into one target** would be flows with the same name. Declare the
@@ -179,9 +180,9 @@ windows. Arguments may have names, `NAME => value`: `DATA`, `TIMECOL`, `SIZE`, `
 `OFFSET`.
 
 The column `ts` must be the column of the table's `WATERMARK FOR`, of type TIMESTAMP or
-TIMESTAMP_LTZ. Windows over a TIMESTAMP_LTZ begin and end by a clock in `table.local-time-zone`. A
-row of an `upsert-kafka` table that is replaced or deleted is taken out of its windows, as long as
-these are open.
+TIMESTAMP_LTZ, or `PROCTIME()`: a column `p AS PROCTIME()` of the table or of a view. Windows over a
+TIMESTAMP_LTZ begin and end by a clock in `table.local-time-zone`. A row of an `upsert-kafka` table
+that is replaced or deleted is taken out of its windows, as long as these are open.
 
 The older `GROUP BY TUMBLE(ts, size)` and `GROUP BY HOP(ts, slide, size)` are the same windows, with
 `TUMBLE_START`, `TUMBLE_END` and `TUMBLE_ROWTIME`, and the same functions of HOP.
@@ -210,6 +211,15 @@ open, and the log names that partition.
 With `table.exec.source.idle-timeout` the query does not wait for a partition that has had no record
 for that time, unless the partition has records that were not read yet. Windows then end in time,
 also when no record comes.
+
+**Processing time.** Over `p AS PROCTIME()` a row is in the window of the time at which it is read:
+all rows of a micro-batch have one time, which is recorded with it, so a crash counts none of them
+twice. A micro-batch that stopped before it was recorded is read again, at a later time. No row is
+late. A window ends when the clock passes its end, also when no record comes: a lane commits it
+within the flow's freshness, the sensor starts a run for it, and a flow that was off writes at its
+next run what has ended meanwhile. A clock that goes back opens no window again: until it is where
+it was, rows have the latest time that it had shown. `SESSION` and `OVER` are not supported over it
+either.
 
 **Late rows.** A row is late if all of its windows had ended before its micro-batch: the row is
 dropped and counted. The log says how many, and the asset shows `late_rows` and `watermark`. A row

@@ -14,7 +14,9 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import (
     MESSAGES,
+    REFUSED_ROW,
     REPLAY,
+    SOURCE,
     Address,
     Entry,
     EntryName,
@@ -36,9 +38,13 @@ from dataflow_assets.micro_batch.row_changes import RowChange, parsed, told
 from dataflow_assets.records.record import encode
 
 REMEMBERED = 500  # entries put back of late: a store that deletes them may be given one once more
-WHOLE = ("decode", "step")
+WHOLE = (SOURCE, "decode", "step")
 """Stages before a record has a branch."""
 _PARTITION = "entries"
+_LEFT = (
+    "the source has refused this record, and only its text was kept: let the source deliver the "
+    "record again, corrected"
+)
 _SCHEMA = pa.schema(
     [
         ("body", pa.binary()),
@@ -78,7 +84,7 @@ class EntrySource(MessageSource):
             return
         changes = [self.change(entry) for _, entry in found]
         rows = [_row(entry, at, one) for (at, entry), one in zip(found, changes, strict=True)]
-        batch = pa.RecordBatch.from_pylist(rows, _SCHEMA)
+        batch = _refused(pa.RecordBatch.from_pylist(rows, _SCHEMA), [entry for _, entry in found])
         yield told(batch, changes) if any(changes) else batch
 
     def change(self, entry: Entry) -> RowChange | None:
@@ -98,6 +104,14 @@ def _row(entry: Entry, ordinal: int, change: RowChange | None) -> dict[str, Any]
         "of": None if whole else entry.rows,
         ORDINAL: ordinal,
     }
+
+
+def _refused(batch: pa.RecordBatch, entries: Sequence[Entry]) -> pa.RecordBatch:
+    """What its source has refused is rejected again: what is left of it is not the record."""
+    why = [_LEFT if entry.stage == SOURCE else None for entry in entries]
+    if not any(why):
+        return batch
+    return batch.append_column(pa.field(REFUSED_ROW, pa.string()), pa.array(why))
 
 
 def _headers(found: Any) -> list[dict[str, Any]]:

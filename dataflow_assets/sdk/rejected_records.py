@@ -249,7 +249,7 @@ def classify(reason: str, stage: str) -> str:
 
     Args:
         reason: why the record was rejected.
-        stage: decode, step, encode or sink.
+        stage: source, decode, step, encode or sink.
 
     Returns:
         One of the classes of the DataFlow Operator, or `unknown`.

@@ -35,6 +35,11 @@ class Seen(NamedTuple):
     """Whether it would be in windows, and all of them are final."""
 
 
+def clock_watermark(windows: Windows, environment: Environment) -> int | None:
+    """The watermark of windows over processing time: what rows that are read now have as time."""
+    return _Moment(windows.time, environment)(())
+
+
 class WindowArrivals:
     """Messages as what the first stage sees of them; compiled once for each task."""
 

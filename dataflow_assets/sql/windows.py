@@ -13,7 +13,7 @@ from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from dataflow_assets.sql.casts import to_local
-from dataflow_assets.sql.expressions import Expression
+from dataflow_assets.sql.expressions import Expression, columns
 
 Kind = Literal["TUMBLE", "HOP", "CUMULATE"]
 FRONT = 8
@@ -40,6 +40,11 @@ class Windows:
     def local(self) -> bool:
         """Whether the windows are those of a clock in the session's zone."""
         return self.time.type.kind == "TIMESTAMP_LTZ"
+
+    @property
+    def of_clock(self) -> bool:
+        """Whether they are over processing time: a row has the time at which it is read."""
+        return not columns(self.time)
 
     @property
     def most(self) -> int:

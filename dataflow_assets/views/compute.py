@@ -10,7 +10,8 @@ from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.micro_batch.rejected_share import too_many
 from dataflow_assets.sql.changes import joined
-from dataflow_assets.sql.windows import millis
+from dataflow_assets.sql.window_rows import clock_watermark
+from dataflow_assets.sql.windows import Windows, millis
 from dataflow_assets.views.driver import Driver
 from dataflow_assets.views.expiry import expiry
 from dataflow_assets.views.files import StateFiles
@@ -19,7 +20,7 @@ from dataflow_assets.views.manifest import MANIFEST, Manifest, Position, new_man
 from dataflow_assets.views.merges import Merges
 from dataflow_assets.views.reading import Reader
 from dataflow_assets.views.tasks import Place, ReadSlice, part, run
-from dataflow_assets.views.watermarks import LAST, Watermarks, advanced
+from dataflow_assets.views.watermarks import LAST, Watermarks, advanced, by_clock, due
 
 
 class Computation:
@@ -69,16 +70,8 @@ class Computation:
             self._read(pieces)
         else:
             self._read_in_tasks(pieces)
-        if self._reader.view.windows is not None:
-            self._moments |= dict.fromkeys(closed, LAST)
-            active = {*waiting, *(one.partition for one in pieces)}
-            self._watermarks = advanced(
-                self._watermarks,
-                self._moments,
-                active,
-                self._flowing.now,
-                self._reader.view.idle,
-            )
+        self._moments |= dict.fromkeys(closed, LAST)
+        self._watermarks = self._advanced({*waiting, *(one.partition for one in pieces)})
         for hop in self._flowing.hops:
             self._merges.merge(hop, self._watermarks.reached)
         previous = self._previous
@@ -95,6 +88,30 @@ class Computation:
             expires_from=self._expiry.begun,
             forgotten_upto=self._expiry.forgotten_upto,
         )
+
+    def _advanced(self, active: Iterable[str]) -> Watermarks:
+        """The watermarks behind the span."""
+        before, view = self._watermarks, self._reader.view
+        if view.windows is None:
+            return before
+        if view.windows.of_clock:
+            return by_clock(before, self._clock(view.windows))
+        return advanced(before, self._moments, active, self._flowing.now, view.idle)
+
+    def _clock(self, windows: Windows) -> int | None:
+        return clock_watermark(windows, self._reader.environment)
+
+    def due(self, manifest: Manifest) -> int | None:
+        """When a window ends although no record arrives, in milliseconds; None: none does.
+
+        Args:
+            manifest: the state behind the span, with all that is kept.
+        """
+        view, first = self._reader.view, manifest.first
+        if view.windows is None or not view.windows.of_clock:
+            return due(manifest.watermarks, first, view.idle)
+        moment = self._clock(view.windows)
+        return None if first is None or moment is None else first + self._flowing.now - moment
 
     def check(self, flow: str, most_percent: float) -> None:
         """Raises PermanentError where too many records were refused."""

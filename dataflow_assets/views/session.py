@@ -25,7 +25,6 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.views import watermarks
 from dataflow_assets.views.compute import Computation, folder_of, stored
 from dataflow_assets.views.driver import Cache, Driver, Limits
 from dataflow_assets.views.files import StateFiles
@@ -172,13 +171,12 @@ class ViewSession(SourceSession):
             self._notices.empty(manifest.watermarks.waiting_for())
         manifest, left = self._states.without_stale(place, manifest, start.earlier, rebuilt_at)
         position = stored(self._files, place, start.generation, manifest)
-        due = watermarks.due(manifest.watermarks, manifest.first, self._source.view.idle)
         position = msgspec.structs.replace(
             position,
             earlier=left,
             rebuilt_at=rebuilt_at if left else {},
             past=start.past,
-            due=due,
+            due=work.due(manifest),
         )
         self._states.follow(start, position, manifest)
         parts = [Part(self._flow, one).text() for one in manifest.parts]

@@ -63,6 +63,17 @@ def advanced(
     return Watermarks(marks, reached(found, now, idle))
 
 
+def by_clock(before: Watermarks, moment: int | None) -> Watermarks:
+    """Those of windows over processing time: no partition is waited for, and none goes back.
+
+    Args:
+        before: those in front of the micro-batch.
+        moment: what the clock showed when it was planned.
+    """
+    known = [one for one in (before.reached, moment) if one is not None]
+    return Watermarks(reached=max(known, default=None))
+
+
 def _moved(before: Mark | None, at: int | None, now: int) -> Mark:
     if before is None:
         return Mark(now)

@@ -329,7 +329,7 @@ def _counted(source: str) -> str:
 _NUMBER = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY g) AS rn"
 _NUMBERED = f"SELECT window_start, 1 FROM (SELECT *, {_NUMBER} FROM {TUMBLE}) WHERE rn = 1"
 _NOT_GROUPED = "are grouped by window_start and window_end"
-_OTHER = "late is no column with a WATERMARK: declare WATERMARK FOR late AS late; s has one for ts"
+_OTHER = "late has no WATERMARK: declare WATERMARK FOR late AS late, or "
 
 
 @pytest.mark.parametrize(
@@ -415,6 +415,10 @@ def test_the_older_way_with_the_last_time_of_a_window(file: Path) -> None:
         (
             f"SELECT TUMBLE_START(ts, INTERVAL '1' DAY), COUNT(*) FROM s GROUP BY {OLDER}",
             "TUMBLE_START must have the arguments of the TUMBLE of GROUP BY",
+        ),
+        (
+            f"SELECT TUMBLE_PROCTIME{OLDER[6:]}, COUNT(*) FROM s GROUP BY {OLDER}",
+            "for a time write TUMBLE_END",
         ),
         (
             "SELECT HOP_START(ts, INTERVAL '1' DAY), 1 FROM s GROUP BY HOP(ts, INTERVAL '1' DAY)",

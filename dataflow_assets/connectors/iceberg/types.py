@@ -57,7 +57,7 @@ def row_schema(schema: Schema) -> pa.Schema:
     fields: list[pa.Field] = []
     for column in schema.fields:
         try:
-            fields.append(_row_field(column))
+            fields.append(_field(column, ids=False))
         except Unfillable:
             if column.required:
                 raise PermanentError(
@@ -65,14 +65,6 @@ def row_schema(schema: Schema) -> pa.Schema:
                     "which this sink cannot write: make it optional"
                 ) from None
     return pa.schema(fields)
-
-
-def _row_field(column: ice.NestedField) -> pa.Field:
-    if isinstance(column.field_type, ice.UUIDType):
-        return pa.field(checked_name(column.name), pa.string(), column.optional, {KIND: b"uuid"})
-    if isinstance(column.field_type, ice.FixedType):
-        return pa.field(checked_name(column.name), pa.binary(), nullable=column.optional)
-    return _field(column, ids=False)
 
 
 def file_schema(schema: Schema, names: Iterable[str]) -> pa.Schema:
@@ -86,6 +78,8 @@ def _field(column: ice.NestedField, *, ids: bool) -> pa.Field:
     metadata: dict[bytes, bytes] = {}
     if ids:
         metadata[FIELD_ID] = str(column.field_id).encode()
+    elif isinstance(column.field_type, ice.UUIDType):
+        metadata[KIND] = b"uuid"
     elif isinstance(column.field_type, ice.StringType) and (kind := text_kind(column)):
         metadata[KIND] = kind
     arrow = _arrow(column.field_type, ids=ids)
@@ -111,10 +105,10 @@ def _arrow(kind: ice.IcebergType, *, ids: bool) -> pa.DataType:
         return pa.list_(_field(kind.element_field, ids=ids))
     if isinstance(kind, ice.MapType):
         return pa.map_(_field(kind.key_field, ids=ids), _field(kind.value_field, ids=ids))
-    if ids and isinstance(kind, ice.UUIDType):
-        return pa.binary(16)
-    if ids and isinstance(kind, ice.FixedType):
-        return pa.binary(len(kind))
+    if isinstance(kind, ice.UUIDType):
+        return pa.binary(16) if ids else pa.string()
+    if isinstance(kind, ice.FixedType):
+        return pa.binary(len(kind)) if ids else pa.binary()
     raise Unfillable(str(kind))
 
 

@@ -33,8 +33,16 @@ from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.durable_files import make_folder, sync
 
-SCHEMA = pa.schema([("topic", pa.string()), ("id", pa.string()), ("record", pa.binary())])
-"""Of a part: the topic that the connector names, the record's key as JSON, its value."""
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("id", pa.string()),
+        ("record", pa.binary()),
+        ("refused", pa.string()),
+    ]
+)
+"""Of a part: the topic that the connector names, the record's key as JSON, its value; why a record
+could be no JSON, whose value is the record as text. Older parts do not have the last column."""
 _OFFSETS, _PLAIN, _SCHEMAS = b"dataflow.offsets", b"dataflow.plain", b"dataflow.schemas"
 _PATIENCE = 0.1  # seconds between two tries to get the lock
 

@@ -45,7 +45,7 @@ def batch(*places: tuple[int, int]) -> pa.RecordBatch:
     """Records of entries of PostgreSQL's log, each by its entry and its number in the entry."""
     offsets = [json.dumps({"lsn_proc": e, "lsn_events_processed": n}) for e, n in places]
     empty = [None] * len(places)
-    columns = [empty, empty, [b"1"] * len(places), [PARTITION] * len(places), offsets, empty]
+    columns = [empty, empty, [b"1"] * len(places), [PARTITION] * len(places), offsets, empty, empty]
     kinds = [pa.binary() if name == "value" else pa.string() for name in COLUMNS]
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=list(COLUMNS))
@@ -82,7 +82,7 @@ def snapshot(*records: tuple[str | None, bool]) -> pa.Table:
     ]
     empty = [None] * len(records)
     names = [None if name is None else json.dumps({"database": name}) for name, _ in records]
-    columns = [empty, empty, [b"1"] * len(records), names, offsets, empty]
+    columns = [empty, empty, [b"1"] * len(records), names, offsets, empty, empty]
     kinds = [pa.binary() if name == "value" else pa.string() for name in COLUMNS]
     return pa.Table.from_arrays(list(map(pa.array, columns, kinds)), names=list(COLUMNS))
 
@@ -111,7 +111,7 @@ def test_records_of_two_source_partitions_have_two_ids() -> None:
     ]
     empty = [None] * len(places)
     partitions, offsets = zip(*places, strict=True)
-    columns = [empty, empty, [b"1"] * len(places), partitions, offsets, empty]
+    columns = [empty, empty, [b"1"] * len(places), partitions, offsets, empty, empty]
     kinds = [pa.binary() if name == "value" else pa.string() for name in COLUMNS]
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
     ids = rows_of(pa.Table.from_arrays(arrays, names=list(COLUMNS)))["id"].to_pylist()

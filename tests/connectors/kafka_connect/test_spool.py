@@ -150,6 +150,7 @@ def test_a_record_without_a_key_has_its_place_as_id() -> None:
         "dropped": [None, None, None],
     }
     found = pa.table({name: pa.array(values) for name, values in columns.items()})
+    found = found.append_column("refused", pa.nulls(3, pa.string()))
     rows = rows_of(found).to_pylist()
     assert [row["id"] for row in rows] == ['{"id":1}', '{"file":"b","n":1,"at":2}', '{"at":3}']
     assert [row["record"] for row in rows] == [b"1", None, b"3"]

@@ -48,13 +48,20 @@ class Host:
         pass
 
 
+def standing_in(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process is started: what the spool has is all."""
+    state = spool.state()
+    assert state is not None
+    monkeypatch.setattr(session, "HostProcess", lambda *_: Host(state.id))
+    monkeypatch.setattr(jars, "fetch", lambda _: [])
+
+
 def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> Spool:
     """A spool with RECORDS, each as it comes from the host."""
     made = Spool(tmp_path / "spool")
     with made.locked(0):
-        state = made.begin("C", {})
-        monkeypatch.setattr(session, "HostProcess", lambda *_: Host(state.id))
-        monkeypatch.setattr(jars, "fetch", lambda _: [])
+        made.begin("C", {})
+        standing_in(made, monkeypatch)
         for number, (key, value) in enumerate(RECORDS, 1):
             record = None if value is None else json.dumps(value).encode()
             row = {"topic": "shop", "id": json.dumps(key), "record": record}

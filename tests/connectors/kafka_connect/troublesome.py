@@ -132,6 +132,12 @@ public class TroublesomeTask extends SourceTask {
       value.put("price", new java.math.BigDecimal("1.50")).put("raw", part);
       value.put("parts", Collections.singletonMap("p", parts));
     }
+    if (trouble.equals("unfit") && at == 2) {
+      Map unfit = new HashMap();
+      unfit.put("n", new Integer(2));
+      unfit.put("price", new java.math.BigDecimal("1.50"));
+      return new SourceRecord(here, offset, "t", null, null, null, null, unfit);
+    }
     if (at == 3) value = null;
     Schema kind = value == null ? null : value.schema();
     return new SourceRecord(here, offset, "t", null, null, null, kind, value);

@@ -74,6 +74,7 @@ def test_an_array_is_stored(place: Place, declared: str, value: Any, text: str |
         ("int[]", {"a": 1}, '"a" is not how PostgreSQL writes a value of type integer'),
         ("text[]", {"a": 1}, "malformed array literal"),
         ("int[]", 7, "malformed array literal"),
+        ("int[]", "", "malformed array literal"),
         ("int[]", [[1], [2, 3]], "malformed array literal"),
         ("bytea[]", ["?"], "Invalid base64"),
     ],
@@ -113,6 +114,7 @@ UNUSUAL = {
     "three": ("int4", "integer", "[1,2,3]", "[[[1],[2]]]", "{{{1},{2}}}"),
     "a number among texts": ("text", "text", '["a","b"]', '["a",1]', '{"a","1"}'),
     "none": ("int4", "integer", "[1,2,3]", None, None),
+    "no text at all": ("int4", "integer", "[1,2,3]", "", ""),  # which the server refuses
 }
 
 

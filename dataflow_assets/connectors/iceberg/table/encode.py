@@ -5,7 +5,6 @@ A value that does not fit refuses its own row, never its neighbours.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -77,7 +76,7 @@ def _column(array: pa.Array | None, field: pa.Field, count: int) -> pa.Array:
     if array.type == field.type:
         return array
     try:
-        return _cast(array, field.type)
+        return cast(array, field.type)
     except _REFUSALS as error:
         reason = f"column {field.name}: {str(error).partition(chr(10))[0]}"
         raise RejectedRecord("sink", reason) from error
@@ -106,13 +105,3 @@ def _inside(array: pa.Array, kind: pa.DataType) -> Iterator[tuple[pa.Field, pa.A
         yield kind.item_field, array.items[first:end]
     elif pa.types.is_list(kind) and pa.types.is_list(array.type):
         yield kind.value_field, array.flatten()
-
-
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-    if is_text and pa.types.is_fixed_size_binary(kind):
-        values = [None if v is None else uuid.UUID(v).bytes for v in array.to_pylist()]
-        return pa.array(values, kind)
-    if pa.types.is_nested(kind):
-        return cast(array, kind)
-    return array.cast(kind)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-COLUMNS = ("topic", "key", "value", "partition", "offset", "dropped")
+COLUMNS = ("topic", "key", "value", "partition", "offset", "dropped", "refused")
 
 # Janino knows neither lambdas nor generics.
 TEXT = """
@@ -20,10 +20,12 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.data.Struct;
+import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
@@ -37,6 +39,7 @@ public class Helper {
   private final ArrayList steps = new ArrayList();
   private final ArrayList conditions = new ArrayList();
   private final ArrayList negated = new ArrayList();
+  private String at; // what happens to a record
 
   public Helper(boolean plain, boolean schemas) {
     this.plain = plain;
@@ -68,23 +71,15 @@ public class Helper {
 
   public byte[] pack(List records) throws Exception {
     int n = records.size();
-    byte[][][] cells = new byte[6][n][];
+    byte[][][] cells = new byte[7][n][];
     int i = 0;
     for (Iterator it = records.iterator(); it.hasNext(); i++) {
       SourceRecord delivered = (SourceRecord) it.next();
-      cells[3][i] = cell(json, null, delivered.sourcePartition());
-      cells[4][i] = cell(json, null, delivered.sourceOffset());
-      ConnectRecord r = transformed(delivered);
-      if (r == null) {
-        cells[5][i] = new byte[0];
-        continue;
-      }
-      cells[0][i] = r.topic() == null ? null : r.topic().getBytes("UTF-8");
-      cells[1][i] = cell(json, r.keySchema(), r.key());
-      cells[2][i] = plain(r.value()) ? bytes(r.value()) : cell(values, r.valueSchema(), r.value());
+      byte[][] row = packed(delivered);
+      for (int c = 0; c < 7; c++) cells[c][i] = row[c];
     }
     long total = 4;
-    for (int c = 0; c < 6; c++) {
+    for (int c = 0; c < 7; c++) {
       total += n + 4L * (n + 1);
       for (i = 0; i < n; i++) total += cells[c][i] == null ? 0 : cells[c][i].length;
     }
@@ -92,7 +87,7 @@ public class Helper {
       throw new IllegalStateException("a poll has delivered more than 2 GB");
     ByteBuffer out = ByteBuffer.allocate((int) total).order(ByteOrder.LITTLE_ENDIAN);
     out.putInt(n);
-    for (int c = 0; c < 6; c++) {
+    for (int c = 0; c < 7; c++) {
       for (i = 0; i < n; i++) out.put((byte) (cells[c][i] == null ? 0 : 1));
       int at = 0;
       out.putInt(0);
@@ -103,6 +98,60 @@ public class Helper {
       for (i = 0; i < n; i++) if (cells[c][i] != null) out.put(cells[c][i]);
     }
     return out.array();
+  }
+
+  private byte[][] packed(SourceRecord delivered) throws Exception {
+    byte[][] row = new byte[7][];
+    row[3] = cell(json, null, delivered.sourcePartition());
+    row[4] = cell(json, null, delivered.sourceOffset());
+    try {
+      fill(row, delivered);
+    } catch (RuntimeException error) {
+      if (error instanceof KafkaException && !(error instanceof DataException)) throw error;
+      refuse(row, delivered, error);
+    } catch (StackOverflowError error) {
+      refuse(row, delivered, error);
+    }
+    return row;
+  }
+
+  private void fill(byte[][] row, SourceRecord delivered) throws Exception {
+    at = "a transform refuses the record";
+    ConnectRecord r = transformed(delivered);
+    if (r == null) {
+      row[5] = new byte[0];
+      return;
+    }
+    row[0] = r.topic() == null ? null : r.topic().getBytes("UTF-8");
+    at = "the key cannot be converted to JSON";
+    row[1] = cell(json, r.keySchema(), r.key());
+    at = "the value cannot be converted to JSON";
+    row[2] = plain(r.value()) ? bytes(r.value()) : cell(values, r.valueSchema(), r.value());
+  }
+
+  // The record as text: no JSON, so that nobody takes it for what it was.
+  private void refuse(byte[][] row, SourceRecord delivered, Throwable error) throws Exception {
+    StringBuilder why = new StringBuilder(at);
+    String before = ": ";
+    Throwable one = error;
+    for (int depth = 0; one != null && depth < 5; depth++) {
+      why.append(before).append(one);
+      before = "; the cause: ";
+      one = one.getCause();
+    }
+    row[6] = why.toString().getBytes("UTF-8");
+    row[2] = text(delivered).getBytes("UTF-8");
+    if (row[0] == null && delivered.topic() != null) row[0] = delivered.topic().getBytes("UTF-8");
+  }
+
+  private static String text(SourceRecord delivered) {
+    try {
+      return delivered.toString();
+    } catch (RuntimeException error) {
+      return delivered.getClass().getName();
+    } catch (StackOverflowError error) {
+      return delivered.getClass().getName();
+    }
   }
 
   private boolean plain(Object value) {
@@ -194,7 +243,8 @@ public class Helper {
 def unpacked(data: bytes) -> pa.RecordBatch:
     """What `pack` has packed, without a copy of the texts.
 
-    `dropped` is null but for records that a transformation has dropped.
+    `dropped` is null but for records that a transformation has dropped; `refused` says why a
+    record could be no JSON: its value is the record as text.
     """
     buffer = pa.py_buffer(data)
     rows = int(np.frombuffer(data, "<i4", 1)[0])

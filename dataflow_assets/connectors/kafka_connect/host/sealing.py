@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow_assets.connectors.kafka_connect.host import resuming
 from dataflow_assets.connectors.kafka_connect.host.protocol import Order
@@ -116,9 +117,21 @@ def rows_of(table: pa.Table) -> pa.Table:
     table = table.filter(table["dropped"].is_null())
     ids = table["key"]
     if ids.null_count:
-        columns = (table[name].to_pylist() for name in ("key", "partition", "offset"))
-        ids = pa.chunked_array([pa.array(list(_ids(zip(*columns, strict=True))), pa.string())])
-    return pa.Table.from_arrays([table["topic"], ids, table["value"]], schema=SCHEMA)
+        places = (table[name].to_pylist() for name in ("key", "partition", "offset"))
+        ids = pa.chunked_array([pa.array(list(_ids(zip(*places, strict=True))), pa.string())])
+    columns = [table["topic"], ids, table["value"], _reasons(table)]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def _reasons(table: pa.Table) -> pa.ChunkedArray:
+    """Why records were refused, and where they are in the source."""
+    why = table["refused"]
+    if why.null_count == len(why):
+        return why
+    partition, offset = (pc.fill_null(table[name], "none") for name in ("partition", "offset"))
+    return pc.binary_join_element_wise(
+        why, pa.scalar("; source partition "), partition, pa.scalar(", offset "), offset, ""
+    )
 
 
 def offsets_of(table: pa.Table, task: int, known: Offsets) -> dict[str, Offset]:

@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.source.position import Piece
 from dataflow_assets.connectors.kafka_connect.spool import Spool, has_schemas, is_plain
-from dataflow_assets.contracts import PartSlice, Slice, metadata_column
+from dataflow_assets.contracts import REFUSED_ROW, PartSlice, Slice, metadata_column
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.place import constant, named
@@ -70,7 +71,16 @@ def _bodies(source: KafkaConnectSourceOptions, rows: pa.RecordBatch) -> pa.Array
     if not source.envelope:
         return rows.column("record")
     columns = [rows.column(name).to_pylist() for name in ("topic", "id", "record")]
-    return pa.array([_body(*row) for row in zip(*columns, strict=True)], pa.binary())
+    bodies = pa.array([_body(*row) for row in zip(*columns, strict=True)], pa.binary())
+    if not _refused(rows):
+        return bodies
+    return pc.if_else(rows.column("refused").is_null(), bodies, rows.column("record"))
+
+
+def _refused(rows: pa.RecordBatch) -> bool:
+    """Whether some records are no JSON; parts of older versions have none."""
+    found = "refused" in rows.schema.names
+    return found and rows.column("refused").null_count < rows.num_rows
 
 
 def _batch(
@@ -92,6 +102,8 @@ def _batch(
     arrays = [bodies, *(array for _, array in wanted)]
     numbers = pa.array([str(begin + n) for n in range(rows.num_rows)])
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    if _refused(rows):
+        batch = batch.append_column(pa.field(REFUSED_ROW, pa.string()), rows.column("refused"))
     return named(batch, {"part": constant(str(part.number), rows.num_rows), "row": numbers})
 
 

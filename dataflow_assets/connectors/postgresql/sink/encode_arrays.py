@@ -42,7 +42,9 @@ def literals(values: pa.Array, field: pa.Field) -> pa.Array:
     for depth in _USUAL_DEPTHS:
         try:
             decode = _decoder(metadata, depth)
-            return _lists([t and decode(t) for t in texts], element_of(field), depth)
+            return _lists(
+                [None if t is None else decode(t) for t in texts], element_of(field), depth
+            )
         except _UNFIT:
             continue
     return pa.array(_apart(texts, field), pa.string())

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.sink.composite_texts import check_clock
 from dataflow_assets.connectors.postgresql.sink.encode_times import moments
-from dataflow_assets.connectors.postgresql.table.column import TYPE
+from dataflow_assets.connectors.postgresql.table.column import TIMES, TYPE
 
 _TIME = (
     r"^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)? ?([Zz]|[+-][0-9]{2}(:?[0-9]{2}(:?[0-9]{2})?)?)?$"
@@ -18,6 +19,8 @@ _SHORT_YEAR = (
 )
 _RANGES = (b"daterange", b"tsrange", b"tstzrange")
 _MULTIRANGES = (b"datemultirange", b"tsmultirange", b"tstzmultirange")
+_UNSIGNED = (b"oid", b"xid", b"xid8", b"cid")  # of -1 the server makes 4294967295
+_ISO = "no ISO text"
 _BIT = b"bit(1)"
 
 
@@ -37,15 +40,20 @@ def written(values: pa.Array, field: pa.Field) -> pa.Array:
         bits = pc.if_else(pc.equal(values, "true"), "1", values)
         return pc.if_else(pc.equal(values, "false"), "0", bits)
     if declared.startswith(b"time") and declared.endswith(b" with time zone"):
-        _refuse(values, pc.invert(pc.match_substring_regex(values, _TIME)), field)
+        _refuse(values, pc.invert(pc.match_substring_regex(values, _TIME)), field, _ISO)
+    if declared in _UNSIGNED:
+        _refuse(values, pc.match_substring(values, "-"), field, "outside the range")
     if declared in _RANGES or declared in _MULTIRANGES:
         strange = pc.invert(pc.match_substring_regex(values, _RANGE))
-        _refuse(values, pc.or_(strange, pc.match_substring_regex(values, _SHORT_YEAR)), field)
+        short = pc.match_substring_regex(values, _SHORT_YEAR)
+        _refuse(values, pc.or_(strange, short), field, _ISO)
+    if TIMES in (field.metadata or {}):
+        check_clock(values, field)
     return values
 
 
-def _refuse(values: pa.Array, wrong: pa.Array, field: pa.Field) -> None:
+def _refuse(values: pa.Array, wrong: pa.Array, field: pa.Field, what: str) -> None:
     found = values.filter(wrong.fill_null(False))
     if len(found):
         declared = field.metadata[TYPE].decode()
-        raise Failure(f'"{found[0]}" is no ISO text of type {declared}', "22007", column=field.name)
+        raise Failure(f'"{found[0]}" is {what} of type {declared}', "22007", column=field.name)

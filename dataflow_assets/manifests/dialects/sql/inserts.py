@@ -39,13 +39,8 @@ def plan(
     relation: Relation,
     target: Declared,
     settings: Mapping[str, str],
-    *,
-    alone: bool,
 ) -> Plan:
-    """What the flow does with each message. Raises Unreadable.
-
-    `alone`: no other INSERT of the file writes into the table.
-    """
+    """What the flow does with each message. Raises Unreadable."""
     table = relation.table
     layouts = readable(insert, relation)
     _check_unnested(relation)
@@ -72,7 +67,7 @@ def plan(
         unnests=tuple(sharing_parts(insert, one) for one in relation.unnests),
     )
     if changelog:
-        _check_changelog(insert, relation, target, replace(found, outputs=outputs), alone=alone)
+        _check_changelog(insert, relation, target, outputs, cells)
     return found
 
 
@@ -251,28 +246,22 @@ def _check_unnested(relation: Relation) -> None:
 
 
 def _check_changelog(
-    insert: Insert, relation: Relation, target: Declared, made: Plan, *, alone: bool
+    insert: Insert,
+    relation: Relation,
+    target: Declared,
+    outputs: Sequence[Output],
+    cells: Sequence[Cell],
 ) -> None:
     """Without state a change can only be passed on: key by key."""
     table = relation.table
     check_upserts(insert, target, table.name)
-    keys = frozenset(table.table.key)
-    named = [_plain(one, made) for one in made.outputs if one.key]
-    if None in named or frozenset(named) != keys:
+    places = {column_at(one.expression) for one in outputs if one.key}
+    named = {cells[at].name for at in places - {OTHER} if at is not None}
+    if OTHER in places or named != set(table.table.key):
         message = (
             f"the PRIMARY KEY of {target.name} must be the columns of that of {table.name} "
-            f"({', '.join(table.table.key)}) as they are; for another key keep one row of each "
-            "by ROW_NUMBER(), as docs/reference/sql.md#first-rows-of-each-key says"
+            f"({', '.join(table.table.key)}) as they are; constants may be added. For another key "
+            "keep one row of each by ROW_NUMBER(), as "
+            "docs/reference/sql.md#first-rows-of-each-key says"
         )
         raise Unreadable(insert.table_place, message)
-    if not alone and made.where != made.key_where:
-        message = (
-            "another INSERT writes into the same table: a row that this WHERE leaves out would be "
-            "deleted there, whoever has written it; give each INSERT a table of its own"
-        )
-        raise Unreadable(insert.place, message)
-
-
-def _plain(output: Output, made: Plan) -> str | None:
-    at = column_at(output.expression)
-    return None if at is None or at == OTHER else made.cells[at].name

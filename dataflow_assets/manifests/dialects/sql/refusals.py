@@ -42,6 +42,11 @@ _INSTEAD: Mapping[str, str] = {
     "VALUES": "a flow reads a table; send such rows to its topic, or insert them into the target",
     "MATCH_RECOGNIZE": f"find such rows {_PYSPARK}",
     **dict.fromkeys(("SESSION", "SESSION_START", "SESSION_END", "SESSION_ROWTIME"), _SESSIONS),
+    **dict.fromkeys(
+        ("TUMBLE_PROCTIME", "HOP_PROCTIME"),
+        "it is for windows over windows, which are not run; for a time write TUMBLE_END, HOP_END "
+        "or PROCTIME()",
+    ),
     "CURRENT_WATERMARK": "windows leave out and count rows that are late; leave the condition out",
     "CATALOG": "write a CREATE TABLE for each of its tables that the file uses",
     "MATERIALIZED": "write a CREATE TABLE and an INSERT INTO",

@@ -1,4 +1,4 @@
-"""Windows over the rows of a table that has a WATERMARK."""
+"""Windows over the rows of a table: of the times that they have, or of when they are read."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Sequence
 from typing import cast
 
-from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.bind import ALIASES, Scope, bound
 from dataflow_assets.manifests.dialects.sql.syntax import Literal, Windowed
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
-from dataflow_assets.sql.expressions import Call, Column, Constant, Expression
+from dataflow_assets.sql.expressions import Call, Column, Constant, Expression, call
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import TIMESTAMP, Type
@@ -21,6 +21,7 @@ MOST = 1_440
 START, END, TIME = BOUNDS = ("window_start", "window_end", "window_time")
 _UNITS = (("dd", 86_400_000), ("HH", 3_600_000), ("mm", 60_000), ("ss", 1_000), ("SSS", 1))
 """What patterns of times show, and how many milliseconds one is."""
+_CLOCK = ALIASES["PROCTIME"]
 _GROUPED = f"rows of windows are grouped by {START} and {END}: add both to GROUP BY"
 
 
@@ -35,17 +36,21 @@ def windows(node: Windowed, scope: Scope, table: Declared, environment: Environm
     """
     declared, rows = table.table.watermark, table.scope(environment)
     time = bound(node.column, scope)
-    if declared is None or time != rows.find(declared.column):
+    has_watermark = declared is not None and time == rows.find(declared.column)
+    if not has_watermark and time != call(_CLOCK, (), environment):
         name = node.column.parts[-1]
-        message = f"{name} is no column with a WATERMARK: declare WATERMARK FOR {name} AS {name}"
+        message = (
+            f"{name} has no WATERMARK: declare WATERMARK FOR {name} AS {name}, or for windows of "
+            f"the time at which rows are read {name} AS PROCTIME()"
+        )
         known = "" if declared is None else f"; {table.name} has one for {declared.column}"
         raise Unreadable(node.column.place, message + known)
     size, step, offset = _lengths(node)
-    watermark = bound(declared.delay, rows)
+    watermark = bound(declared.delay, rows) if declared is not None and has_watermark else time
     if not time.type.moment or watermark.type.kind != time.type.kind:
         message = (
-            f"the WATERMARK of {table.name} must be of the type of {declared.column}, TIMESTAMP(3) "
-            f"or TIMESTAMP_LTZ(3); {declared.column} is {time.type}, and the WATERMARK "
+            f"the WATERMARK of {table.name} must be of the type of {node.column.parts[-1]}, "
+            f"TIMESTAMP(3) or TIMESTAMP_LTZ(3); that is {time.type}, and the WATERMARK "
             f"{watermark.type}"
         )
         raise Unreadable(node.column.place, message)
