@@ -56,7 +56,7 @@ SELECT chain.element, a.attname, {TYPE_NAME},
        chain.mod, chain.required, a.atthasdef OR a.attidentity <> '',
        {_IS_ARRAY},
        COALESCE((SELECT c.collisdeterministic FROM pg_collation c WHERE c.oid = a.attcollation),
-                true)
+                true), t.typdelim::text
 FROM chain
 JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
 JOIN pg_namespace s ON s.oid = t.typnamespace
