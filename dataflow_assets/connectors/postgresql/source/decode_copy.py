@@ -110,7 +110,7 @@ def _text(values: pa.Array) -> pa.Array:
 
 def _fixed(data: bytes, at: Ints, valid: npt.NDArray[Any], field: pa.Field) -> Fitted:
     kind = _FIXED[field.type]
-    values = _gathered(data, at, kind).astype(kind.newbyteorder("="))
+    values: npt.NDArray[Any] = _gathered(data, at, kind).astype(kind.newbyteorder("="))
     epoch, unfit = EPOCHS.get(field.type), dict[int, Any]()
     if epoch is not None:
         limits = np.iinfo(values.dtype)

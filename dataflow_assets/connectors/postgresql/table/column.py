@@ -86,12 +86,12 @@ class Column:
     array: bool = False
     deterministic: bool = True
     """False: its collation finds texts equal that differ."""
-    delimiter: str = ","
-    """Between the values of its type in an array."""
     element: Column | None = None
     """Of an array: one of its values."""
     times: tuple[tuple[int, ...], ...] = ()
     """Of a composite: the ways to the dates and times in it."""
+    delimiter: str = ","
+    """Between values of its type in an array."""
 
     @property
     def field(self) -> pa.Field:

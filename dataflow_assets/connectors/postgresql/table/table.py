@@ -188,10 +188,10 @@ def _describe(link: Link, oid: str, partitioned: bool) -> Table:
 def _columns(rows: Sequence[Row], times: Mapping[str, Sequence[Way]]) -> Iterator[Column]:
     """An array's column comes behind a row for its elements."""
     element = None
-    for inside, name, base, kind, *others in rows:
+    for inside, name, base, kind, *others, delimiter in rows:
         ways = [way[1:] if inside else way for way in times.get(name, ())]
         column = Column(name, base, kind == "e", *others)
-        column = replace(column, element=element, times=tuple(ways))
+        column = replace(column, element=element, times=tuple(ways), delimiter=delimiter)
         element = column if inside else None
         if not inside:
             yield column
