@@ -11,7 +11,8 @@ exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 - **Queries:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, windows
   (`TUMBLE`, `HOP`, `CUMULATE`), deduplication and Top-N by `ROW_NUMBER()`, views, subqueries in
   `FROM`, `UNNEST` of arrays and maps.
-- **From** one table of `kafka` or `upsert-kafka`, or several of them with `UNION ALL`.
+- **From** one table of `kafka` or `upsert-kafka`, or several of them with `UNION ALL`; also
+  [changes](#changes) that Debezium, Canal or Maxwell have captured.
 - **Into** a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or `iceberg`.
 - **Refused**, with line and column: other joins, `SESSION`, `ORDER BY` and `LIMIT` of a query,
   `OVER` with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
