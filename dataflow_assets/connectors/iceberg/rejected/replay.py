@@ -159,8 +159,8 @@ def _remove(
 
 
 def _entry(row: dict[str, Any]) -> Entry:
-    place = (row[name] for name in ("id", "source", "partition", "offset"))
-    metadata = metadata_of(*place, row.get("metadata"))
+    known = row.get("metadata")
+    metadata = metadata_of(row["id"], row["source"], row["partition"], row["offset"], known)
     sent = row["body"], row["key"]
     again = row.get("rows"), row.get("reading") or 0
     return Entry(row["id"], row["branch"], row["stage"], row["n"], *sent, metadata, *again)
