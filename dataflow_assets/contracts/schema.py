@@ -97,6 +97,8 @@ def metadata_column(
     return pa.field(reserved(name), kind, metadata={**(marks or {}), METADATA: name.encode()})
 
 
+HEADER_LIST = "header-list"
+"""The key of a record's metadata that has all headers in their order, with their bytes."""
 MESSAGES = pa.schema(
     [
         pa.field("value", pa.binary()),

@@ -68,6 +68,18 @@ class Sink(ErrorSink):
     """`slice`: rows and checkpoint in `Writer.close`; `span`: files staged, published by finish."""
 
     @property
+    def needs_sample(self) -> bool:
+        """Whether records tell the columns of a table that is still to be made.
+
+        Read by the driver when a branch has opened without a table.
+
+        Returns:
+            True: `SinkSession.create` waits for the first records. False: it is called at once,
+            with a sample without columns.
+        """
+        return True
+
+    @property
     def ignores_case(self) -> bool:
         """Whether a key or column may have other capitals than the target's column.
 

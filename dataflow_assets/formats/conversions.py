@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from dataflow_assets.contracts import INFINITE, element_of, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
+from dataflow_assets.formats.decimals import read_decimals
 from dataflow_assets.formats.json_columns import array, within
 from dataflow_assets.formats.json_types import or_null
 from dataflow_assets.formats.rows import INFINITY, cells, infinite, moments, without
@@ -177,7 +178,7 @@ def _decimal(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(column.type):
         return column.cast(wanted)
     texts = column if pa.types.is_string(column.type) else column.cast(pa.string())
-    return texts.cast(pa.decimal256(_WIDEST, wanted.scale)).cast(wanted)
+    return read_decimals(texts, wanted)
 
 
 def _digits(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:

@@ -19,6 +19,7 @@ from msgspec import UNSET
 from dataflow_assets.contracts import KIND, SCALARS
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
+from dataflow_assets.formats.decimals import decimals
 from dataflow_assets.formats.json_checks import only_numbers
 from dataflow_assets.formats.json_structs import opened
 from dataflow_assets.formats.json_types import is_optional
@@ -97,6 +98,8 @@ def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         items = [item for cell in cells for item in (cell or {}).values()]
         items = array(field.type.item_field, items)
         return pa.MapArray.from_arrays(offsets, keys, items, type=field.type, mask=null)
+    if pa.types.is_decimal(field.type):
+        return decimals(cells, field.type)
     return pa.array(cells, field.type)
 
 

@@ -40,9 +40,9 @@ def in_json(
     the time when they were rejected. `keys`: whether somebody reads them; a sink that gets them as
     they were sent does not.
     """
-    if REFUSED_ROW in batch.schema.names:
-        return without_refused(batch)
-    as_json, refused = _with_bodies(batch, form)
+    readable, unread = without_refused(batch)
+    as_json, undecoded = _with_bodies(readable, form)
+    refused = {**undecoded, **unread}
     if form is None or not keys or _is_read(batch):
         return as_json, refused
     found = form.keys(batch.column("key"))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import EVERYTHING, OFFSET, OP, Chunk, Slice, Source
+from dataflow_assets.contracts import EVERYTHING, HEADER_LIST, OFFSET, OP, Chunk, Slice, Source
 from dataflow_assets.formats.rows import is_beside, metadata_key, objects, table_columns, values
 from dataflow_assets.records.record import parse
 
@@ -71,8 +71,8 @@ class Rows:
                 yield key, values(batch.column(name), field)
             elif name in _VALUES and self.reads & {name, EVERYTHING}:
                 yield name, _VALUES[name](batch.column(name))
-                if name == "headers" and "header-list" in self.reads:
-                    yield "header-list", batch.column(name).to_pylist()
+                if name == "headers" and HEADER_LIST in self.reads:
+                    yield HEADER_LIST, batch.column(name).to_pylist()
 
 
 def as_messages(

@@ -64,7 +64,8 @@ An inferred pipeline creates a table of its own name with three columns, each `N
 | `record` | JSONB | String, JSON text | string, JSON text | the record |
 
 A record of Kinesis is an object with `partitionKey`, `sequenceNumber`, `shardId` and `data` (in
-base64); its `id` is an object with `shardId` and `sequenceNumber`.
+base64); its `id` is an object with `shardId` and `sequenceNumber`. Each user record in an aggregate
+of the Kinesis Producer Library is a record of its own, with a sequence number such as `4957-0`.
 
 `INTO TABLE t FORMAT AVRO (column <- path, ...)` fills columns of a table that the file declares, by
 paths such as `topic`, `record` or `record::partitionKey`; other columns are null.

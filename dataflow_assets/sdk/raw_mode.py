@@ -33,7 +33,8 @@ class RawSink(Sink):
 
     raw_mode: bool = False
     """Stores the whole body in the column `data`, and the metadata of the message in `_metadata`. A
-    body `{"value": ..., "_metadata": {...}}` is divided into these two parts."""
+    body `{"value": ..., "_metadata": {...}}` is divided into these two parts. A missing table is
+    made when the flow opens; with `flattenMetadataColumns` by the first records."""
     flatten_metadata_columns: Annotated[bool, Requires("raw_mode")] = False
     """With `rawMode`: a column for each metadata key instead of `_metadata`."""
     flatten_metadata_columns_prefix: Annotated[str, Needs("flatten_metadata_columns")] = ""
@@ -45,6 +46,11 @@ class RawSink(Sink):
         if value and not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", value):
             raise ValueError("must be letters, digits and _, not beginning with a digit")
         return value
+
+    @property
+    @override
+    def needs_sample(self) -> bool:
+        return not self.raw_mode or self.flatten_metadata_columns
 
     @override
     def shape(self, schema: pa.Schema | None) -> Shape | None:

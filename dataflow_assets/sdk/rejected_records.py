@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from dataflow_assets.contracts import (
+    HEADER_LIST,
     Entry,
     ErrorRecord,
     Rejection,
@@ -159,7 +160,7 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
         "message": one.reason.encode("utf-8", "backslashreplace").decode(),
         "timestamp": utc_now().isoformat().replace("+00:00", "Z"),
         "original_sink": target.branch.partition(":")[0],
-        "metadata": _kept(one.metadata) or place,
+        "metadata": _kept(_with_place(one.metadata or {}, place)) or place,
         "id": name,
         "type": one.error_type or classify(one.reason, one.stage),
         "flow": target.flow,
@@ -174,10 +175,15 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
     }
 
 
-def _kept(metadata: Mapping[str, Any] | None) -> msgspec.Raw | None:
+def _with_place(metadata: Mapping[str, Any], place: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where nobody has read the metadata, it is the place, beside all headers of the message."""
+    return metadata if metadata.keys() - {HEADER_LIST} else {**place, **metadata}
+
+
+def _kept(metadata: Mapping[str, Any]) -> msgspec.Raw | None:
     """The metadata, unless it holds what JSON cannot: an error record is never refused."""
     try:
-        return msgspec.Raw(encode(dict(metadata))) if metadata else None
+        return msgspec.Raw(encode(dict(metadata)))
     except RejectedRecord:
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import encode, parse
 from dataflow_assets.sql.expressions import program
 from dataflow_assets.sql.function import Environment, Row
@@ -22,8 +23,23 @@ def groups(view: ViewPlan, number: int, environment: Environment) -> Merging:
     else:
         finish = _passed_on(view.stages[number + 1], environment)
     if isinstance(stage, Ranking):
-        return Ranks(stage, finish)
-    return (Groups if stage.window is None else WindowGroups)(stage, finish)
+        return Ranks(stage, _refusing(finish))
+    return (Groups if stage.window is None else WindowGroups)(stage, _refusing(finish))
+
+
+def _refusing(finish: Finish) -> Finish:
+    """Whatever is raised is about one row: as with steps, it never stops the others."""
+
+    def refuse(row: Row) -> bytes | None:
+        try:
+            return finish(row)
+        except RejectedRecord:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: the query cannot handle this row"
+            raise RejectedRecord("step", reason) from error
+
+    return refuse
 
 
 def _passed_on(following: Stage, environment: Environment) -> Finish:

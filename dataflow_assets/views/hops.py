@@ -133,7 +133,9 @@ class Flowing:
         counted = added_up(arrived)
         seen = Signed(counted["x"].to_pylist(), counted["n"].to_numpy())
         first = self.view.stages[0]
-        return self._spread(0, best(first, seen) if isinstance(first, Ranking) else seen)
+        if isinstance(first, Ranking) and not first.retracts:
+            seen = best(first, seen)
+        return self._spread(0, seen)
 
     def merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
         """What is kept from now on, and what comes of it.

@@ -467,3 +467,16 @@ def test_new_partitions_of_an_upsert_table_are_warned_of_and_read(
     run(flow)
     assert "has new partitions (1, 2): keys may be in another partition than before" in caplog.text
     assert groups(sql) == [("y", 20, 20, 1)]
+
+
+def test_a_group_that_no_expression_can_handle_stops_no_other(sql: Sql, run: Run) -> None:
+    into = "g STRING, n INT, PRIMARY KEY (g) NOT ENFORCED"
+    odd = "CARDINALITY(GREATEST(MAP['a', 1], MAP['b', 2]))"
+    query = f"SELECT g, CASE WHEN SUM(a) > 5 THEN {odd} ELSE 1 END FROM s GROUP BY g"
+    flow = sql.write("g STRING, a INT", into, query)
+    sql.send([(None, b'{"g":"odd","a":9}'), (None, b'{"g":"good","a":1}')])
+    (*_, last) = run(flow)
+    assert groups(sql) == [("good", 1)]
+    assert last.checkpoint.totals.rejected == 1
+    (_, entry) = sql.stored(f"{sql.target}.rejected")[0][1:]
+    assert "cannot handle this row" in json.loads(entry or b"")["error"]["message"]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.kafka.source.declared_sources import SqlKafkaSource
+from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.records.record import Record, parse
@@ -83,3 +84,36 @@ def test_a_delete_passes_unless_the_key_alone_says_that_nothing_was_written(
     early = datetime(1970, 1, 1, tzinfo=UTC)
     deleted = rows(found, None, b'{"k":%d}' % key, early)
     assert deleted == (("delete", {"k": key}) if passes else None)
+
+
+@pytest.mark.parametrize("kind", ["TINYINT", "SMALLINT", "INT", "BIGINT"])
+def test_a_number_of_a_billion_digits_is_refused_before_it_is_written_out(
+    tmp_path: Path, kind: str
+) -> None:
+    column = f"a {kind}"
+    given = flow(tmp_path, table("s", column), table("o", column), "INSERT INTO o SELECT a FROM s;")
+    for number in (b"1e999999999", b"-7E+99999999"):
+        with pytest.raises(RejectedRecord, match="beyond the range"):
+            rows(given, b'{"a":%s}' % number)
+    assert rows(given, b'{"a":1e-999999999}') == {"a": 0}
+
+
+def test_an_argument_that_overflows_the_common_type_makes_the_greatest_null(
+    tmp_path: Path,
+) -> None:
+    columns, into = "a DECIMAL(38, 0)", "a DECIMAL(38, 1), b DECIMAL(38, 1)"
+    query = "INSERT INTO o SELECT GREATEST(a, 1.5), LEAST(a, 1.5) FROM s;"
+    given = flow(tmp_path, table("s", columns), table("o", into), query)
+    assert rows(given, b'{"a":%d}' % (9 * 10**37)) == {"a": None, "b": None}
+
+
+@pytest.mark.parametrize("kind", ["INT", "BIGINT", "DECIMAL(10, 2)", "DOUBLE"])
+@pytest.mark.parametrize("text", ["1_000", "1__0", "0x10", "1 0"])
+def test_a_text_that_is_a_number_for_python_alone_is_none(
+    tmp_path: Path, kind: str, text: str
+) -> None:
+    column = f"a {kind}"
+    given = flow(tmp_path, table("s", column), table("o", column), "INSERT INTO o SELECT a FROM s;")
+    with pytest.raises(RejectedRecord, match="number"):
+        rows(given, b'{"a":"%s"}' % text.encode())
+    assert rows(given, b'{"a":" 7 "}')["a"] == 7

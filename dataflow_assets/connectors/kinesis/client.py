@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from dataflow_assets.connectors.kinesis.errors import EXPIRED, THROTTLED, Failure, failing
 from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
@@ -24,6 +24,16 @@ _PER_REQUEST = 0.2  # seconds between two requests to one shard
 _PER_BYTE = 1 / 2_000_000  # seconds
 _PATIENCE = 30.0  # seconds in which a shard that is busy gives something
 _THREADS = 16
+
+
+class HashKeys(NamedTuple):
+    """The hash keys of a shard, both ends included."""
+
+    first: int = 0
+    last: int = (1 << 128) - 1
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, int) and self.first <= key <= self.last
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class Shard:
     parents: tuple[str, ...] = ()
     """The shards, one or two, that were split or merged into it."""
     closed: bool = False
+    keys: HashKeys = HashKeys()
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,8 @@ class Record:
     key: str = field(repr=False)
     data: bytes = field(repr=False)
     arrived: int
+    refused: str = ""
+    """Why it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +192,9 @@ def _rest(asked: float, size: int) -> None:
 def _shard(found: Mapping[str, Any]) -> Shard:
     parents = (found.get("ParentShardId"), found.get("AdjacentParentShardId"))
     closed = "EndingSequenceNumber" in found["SequenceNumberRange"]
-    return Shard(found["ShardId"], tuple(parent for parent in parents if parent), closed)
+    ends = (found["HashKeyRange"][name] for name in ("StartingHashKey", "EndingHashKey"))
+    known = tuple(parent for parent in parents if parent)
+    return Shard(found["ShardId"], known, closed, HashKeys(*map(int, ends)))
 
 
 def _record(found: Mapping[str, Any]) -> Record:

@@ -102,7 +102,8 @@ def _extreme(choose: Callable[..., Any]) -> Callable[[Sequence[Type], Environmen
 
         def call(*values: Any) -> Any:
             pairs = zip(casts, values, strict=True)
-            return choose([one if change is None else change(one) for change, one in pairs])
+            fitting = [one if change is None else change(one) for change, one in pairs]
+            return None if None in fitting else choose(fitting)
 
         return Resolved(wanted, call)
 

@@ -12,17 +12,22 @@ from ruamel.yaml import YAML
 
 import devservers
 from tests.connectors.files import driver as files
+from tests.connectors.kinesis.aggregate import aggregate
 from tests.connectors.kinesis.driver import SHARDS, Stream
 from tests.contract.files_drivers import FilesOnDisk
 from tests.drained import drain_apart, drain_file
 
-KEYS, ROWS = 4, 80
+KEYS, ROWS, PACKED = 4, 80, 12
 SOME = [("kinesis.read", "3"), ("files.staged", "3"), ("drain.begun", "2")]
 ALL = [(name, nth) for name in ("kinesis.read", *FilesOnDisk.failpoints) for nth in ("1", "2")]
 FAILPOINTS = [
     *SOME,
     *(pytest.param(*one, marks=pytest.mark.full) for one in ALL if one not in SOME),
 ]
+
+
+def _body(n: int) -> bytes:
+    return b'{"id": %d, "key": %d}' % (n, n % KEYS)
 
 
 class Ends:
@@ -44,8 +49,12 @@ class Ends:
         YAML().dump(document, Path(self.manifest))
 
     def put(self, low: int, high: int) -> None:
-        bodies = [b'{"id": %d, "key": %d}' % (n, n % KEYS) for n in range(low, high)]
-        self.stream.put(bodies, lambda n: f"key {(low + n) % KEYS}")
+        """The last records of each key are one aggregate."""
+        bodies = [(f"key {n % KEYS}", _body(n)) for n in range(low, high - PACKED)]
+        for key in range(KEYS):
+            packed = [n for n in range(high - PACKED, high) if n % KEYS == key]
+            bodies.append((f"key {key}", aggregate([(f"key {key}", _body(n)) for n in packed])))
+        self.stream.put([body for _, body in bodies], lambda n: bodies[n][0])
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -137,9 +137,17 @@ def _outside(low: Any, high: Any) -> Check:
         del kind
         first, last = (pa.scalar(limit, column.type) for limit in (low, high))
         for row in _rows(pc.or_(pc.less(column, first), pc.greater(column, last))):
-            yield row, f"{column[row]} lies outside {low} to {high}"
+            yield row, f"{_written(column[row])} lies outside {low} to {high}"
 
     return check
+
+
+def _written(value: pa.Scalar) -> str:
+    """Python knows no times beyond the years 1 to 9999; Arrow writes them."""
+    try:
+        return str(value)
+    except (OverflowError, ValueError):
+        return str(value.cast(pa.string()))
 
 
 def _whole(bits: int, *, signed: bool) -> Check:

@@ -6,16 +6,26 @@ the driver reads what the tasks will read, and keeps of it where it ends.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from dataflow_assets.connectors.kinesis.client import MOST_RECORDS, Record, Shard, Stream
+from dataflow_assets.connectors.kinesis.aggregates import Contents, deaggregate
+from dataflow_assets.connectors.kinesis.client import (
+    MOST_RECORDS,
+    HashKeys,
+    Record,
+    Shard,
+    Stream,
+)
 from dataflow_assets.connectors.kinesis.source.position import ShardPosition, StreamPosition
 from dataflow_assets.contracts import Limit
 from dataflow_assets.decoding import decode_json
+
+log = logging.getLogger(__name__)
 
 SLACK = 2_000
 """Milliseconds by which the clocks of the service and of the driver may differ: what arrives so
@@ -34,6 +44,15 @@ class Range(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes: int
     arrived: int
     """When the first of them arrived, in ms since 1970."""
+    messages: int | None = None
+    """How many messages they are; None: as many as records."""
+    hash_keys: tuple[str, str] | None = None
+    """The hash keys of the shard; None: not recorded, by an earlier version."""
+
+    @property
+    def keys(self) -> HashKeys:
+        """The hash keys of the shard, as numbers."""
+        return HashKeys(*map(int, self.hash_keys or ()))
 
     @classmethod
     def parse(cls, part: str) -> Range | None:
@@ -80,6 +99,10 @@ class Ahead:
     first: Record | None = None
     last: Record | None = None
     records: int = 0
+    messages: int = 0
+    """How many messages the records are: an aggregate is several."""
+    foreign: int = 0
+    """Messages of aggregates that are left out: they are of other shards."""
     bytes: int = 0
     ended: bool = False
     """It is closed, and there is nothing behind these records."""
@@ -97,7 +120,10 @@ class Ahead:
         if self.first is None or self.last is None:
             return ()
         ends, sizes = (self.first.sequence, self.last.sequence), (self.records, self.bytes)
-        return (Range(self.shard.id, self.start, *ends, *sizes, self.first.arrived),)
+        messages = self.messages if self.messages != self.records else None
+        keys = str(self.shard.keys.first), str(self.shard.keys.last)
+        first = self.first.arrived
+        return (Range(self.shard.id, self.start, *ends, *sizes, first, messages, keys),)
 
     @property
     def position(self) -> ShardPosition:
@@ -109,6 +135,30 @@ class Ahead:
         return ShardPosition(last.sequence, read=read, finished=self.ended)
 
 
+@dataclass
+class Walk:
+    """What reading ahead has found in the shards of a stream."""
+
+    found: list[Ahead] = field(default_factory=list)
+    full: bool = False
+    """There is more."""
+
+    @property
+    def ranges(self) -> list[Range]:
+        """The records of all shards, each of one shard."""
+        return [one for ahead in self.found for one in ahead.ranges]
+
+    @property
+    def moved(self) -> dict[str, ShardPosition]:
+        """Where shards are read to that have records, or that are finished."""
+        return {one.shard.id: one.position for one in self.found if one.records or one.ended}
+
+    def stale(self, before: int) -> dict[str, ShardPosition]:
+        """Positions of shards that had no records, and of which that was last stored earlier."""
+        idle = (one for one in self.found if one.looked and not one.records and not one.ended)
+        return {one.shard.id: one.position for one in idle if 0 < one.start.known < before}
+
+
 def ahead(stream: Stream, shard: Shard, start: ShardPosition, limit: Limit, bound: Bound) -> Ahead:
     """Reads a shard until there is nothing more, or a limit is reached.
 
@@ -118,13 +168,12 @@ def ahead(stream: Stream, shard: Shard, start: ShardPosition, limit: Limit, boun
         stream: connected.
         shard: whose records.
         start: behind which position.
-        limit: the most records and bytes; one record at least.
+        limit: the most messages and bytes; one record at least.
         bound: what is left for later.
     """
     found, until, looked = Ahead(shard, start), time.monotonic() + _SECONDS, now()
     for page in stream.pages(shard.id, start.iterator, min(MOST_RECORDS, limit.records + 1)):
-        taken, more = _fitting(page.records, limit, bound, found)
-        found = _with(found, taken, page.behind)
+        found, more = _fitting(page.records, limit, bound, replace(found, behind=page.behind))
         if more is not None:
             return replace(found, full=more)
         if page.ended or page.at_tip:
@@ -137,30 +186,39 @@ def ahead(stream: Stream, shard: Shard, start: ShardPosition, limit: Limit, boun
 
 def _fitting(
     records: Sequence[Record], limit: Limit, bound: Bound, found: Ahead
-) -> tuple[Sequence[Record], bool | None]:
-    """The records to take, and why not all of them: True for a limit, False for the bound."""
-    count, size = found.records, found.bytes
-    for index, record in enumerate(records):
+) -> tuple[Ahead, bool | None]:
+    """With the records to take, and why not all of them: True for a limit, False for the bound."""
+    for record in records:
         if bound.excludes(record):
-            return records[:index], False
-        size += len(record.data)
-        if count and (count == limit.records or size > limit.bytes):
-            return records[:index], True
-        count += 1
-    return records, None
+            return found, False
+        contents = deaggregate(record, found.shard.keys)
+        more = _with(found, record, contents)
+        if found.records and (more.messages > limit.records or more.bytes > limit.bytes):
+            return found, True
+        found = more
+    return found, None
 
 
-def _with(found: Ahead, records: Sequence[Record], behind: int) -> Ahead:
-    if not records:
-        return replace(found, behind=behind)
+def _with(found: Ahead, record: Record, contents: Contents) -> Ahead:
     return replace(
         found,
-        first=found.first or records[0],
-        last=records[-1],
-        records=found.records + len(records),
-        bytes=found.bytes + sum(len(record.data) for record in records),
-        behind=behind,
+        first=found.first or record,
+        last=record,
+        records=found.records + 1,
+        messages=found.messages + len(contents.records),
+        foreign=found.foreign + contents.foreign,
+        bytes=found.bytes + len(record.data),
     )
+
+
+def warn_of_foreign(stream: str, found: Ahead) -> None:
+    """Says how many user records are left out, once for each span that would have them."""
+    if found.foreign:
+        log.warning(
+            "%d user records in aggregates of shard %s of %s are left out: their hash keys are "
+            "those of other shards, to which the Kinesis Producer Library sends them again",
+            *(found.foreign, found.shard.id, stream),
+        )
 
 
 def readable(shards: Iterable[Shard], finished: Collection[str]) -> list[Shard]:
@@ -172,12 +230,13 @@ def readable(shards: Iterable[Shard], finished: Collection[str]) -> list[Shard]:
 
 def cut(stream: Stream, one: Range, limit: Limit) -> Sequence[str]:
     """The borders of parts with the records of this range, each within the limit."""
-    if one.records <= limit.records and one.bytes <= limit.bytes:
+    messages = one.records if one.messages is None else one.messages
+    if messages <= limit.records and one.bytes <= limit.bytes:
         return (one.text,)
     found, start = list[str](), one.start
     bound = Bound(ShardPosition(one.last))
     while not start.has(one.last):
-        piece = ahead(stream, Shard(one.shard), start, limit, bound)
+        piece = ahead(stream, Shard(one.shard, keys=one.keys), start, limit, bound)
         if not piece.ranges:
             return (one.text,)  # whoever reads the part says what is gone
         found += [smaller.text for smaller in piece.ranges]

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from dataflow_assets.connectors.kinesis.aggregates import deaggregate
 from dataflow_assets.connectors.kinesis.client import Record, Stream
 from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
 from dataflow_assets.connectors.kinesis.source.planning import Range
-from dataflow_assets.contracts import PartSlice, Slice, metadata_column
+from dataflow_assets.contracts import REFUSED_ROW, PartSlice, Slice, metadata_column
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.place import constant, named
@@ -33,7 +34,8 @@ def read(
         records = [each for each in page.records if int(each.sequence) <= int(one.last)]
         left -= len(records)
         reach("kinesis.read")
-        yield _batch(source, one.shard, records, metadata)
+        messages = [each for found in records for each in deaggregate(found, one.keys).records]
+        yield _batch(source, one.shard, messages, metadata)
         if page.ended or page.at_tip or left <= 0 or len(records) < len(page.records):
             break
     if left or records[-1].sequence != one.last:
@@ -47,7 +49,8 @@ def _batch(
     source: KinesisSourceOptions, shard: str, records: Sequence[Record], metadata: frozenset[str]
 ) -> pa.RecordBatch:
     sequences = pa.array([one.sequence for one in records], pa.string())
-    bodies = [_enveloped(shard, one) if source.envelope else one.data for one in records]
+    wraps = source.envelope
+    bodies = [_enveloped(shard, one) if wraps and not one.refused else one.data for one in records]
     known: dict[str, tuple[pa.Field, Any]] = {
         "key": (pa.field("key", pa.binary()), [one.key.encode() for one in records]),
         "timestamp": (pa.field("timestamp", _TIME), [one.arrived for one in records]),
@@ -58,6 +61,9 @@ def _batch(
     fields = [pa.field("body", pa.binary()), *(found for found, _ in wanted)]
     arrays = [pa.array(bodies, pa.binary()), *(pa.array(v, f.type) for f, v in wanted)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    if any(one.refused for one in records):
+        reasons = pa.array([one.refused or None for one in records], pa.string())
+        batch = batch.append_column(REFUSED_ROW, reasons)
     return named(batch, {"shard": constant(shard, len(records)), "record": sequences})
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
@@ -18,10 +17,12 @@ from dataflow_assets.connectors.kinesis.source.planning import (
     Ahead,
     Bound,
     Range,
+    Walk,
     ahead,
     cut,
     now,
     readable,
+    warn_of_foreign,
 )
 from dataflow_assets.connectors.kinesis.source.position import ShardPosition, StreamPosition
 from dataflow_assets.connectors.kinesis.source.read import read
@@ -42,30 +43,6 @@ STREAM = "stream"  # the one partition
 _TOGETHER = 16  # shards that are asked at the same time
 MOST_SHARDS = 64  # of one span: each of its parts carries the positions of all
 _SAMPLE = 100  # records of a shard by which its lag is told
-
-
-@dataclass
-class Walk:
-    """What reading ahead has found in the shards of a stream."""
-
-    found: list[Ahead] = field(default_factory=list)
-    full: bool = False
-    """There is more."""
-
-    @property
-    def ranges(self) -> list[Range]:
-        """The records of all shards, each of one shard."""
-        return [one for ahead in self.found for one in ahead.ranges]
-
-    @property
-    def moved(self) -> dict[str, ShardPosition]:
-        """Where shards are read to that have records, or that are finished."""
-        return {one.shard.id: one.position for one in self.found if one.records or one.ended}
-
-    def stale(self, before: int) -> dict[str, ShardPosition]:
-        """Positions of shards that had no records, and of which that was last stored earlier."""
-        idle = (one for one in self.found if one.looked and not one.records and not one.ended)
-        return {one.shard.id: one.position for one in idle if 0 < one.start.known < before}
 
 
 class KinesisSourceSession(SourceSession):
@@ -134,6 +111,8 @@ class KinesisSourceSession(SourceSession):
         start = self._start(after)
         self._check_kept(start)
         walk = self._walk(start, limit, StreamPosition.parse(until[STREAM]) if until else None)
+        for found in walk.found:
+            warn_of_foreign(self._source.title, found)
         stale = walk.stale(now() - self._described.retention // 4)
         parts = [one.text for one in walk.ranges] or [""] * bool(stale)
         added = StreamPosition({**stale, **walk.moved})
@@ -287,11 +266,11 @@ class KinesisSourceSession(SourceSession):
 
 
 def _waiting(found: Ahead) -> int:
-    """How many records of a shard are not read, by a sample of its first ones."""
+    """How many messages of a shard are not read, by a sample of its first ones."""
     if not found.full or not found.first or not found.last:
-        return found.records
+        return found.messages
     span = max(1, found.last.arrived - found.first.arrived)
-    return found.records + max(1, round(found.records * found.behind / span))
+    return found.messages + max(1, round(found.messages * found.behind / span))
 
 
 def _positions(position: StreamPosition) -> Positions:

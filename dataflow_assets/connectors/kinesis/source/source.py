@@ -16,9 +16,14 @@ class KinesisSource(KinesisSourceOptions):
     """Reads one stream of Amazon Kinesis Data Streams: each shard in the order of its records.
 
     Shards that were split or merged are read to their end before the shards that they became, so
-    that the records of a partition key keep their order. An aggregate of the Kinesis Producer
-    Library, which packs several records into one, is one message: it is not taken apart. The
-    partition key is the key of the message.
+    that the records of a partition key keep their order. The partition key is the key of the
+    message.
+
+    An aggregate, into which the Kinesis Producer Library has packed several user records, is taken
+    apart: each of them is a message with its own partition key, and its sequence number is that of
+    the aggregate with its place in it, such as `4957-0`. User records that are not of the shard in
+    which the aggregate is are left out, with a warning, as the Kinesis Client Library does: the
+    producer has sent them again. An aggregate that is damaged is a rejected record.
 
     The driver reads each record once to fix where a micro-batch ends, and a task reads it again to
     store it. A shard gives 2 MB a second to all its readers together, so a flow reads at most 1 MB
@@ -43,7 +48,7 @@ class KinesisSource(KinesisSourceOptions):
         "key": "the record's partition key",
         "timestamp": "when the record arrived, approximately",
         "shardId": "id of the shard",
-        "sequenceNumber": "the record's sequence number, as text",
+        "sequenceNumber": "the record's sequence number, as text; in an aggregate with its place",
     }
 
     @property

@@ -25,7 +25,8 @@ WHERE attrelid = $1::oid AND attnum > 0 ORDER BY attnum
 """
 _KEY = """
 SELECT a.attname, a.attnum::int FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
-WHERE i.indrelid = $1::oid AND i.indisprimary AND a.attnum = ANY (i.indkey)
+WHERE i.indrelid = $1::oid AND i.indisprimary
+  AND a.attnum = ANY ((i.indkey::int2[])[:i.indnkeyatts - 1])
 ORDER BY array_position(i.indkey::int2[], a.attnum)
 """
 _DEFERRABLE = """

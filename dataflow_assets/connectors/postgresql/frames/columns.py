@@ -13,6 +13,7 @@ from dataflow_assets.connectors.postgresql.client import TextLink, quote
 from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable, is_bytes
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.decimals import read_decimals
 from dataflow_assets.sdk.table_frames import chosen
 
 _COLUMNS = f"""
@@ -55,8 +56,8 @@ class FrameColumn:
         if pa.types.is_timestamp(self.final) and self.final.tz:
             return pc.assume_timezone(values, "UTC").cast(self.final)
         try:
-            return _numbers(values, self.final)
-        except pa.ArrowInvalid:
+            return read_decimals(values, self.final)
+        except ValueError:
             bad = next(value for value in values.to_pylist() if _overflows(value, self.final))
             raise self.refusal(bad, place) from None
 
@@ -70,15 +71,10 @@ class FrameColumn:
         )
 
 
-def _numbers(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """By way of twice the digits: Arrow looks for an overflow only between two decimals."""
-    return values.cast(pa.decimal256(76, kind.scale)).cast(kind)
-
-
 def _overflows(value: str | None, kind: pa.DataType) -> bool:
     try:
-        _numbers(pa.array([value], pa.string()), kind)
-    except pa.ArrowInvalid:
+        read_decimals(pa.array([value], pa.string()), kind)
+    except ValueError:
         return True
     return False
 
