@@ -176,6 +176,6 @@ def plain(kind: str, value: Any) -> str:
     if re.match(r"bytea|varbinary", kind):
         return text.removeprefix("\\x").lower()
     if re.match(r"time|datetime", kind, re.IGNORECASE) and kind != "timetz":
-        bare = re.sub(r"Z$| UTC$|\+00(:00)?(?=$| BC)", "", text.replace("T", " "))
+        bare = re.sub(r"Z$| UTC$|\+00(:00)?(?=$| BC)", "", re.sub(r"(?<=\d)T(?=\d)", " ", text))
         return re.sub(r"(\.\d*?)0+$", r"\1", bare).removesuffix(".")
     return text
