@@ -32,12 +32,6 @@ HEADERS: list[tuple[str, str | bytes | None]] = [
     ("null", None),
     ("empty", b""),
 ]
-    ("x", b"1"),
-    ("x", b"2"),
-    ("binary", b"\xff\x00\xfe"),
-    ("null", None),
-    ("empty", b""),
-]
 
 
 def allow(kafka: devservers.Kafka, topic: str, size: int) -> None:
