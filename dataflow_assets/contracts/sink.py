@@ -46,6 +46,19 @@ class Shape(ABC):
             RejectedRecord("encode", reason).
         """
 
+    def key(self, record: Record) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
+        """The columns by which the row of a record is matched, where it upserts.
+
+        Called inside tasks for each record that deletes its row.
+
+        Returns:
+            A JSON object; empty where rows are appended.
+
+        Raises:
+            RejectedRecord("encode", reason).
+        """
+        return {}
+
 
 class Sink(ErrorSink):
     """A declared sink."""

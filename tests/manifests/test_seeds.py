@@ -40,6 +40,8 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
     "kafka-to-trino": [],
     "kafka-to-nessie": [],
     "nessie-source": [],
+    "trino-source": [],
+    "trino-sink": [],
     "nessie-sink": [],
 }
 
@@ -101,6 +103,8 @@ def test_no_seed_s_secret_is_shown() -> None:
         "user:password",
         "eyJhbGci",
         "schema-password",
+        "client-secret",
+        "trino-password",
     ):
         assert secret not in shown
 

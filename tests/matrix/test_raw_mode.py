@@ -625,11 +625,6 @@ def test_what_does_not_fit_together(sink: str, config: dict[str, Any], message: 
         declared(sink, config)
 
 
-def test_upserts_need_columns() -> None:
-    with pytest.raises(ValueError, match="rawMode and upsertMode exclude each other"):
-        declared("postgresql", {"rawMode": True, "upsertMode": True, "conflictKey": "id"})
-
-
 @pytest.mark.parametrize("sink", ["postgresql", "iceberg"])
 def test_what_fits(sink: str) -> None:
     found = declared(sink, FLAT | {"flattenMetadataColumnsPrefix": "_k1"})
