@@ -66,16 +66,15 @@ def test_a_value_is_stored_exactly_or_its_record_is_rejected(
     engine: SparkSession,
     tmp_path: Path,
 ) -> None:
-    sink, kinds = (
-        SYSTEMS[system](request),
-        [k.spelled[system] for k in KINDS if system in k.spelled],
-    )
+    sink = SYSTEMS[system](request)
     config = sink.at("sink", {})
-    make(sink, config, kinds, SHAPES[shape])
+    kinds = [kind.spelled[system] for kind in KINDS if system in kind.spelled]
+    columns = [(kind, SHAPES[shape]) for kind in kinds]
+    make(sink, config, columns)
     tried = cells(system, shape)
     records = [{"id": at, **cell.sent} for at, cell in enumerate(tried)]
     reasons = stored_of(store, tmp_path, (system, config), records, engine)
-    rows = stored(sink, config, kinds, SHAPES[shape])
+    rows = stored(sink, config, columns)
     assert sorted([*rows, *reasons]) == [*range(len(tried))]
     wrong = []
     for at, cell in enumerate(tried):
@@ -102,7 +101,7 @@ def test_json_is_stored_as_it_was_sent(
     config = sink.at("sink", {})
     table = system == "postgresql"
     if table:
-        make(sink, config, ["jsonb"] * len(SHAPES), SHAPES["plain"])
+        make(sink, config, [("jsonb", SHAPES["plain"])] * len(SHAPES))
     records = [
         {"id": at, **{f"c{n}": shape.sent(value) for n, shape in enumerate(SHAPES.values())}}
         for at, value in enumerate(EVERY.values())
