@@ -185,3 +185,24 @@ def test_a_load_that_is_killed_stores_each_row_once(
     assert ends.ids() == answer(*numbers)
     assert drain_apart(str(ends.path)) == 0
     assert ends.ids() == answer(*numbers)
+
+
+@pytest.mark.crash
+def test_a_killed_load_into_a_partitioned_clickhouse_goes_on_with_the_very_same_rows(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """An INSERT into partitions is several blocks: other rows could be there twice."""
+    rest = {"partitionBy": "id % 4", "columns": {"id": "Int64"}}
+    ends = Ends.make(request, "postgresql", "clickhouse", tmp_path / "a.yaml", **rest)
+    ends.insert(1)
+    ends.write()
+    assert drain_apart(str(ends.path), failpoint="clickhouse.inserted:kill:1") == -signal.SIGKILL
+    with pytest.raises(PermanentError, match="its records give other rows now"):
+        drained(chosen(load(ends.path), None))
+    sorted_ = QUERIES["postgresql"].replace("random()", "1")
+    asked = sorted_.format(table=ends.config["source"]["table"], n=EACH)
+    ends.config["sink"]["table"] = "sorted"
+    ends.write(query=asked)
+    assert drain_apart(str(ends.path), failpoint="clickhouse.inserted:kill:1") == -signal.SIGKILL
+    assert drain_apart(str(ends.path)) == 0
+    assert ends.ids() == answer(1)
