@@ -17,9 +17,11 @@ which leaves out the row before an update. A change of the key deletes the row o
 **Without one** a row that goes is known by all of its columns, so each update and delete must carry
 the whole row before: REPLICA IDENTITY FULL in PostgreSQL. An update without it is rejected. A
 delete that has only the key in its row before cannot be told from a row of nulls, and a change that
-comes twice counts twice in groups: declare the PRIMARY KEY wherever the table has one. In a query
-without groups the PRIMARY KEY of the target must tell the rows of the table apart. Windows need the
-PRIMARY KEY of the table.
+comes twice counts twice in groups, as a rejected one does not count: declare the PRIMARY KEY
+wherever the table has one. Groups keep how many there are of each row, so a row that is read after
+its delete, from another partition, does not stay (unless `table.exec.state.ttl` is set). In a
+query without groups the PRIMARY KEY of the target must tell the rows of the table apart, and all
+changes of a row must be in one partition. Windows need the PRIMARY KEY of the table.
 
 %s
 

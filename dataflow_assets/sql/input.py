@@ -100,8 +100,8 @@ class Input:
                 return ()
             body = None
         if self._changes is not None:
-            record = self._with_envelope(record, body)
             found = self._changes(body)
+            record = self._with_envelope(record, body) if found else record
             return [row for one, gone in found for row in self._row(record, key, one, gone=gone)]
         if body.__class__ is list and self._takes_arrays:
             return [row for one in body for row in self._row(record, key, one)]
@@ -149,21 +149,22 @@ class Input:
         metadata: Sequence[Mapping[str, Any]],
     ) -> Together:
         """`messages`: each with its place among those that `keys` and `metadata` are of."""
-        known = list(metadata)
-        if self._reads_envelope:
-            for at, body in messages:
+        known, found = list(metadata), []
+        for at, body in messages:
+            rows = changes(body)
+            found += [(at, *one) for one in rows]
+            if rows and self._reads_envelope:
                 known[at] = {**known[at], **changes.metadata(body)}
-        found = [(at, row, gone) for at, body in messages for row, gone in changes(body)]
         owners = [at for at, _, _ in found]
         keys = keys and [[one[at] for at in owners] for one in keys]
         known = [known[at] for at in owners]
         come = [n for n, (_, _, gone) in enumerate(found) if not gone]
         gone = [n for n, (_, _, gone) in enumerate(found) if gone]
-        rows, others = (
+        columns, others = (
             self._columns(places, [found[n][1] for n in places], keys, known)
             for places in (come, gone)
         )
-        return Together(rows, come, others, gone, owners)
+        return Together(columns, come, others, gone, owners)
 
     def _columns(
         self,

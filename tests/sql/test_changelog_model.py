@@ -105,6 +105,8 @@ class Table:
         return {"k": key, **new} if random.random() < 0.5 else {**self.rows[key], one: new[one]}
 
     def _send(self, partition: int, pairs: Sequence[tuple[Any, Any]], random: Random) -> None:
+        """Without a key a message may be in any partition."""
+        partition = partition if self.keyed else random.randint(0, 1)
         for old, new in pairs:
             if old is not None:
                 del self.rows[old["k"]]

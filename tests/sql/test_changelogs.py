@@ -18,7 +18,10 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.records.record import Record, parse
 from dataflow_assets.records.step import Context
 from dataflow_assets.sql.bytes.messages import SqlFormat
+from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.window_rows import WindowArrivals
 from dataflow_assets.testing import chosen
+from dataflow_assets.views.source import ViewSource
 from tests.sql.test_registry import written
 from tests.sql.test_rows import NOW, table
 
@@ -128,8 +131,16 @@ LONG = "__debezium_unavailable_value"
 @pytest.mark.parametrize(
     ("message", "keyed", "plain"),
     [
-        (debezium("u", None, A), [UPSERT], f"{IN_FULL}, or declare the PRIMARY KEY"),
-        (debezium("d", None), f"its PRIMARY KEY, which before has: .* {IN_FULL}", IN_FULL),
+        (
+            debezium("u", None, A),
+            [UPSERT],
+            f"declare the PRIMARY KEY .*, or {IN_FULL}",
+        ),
+        (
+            debezium("d", None),
+            f"has no id, the PRIMARY KEY, .*: {IN_FULL}",
+            IN_FULL,
+        ),
         (debezium("d", {"name": "a"}), IN_FULL, [("delete", {"id": None})]),
         (debezium("u", A, {"id": 1, "name": LONG}), [UPSERT], [UPSERT]),
         (debezium("u", None, {"id": 1, "name": LONG}), "left name alone", "left name alone"),
@@ -232,8 +243,30 @@ def test_the_envelope_is_metadata(tmp_path: Path) -> None:
     )
     found = changes(given, maxwell("insert", A))
     assert found == [("upsert", {"id": 1, "name": "2020-08-06 03:35:04.000"})]
+    lenient = {"maxwell-json_ignore-parse-errors": "true"}
+    given = flow(tmp_path, source(of_maxwell + KEYED, "maxwell-json", **lenient))
+    assert changes(given, []) == []
     other = source(of_maxwell.replace("ingestion-timestamp", "sql-type") + KEYED)
     assert "no METADATA value.sql-type" in messages(tmp_path, other)[0]
+
+
+def test_a_row_that_moves_leaves_its_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    timed = "id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts"
+    windows = "TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+    query = f"SELECT window_start, COUNT(*) FROM {windows} GROUP BY window_start, window_end"
+    target = "ws TIMESTAMP(3), n BIGINT, PRIMARY KEY (ws) NOT ENFORCED"
+    given = flow(tmp_path, source(f"{timed}, PRIMARY KEY (id) NOT ENFORCED"), query, target)
+    assert isinstance(given.source, ViewSource)
+    arrivals = WindowArrivals(given.source.view, Environment("UTC", NOW), None)
+    at = "2020-01-01 00:00:00"
+    message = debezium("u", {"id": 1, "ts": at}, {"id": 2, "ts": at})
+    old, new = arrivals(Record(message, {}))
+    assert (len(old.rows), len(new.rows), old.key == new.key) == (0, 1, False)
+    without = messages(tmp_path, source(timed), table("o", target), f"INSERT INTO o {query};")
+    assert "a window over s, whose rows come and go, needs its PRIMARY KEY" in without[0]
 
 
 def test_a_text_keeps_the_digits_of_its_number(tmp_path: Path) -> None:

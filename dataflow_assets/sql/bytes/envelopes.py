@@ -70,29 +70,31 @@ class Changes:
     def _rows(self, change: _Change) -> list[tuple[Fields, bool]]:
         before, after = change.before, change.after
         if change.kind == _DELETE:
-            return [(self._told(before, "the delete"), True)]
+            return [(self._known(before, "which row is gone"), True)]
         if after is None:
             raise _rejected("the change has no row after it")
         if change.kind == _INSERT:
             return [(after, False)]
         if self._layout.primary and (before is None or not self._has_moved(before, after)):
             return [(after, False)]
-        return [(self._told(before, "the update"), True), (after, False)]
+        return [(self._known(before, "which row was replaced"), True), (after, False)]
 
     def _has_moved(self, before: Fields, after: Fields) -> bool:
         """Whether the row had another PRIMARY KEY; a row before without one says nothing."""
         pairs = [(before.get(name), after.get(name)) for name in self._layout.primary]
         return all(old is not None for old, _ in pairs) and any(old != new for old, new in pairs)
 
-    def _told(self, before: Fields | None, what: str) -> Fields:
+    def _known(self, before: Fields | None, what: str) -> Fields:
+        """The row before. Raises RejectedRecord where it does not say `what`."""
         primary = self._layout.primary
-        if before is not None and all(before.get(name) is not None for name in primary):
+        missing = [name for name in primary if (before or {}).get(name) is None]
+        if before is not None and not missing:
             return before
-        lacks = "its PRIMARY KEY" if primary else "the row as it was"
-        also = "" if primary else ", or declare the PRIMARY KEY of the table in SQL"
+        lacks = f"no {', '.join(missing)}, the PRIMARY KEY" if primary else "no row before it"
+        advice = "" if primary else "declare the PRIMARY KEY of the table in SQL, or "
         raise _rejected(
-            f"{what} does not say {lacks}, which before has: for a table of PostgreSQL set "
-            f"REPLICA IDENTITY FULL{also}"
+            f"the change has {lacks}, and so does not say {what}: {advice}set REPLICA IDENTITY "
+            "FULL for a table of PostgreSQL"
         )
 
     def _canal(self, body: Any) -> Iterator[_Change]:
@@ -119,7 +121,10 @@ class Changes:
         return self._included[name].fullmatch(value, timeout=SECONDS) is not None
 
     def metadata(self, body: Any) -> dict[str, Any]:
-        """What the envelope says beside the rows, by the keys of METADATA."""
+        """What the envelope says beside the rows, by the keys of METADATA. Raises RejectedRecord.
+
+        `body`: of a message that has rows.
+        """
         if self._layout.envelope == "debezium":
             event = change_event(body)
             found = {} if event is None else _of_debezium(event)
