@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +25,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import ABSENT, LACKS, METADATA, PLACE, SYSTEM_COLUMNS, kind_of
+from dataflow_assets.contracts import (
+    ABSENT,
+    LACKS,
+    METADATA,
+    PLACE,
+    SYSTEM_COLUMNS,
+    UNFIT,
+    kind_of,
+    reserved,
+)
 from dataflow_assets.formats.iso_forms import DAY
 from dataflow_assets.records.record import exact_json, parse
 
@@ -42,7 +51,7 @@ def metadata_key(field: pa.Field) -> str | None:
 
 def is_beside(field: pa.Field) -> bool:
     """Whether a column travels beside the table's: metadata of a row, its place, what it lacks."""
-    return not {LACKS, METADATA, PLACE}.isdisjoint(field.metadata or ())
+    return not {LACKS, METADATA, PLACE, UNFIT}.isdisjoint(field.metadata or ())
 
 
 def table_columns(schema: pa.Schema) -> list[pa.Field]:
@@ -55,6 +64,9 @@ def objects(batch: pa.RecordBatch) -> list[bytes]:
     fields = table_columns(batch.schema)
     names = [field.name for field in fields]
     columns = [cells(batch.column(field.name), field) for field in fields]
+    for row, values in unfit_values(batch).items():
+        for name, value in values.items():
+            columns[names.index(name)][row] = value
     if not columns:
         return [b"{}"] * batch.num_rows
     rows = zip(*columns, strict=True)
@@ -68,6 +80,34 @@ def _present(names: Sequence[str], row: Sequence[Any], mask: bytes | None) -> di
     absent = int.from_bytes(mask or b"", "little")
     pairs = enumerate(zip(names, row, strict=True))
     return {name: value for at, (name, value) in pairs if not absent >> at & 1}
+
+
+def unfit_column(values: Mapping[int, Mapping[str, Any]], rows: int) -> tuple[pa.Field, pa.Array]:
+    """The column marked UNFIT. Called by sources, where they make batches of typed rows.
+
+    Args:
+        values: by row and column, as the JSON encoder takes them.
+        rows: how many the batch has.
+    """
+    texts = [exact_json(values[row]) if row in values else None for row in range(rows)]
+    field = pa.field(reserved("unfit"), pa.binary(), metadata={UNFIT: b"1"})
+    return field, pa.array(texts, pa.binary())
+
+
+def unfit(batch: pa.RecordBatch) -> pa.Array | None:
+    """The column marked UNFIT; None where all values fit."""
+    at = next((at for at, one in enumerate(batch.schema) if UNFIT in (one.metadata or ())), None)
+    return None if at is None else batch.column(at)
+
+
+def unfit_values(batch: pa.RecordBatch) -> dict[int, dict[str, msgspec.Raw]]:
+    """By row and column the values that do not fit."""
+    texts = unfit(batch)
+    if texts is None:
+        return {}
+    kind = dict[str, msgspec.Raw]
+    pairs = enumerate(texts.to_pylist())
+    return {row: msgspec.json.decode(text, type=kind) for row, text in pairs if text is not None}
 
 
 def values(column: pa.Array, field: pa.Field) -> list[Any]:

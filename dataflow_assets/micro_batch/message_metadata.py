@@ -11,7 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import EVERYTHING, HEADER_LIST, OFFSET, OP, Chunk, Slice, Source
+from dataflow_assets.contracts import (
+    DELETE,
+    EVERYTHING,
+    HEADER_LIST,
+    OFFSET,
+    OP,
+    Chunk,
+    Slice,
+    Source,
+)
 from dataflow_assets.formats.rows import is_beside, metadata_key, objects, table_columns, values
 from dataflow_assets.records.record import parse
 
@@ -80,15 +89,23 @@ def as_messages(
 ) -> Iterator[pa.RecordBatch]:
     """Typed rows as messages: each a JSON object, its offset the ordinal inside the part."""
     filled = (batch for batch in batches if batch.num_rows)
-    return numbered(map(_as_messages, filled), index, slices)
+    return numbered(map(as_message, filled), index, slices)
 
 
-def _as_messages(batch: pa.RecordBatch) -> pa.RecordBatch:
+def as_message(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same of one batch, without numbers."""
     fields = [field for field in batch.schema if is_beside(field) or field.name == OP]
     arrays = [pa.array(objects(batch), pa.binary()), *(batch.column(f.name) for f in fields)]
     columns = pa.schema(table_columns(batch.schema)).serialize().to_pybytes()
     schema = pa.schema([("body", pa.binary()), *fields], {COLUMNS: columns})
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def deletions(batch: pa.RecordBatch) -> frozenset[int]:
+    """The rows of a batch that are deletions, where the source tells what each row is."""
+    if OP not in batch.schema.names:
+        return frozenset()
+    return frozenset(np.flatnonzero(batch.column(OP).to_numpy() == DELETE).tolist())
 
 
 def numbered(

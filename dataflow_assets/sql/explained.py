@@ -99,9 +99,10 @@ def _cell(cell: Cell) -> str:
 
 def _window(windows: Windows, names: Sequence[str]) -> str:
     steps = "" if windows.kind == "TUMBLE" else f", each {_seconds(windows.step)}"
+    watermark = "the clock" if windows.of_clock else text(windows.watermark, names)
     return (
         f"window   {windows.kind} of {text(windows.time, names)}: {_seconds(windows.size)}{steps}; "
-        f"watermark {text(windows.watermark, names)}"
+        f"watermark {watermark}"
     )
 
 

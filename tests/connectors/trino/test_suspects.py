@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.sink.publish import Publisher
 from dataflow_assets.connectors.trino.sink.suspects import Bound, RefusedSpan, Suspects, bounded
-from dataflow_assets.connectors.trino.table import stage
+from dataflow_assets.connectors.trino.table import stage, statement
+from dataflow_assets.connectors.trino.table.document import parsed
 from dataflow_assets.contracts import (
     OFFSET,
     Chunk,
@@ -192,3 +194,39 @@ def test_a_constraint_behind_a_catalog_rejects_its_records_alone(
     assert (
         execute(trino, f"SHOW TABLES FROM pg.{schema} LIKE 'dataflow\\_stage%' ESCAPE '\\'") == []
     )
+
+
+@pytest.mark.heavy
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("keyed", [{}, {"upsertMode": True, "conflictKey": "id"}])
+def test_a_refused_statement_of_iceberg_is_in_no_doubt(
+    keyed: dict[str, Any],
+    trino: devservers.Trino,
+    trino_schema: str,
+    tmp_path: Path,
+    engine: SparkSession,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The statements after it are not asked for it, and the next run has nothing to find out."""
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    for partition in (0, 1):
+        rows = [{"id": n, "name": "poison" if n == 5 else "x"} for n in range(partition, 10, 2)]
+        store.produce("t", partition, [json.dumps(row).encode() for row in rows])
+    sql = Publisher._sql
+
+    def refusing(self: Publisher, source: statement.Source, *rest: Any) -> str:
+        made, broken = sql(self, source, *rest), "SELECT CAST(n AS bigint) FROM (VALUES 'x') x (n)"
+        return broken if "poison" in made else made
+
+    monkeypatch.setattr(Publisher, "_sql", refusing)
+    where = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    path = manifest(tmp_path, messages(store), ("trino", where | keyed), onRejected="table")
+    flow = chosen(load(path), None)
+    run(flow, engine)
+    found = execute(trino, f"SELECT id FROM lake.{trino_schema}.target ORDER BY id")
+    assert found == [[n] for n in range(10) if n != 5]
+    (stored,) = execute(trino, f"SELECT state FROM lake.{trino_schema}.dataflow_checkpoints")
+    document = parsed(stored[0])
+    assert (document.undecided, document.checkpoint.totals.rejected) == ((), 1)

@@ -39,6 +39,8 @@ PARSED = b"dataflow.postgresql.parsed"
 """Of a column of text: the base type in which PostgreSQL reads it; missing: text or JSON."""
 TIMES = b"dataflow.postgresql.times"
 """Of a column of composites: the ways to the dates and times in a value, as JSON."""
+DELIMITER = b"dataflow.postgresql.delimiter"
+"""Of an element of arrays: what separates it from the next one; missing: a comma."""
 COMPARED = b"dataflow.postgresql.compared"
 """Of a column: the type whose values can be compared without the server; missing otherwise."""
 
@@ -88,6 +90,8 @@ class Column:
     """Of an array: one of its values."""
     times: tuple[tuple[int, ...], ...] = ()
     """Of a composite: the ways to the dates and times in it."""
+    delimiter: str = ","
+    """Between values of its type in an array."""
 
     @property
     def field(self) -> pa.Field:
@@ -112,6 +116,8 @@ class Column:
             found[INFINITE] = b"1"
         if scalars := _SCALARS.get(self.declared):
             found[SCALARS] = scalars
+        if self.delimiter != ",":
+            found[DELIMITER] = self.delimiter.encode()
         if self.times:
             found[TIMES] = json.dumps(self.times).encode()
         if self.element:

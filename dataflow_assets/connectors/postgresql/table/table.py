@@ -56,7 +56,7 @@ SELECT chain.element, a.attname, {TYPE_NAME},
        chain.mod, chain.required, a.atthasdef OR a.attidentity <> '',
        {_IS_ARRAY},
        COALESCE((SELECT c.collisdeterministic FROM pg_collation c WHERE c.oid = a.attcollation),
-                true)
+                true), t.typdelim::text
 FROM chain
 JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
 JOIN pg_namespace s ON s.oid = t.typnamespace
@@ -188,10 +188,10 @@ def _describe(link: Link, oid: str, partitioned: bool) -> Table:
 def _columns(rows: Sequence[Row], times: Mapping[str, Sequence[Way]]) -> Iterator[Column]:
     """An array's column comes behind a row for its elements."""
     element = None
-    for inside, name, base, kind, *others in rows:
+    for inside, name, base, kind, *others, delimiter in rows:
         ways = [way[1:] if inside else way for way in times.get(name, ())]
         column = Column(name, base, kind == "e", *others)
-        column = replace(column, element=element, times=tuple(ways))
+        column = replace(column, element=element, times=tuple(ways), delimiter=delimiter)
         element = column if inside else None
         if not inside:
             yield column
