@@ -9,15 +9,19 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.memory import Store
+from dataflow_assets.connectors.trino import types
+from dataflow_assets.connectors.trino.encode import lines
+from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.matrix.test_matrix import run
 from tests.matrix.typed_tables import SHAPES, make, stored
-from tests.matrix.types import KINDS, REJECTED, TABLES, Case
+from tests.matrix.types import KINDS, REJECTED, TABLES, TRINO, Case
 from tests.systems import SYSTEMS, Config, manifest, messages
 
 
@@ -82,6 +86,26 @@ def test_a_value_is_stored_exactly_or_its_record_is_rejected(
         if found != cell.case.expected(system, shape):
             wrong.append((kinds[cell.column], cell.case, found, reasons.get(at)))
     assert not wrong, "\n".join(map(str, wrong[:20]))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_trino_cannot_hold_is_rejected_before_a_statement(shape: str) -> None:
+    """A cast of Trino's would round, or end the statement for all of its rows."""
+    spelled = [kind.spelled[TRINO] for kind in KINDS if TRINO in kind.spelled]
+    fields = [
+        types.sink_field(
+            f"c{at}", SHAPES[shape].types[TRINO].format(kind), nullable=True, comment=""
+        )
+        for at, kind in enumerate(spelled)
+    ]
+    tried = cells(TRINO, shape)
+    bodies = pa.array([json.dumps(cell.sent).encode() for cell in tried], pa.binary())
+    found = JsonDecoder(pa.schema(fields)).decode(bodies, pa.array(range(len(tried)), pa.int64()))
+    expected = [cell.case.expected(TRINO, shape) for cell in tried]
+    assert [one.offset for one in found.rejected] == [
+        at for at, text in enumerate(expected) if text == REJECTED
+    ]
+    assert len(lines(found.rows, [field.name for field in fields])) == found.rows.num_rows
 
 
 SCHEMALESS = ("files", "kafka", "postgresql")
