@@ -21,16 +21,16 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Sink
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.table_partitions import Partitions
 from dataflow_assets.spark.errors import task_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-ATTEMPT = "_attempt"
-"""Column of a stage: which attempt of a task has put the row there."""
 _STAGED = pa.schema([("attempt", pa.string()), ("rows", pa.int64())])
 _WIDER = {
     pa.uint8(): pa.int16(),
@@ -146,6 +146,14 @@ def refuse_null_keys(table: object, batch: pa.RecordBatch, key: Sequence[str]) -
         raise null_in_key(table, key)
 
 
+def attempt_column(names: Iterable[str]) -> str:
+    """The column of a stage that says which attempt of a task has put the row there.
+
+    Called by `TableFrames.write` on the driver, with the frame's columns, none of which it is.
+    """
+    return free_stem(names, "_attempt")
+
+
 def refuse_unknown_columns(table: object, names: Iterable[str], known: Collection[str]) -> None:
     """Refuses a frame with columns that its table lacks.
 
@@ -166,7 +174,7 @@ def refuse_unknown_columns(table: object, names: Iterable[str], known: Collectio
         )
 
 
-def map_batches(frame: DataFrame, work: Work, schema: str) -> DataFrame:
+def map_batches(frame: DataFrame, work: Work, schema: str | StructType) -> DataFrame:
     """The frame's rows through a function, whatever its columns are called.
 
     `mapInArrow` takes a dot in a column's name for the way into a struct: the columns travel under
@@ -175,7 +183,7 @@ def map_batches(frame: DataFrame, work: Work, schema: str) -> DataFrame:
     Args:
         frame: any frame.
         work: called once in each task, with the batches of its partition under their own names.
-        schema: DDL of what the function yields.
+        schema: of what the function yields; a text is DDL.
 
     Returns:
         A lazy frame of what the function yields.
@@ -204,7 +212,8 @@ def stage(
 
     Args:
         frame: any frame.
-        put: called once in each attempt of a task, with its batches; the last column is `ATTEMPT`.
+        put: called once in each attempt of a task, with its batches; the last column is the
+            `attempt_column`.
             Batches are not empty, but there may be none.
 
     Returns:
@@ -215,8 +224,9 @@ def stage(
     """
     from pyspark.errors import PySparkException
 
+    marked = _Marked(put, attempt_column(frame.columns))
     try:
-        done = map_batches(frame, _Marked(put), "attempt string, rows bigint").toArrow()
+        done = map_batches(frame, marked, "attempt string, rows bigint").toArrow()
     except PySparkException as error:
         raise task_failure(error) from error
     return done.column("attempt").to_pylist(), sum(done.column("rows").to_pylist())
@@ -225,6 +235,7 @@ def stage(
 @dataclass(frozen=True)
 class _Marked:
     put: Callable[[Iterator[pa.RecordBatch]], None]
+    mark: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt, counts = uuid.uuid4().hex, [0]
@@ -233,7 +244,7 @@ class _Marked:
             for batch in batches:
                 if rows := batch.num_rows:
                     counts.append(rows)
-                    yield batch.append_column(ATTEMPT, pa.array([attempt] * rows))
+                    yield batch.append_column(self.mark, pa.array([attempt] * rows))
 
         self.put(marked())
         yield pa.record_batch([[attempt], [sum(counts)]], _STAGED)

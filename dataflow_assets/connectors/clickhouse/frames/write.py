@@ -28,13 +28,13 @@ from dataflow_assets.connectors.clickhouse.frames.conditions import condition
 from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
 from dataflow_assets.connectors.clickhouse.frames.target import Target
 from dataflow_assets.connectors.clickhouse.table.table import Column, Table
-from dataflow_assets.connectors.clickhouse.table.unfit_values import unfit
+from dataflow_assets.connectors.clickhouse.table.unfit_values import EXACT, unfit
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.formats.columns import fit, refused
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.sdk.table_frames import (
-    ATTEMPT,
     Mode,
+    attempt_column,
     refuse_null_keys,
     several_of_one_key,
     stage,
@@ -102,7 +102,7 @@ class _Stager:
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         refuse_null_keys(self.place, batch, self.key)
         rows = fit(self.place, batch, self.schema)
-        for reason in unfit(rows, self.schema).values():
+        for reason in unfit(rows, self.schema, EXACT).values():
             raise refused(self.place, reason)
         return rows
 
@@ -143,6 +143,11 @@ class _Write:
         return self.place.beside(self.name)
 
     @property
+    def mark(self) -> str:
+        """The stage's column that says which attempt a row is of."""
+        return attempt_column(self.columns.names)
+
+    @property
     def matched(self) -> tuple[str, ...]:
         """The key that rows are matched by; empty where they are not."""
         return self.key if self.mode == "upsert" else ()
@@ -150,12 +155,12 @@ class _Write:
     def schema(self) -> pa.Schema:
         """The columns of the stage as rows are inserted."""
         fields = [_field(self._column(given.name), given) for given in self.columns]
-        return pa.schema([*fields, pa.field(ATTEMPT, pa.string())])
+        return pa.schema([*fields, pa.field(self.mark, pa.string())])
 
     def create_stage(self) -> None:
         """In the target's types."""
         given = [f"{quote(name)} {self._column(name).type}" for name in self.columns.names]
-        columns = ", ".join([*given, f"{quote(ATTEMPT)} String"])
+        columns = ", ".join([*given, f"{quote(self.mark)} String"])
         self._command(
             f"CREATE TABLE {self.stage.name} ({columns}) ENGINE = MergeTree ORDER BY tuple()"
         )
@@ -166,7 +171,7 @@ class _Write:
     def build(self, attempts: Sequence[str]) -> None:
         """The rows of these attempts."""
         counting = ", ".join(map(literal, attempts)) or "''"  # a frame without rows has none
-        source = f"{self.stage.name} WHERE {quote(ATTEMPT)} IN ({counting})"
+        source = f"{self.stage.name} WHERE {quote(self.mark)} IN ({counting})"
         self._command(f"CREATE TABLE {self.built.name} AS {self.place.name}")
         rows = f"SELECT {listed(self.columns.names)} FROM {source}"  # noqa: S608
         if self.mode != "upsert":

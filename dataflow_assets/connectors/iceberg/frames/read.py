@@ -72,7 +72,7 @@ def frame_of(
     """A lazy frame of such rows of these files."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    columns = _readable(table, names)
+    columns = readable(table, names)
     groups = tuple(grouped(tasks)) or ((),)
     reader = _Reader(table.metadata, write_target(table), groups, columns, rows)
     count = len(groups)
@@ -86,7 +86,7 @@ def describe(sink: CatalogConnection) -> tuple[pa.Schema, int | None]:
         return row_schema(table.schema()), total_records(table)
 
 
-def _readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
+def readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
     """The columns in Spark's types: times and the like as text."""
     known = {field.name: field.type for field in row_schema(table.schema())}
     wanted = chosen(f"table {'.'.join(table.name())}", names, known)

@@ -25,7 +25,12 @@ from dataflow_assets.connectors.trino.table.table import Place, Table, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.server_failure import translated
-from dataflow_assets.sdk.table_frames import ATTEMPT, Mode, refuse_null_keys, refuse_unknown_columns
+from dataflow_assets.sdk.table_frames import (
+    Mode,
+    attempt_column,
+    refuse_null_keys,
+    refuse_unknown_columns,
+)
 from dataflow_assets.sdk.table_frames import stage as staged_attempts
 from dataflow_assets.sdk.table_partitions import Partitions
 
@@ -54,7 +59,10 @@ def write(
         refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
         _check(client, table, mode, tuple(key), partitions)
         chosen = tuple(c for c in table.columns if c.name in columns.names)
-        fields = [*(column.field for column in chosen), pa.field(ATTEMPT, pa.string())]
+        fields = [
+            *(column.field for column in chosen),
+            pa.field(attempt_column(columns.names), pa.string()),
+        ]
         schema = pa.schema(fields, table.schema().metadata)
         matched = tuple(key) if mode == "upsert" else ()
         stager = _Stager(sink, waits, table.place, schema, matched)
@@ -94,7 +102,7 @@ class _Stager:
             chunks: stage.Chunks | None = None
             for batch in batches:
                 refuse_null_keys(self.place, batch, self.key)
-                attempt = batch.column(ATTEMPT)[0].as_py()
+                attempt = batch.column(-1)[0].as_py()
                 chunks = chunks or stage.Chunks(client, self.stage, attempt, most)
                 blank = ["0"] * batch.num_rows, [""] * batch.num_rows
                 for line in lines(fit(self.place, batch, self.schema), names, *blank):
