@@ -22,6 +22,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import Sink
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_partitions import Partitions
+from dataflow_assets.spark.errors import task_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 ATTEMPT = "_attempt"
 """Column of a stage: which attempt of a task has put the row there."""
 _STAGED = pa.schema([("attempt", pa.string()), ("rows", pa.int64())])
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
 Mode = Literal["append", "overwrite", "upsert"]
 
 
@@ -100,6 +107,24 @@ def chosen(
     return known if names is None else names
 
 
+def spark_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which a frame has values of another one.
+
+    Spark has no unsigned numbers, no times of day, no nanoseconds and no more than 38 digits.
+    """
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_time(kind) or pa.types.is_decimal256(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(spark_type(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(spark_type(each.type)) for each in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
+    return _WIDER.get(kind, kind)
+
+
 def several_of_one_key(table: object) -> PermanentError:
     """The error of a frame that is upserted, and has two rows of one key."""
     return PermanentError(
@@ -113,6 +138,12 @@ def null_in_key(table: object, key: Sequence[str]) -> PermanentError:
         f"{table}: the frame has rows with null in the key ({', '.join(key)}): no later run could "
         "find them again, and each would add them once more; fill the key or leave these rows out"
     )
+
+
+def refuse_null_keys(table: object, batch: pa.RecordBatch, key: Sequence[str]) -> None:
+    """Raises PermanentError for a row without a value in the key of an upsert."""
+    if any(batch.column(name).null_count for name in key):
+        raise null_in_key(table, key)
 
 
 def refuse_unknown_columns(table: object, names: Iterable[str], known: Collection[str]) -> None:
@@ -178,8 +209,16 @@ def stage(
 
     Returns:
         The attempts that have succeeded, and how many rows they have put there.
+
+    Raises:
+        DataflowError: what a task has raised.
     """
-    done = map_batches(frame, _Marked(put), "attempt string, rows bigint").toArrow()
+    from pyspark.errors import PySparkException
+
+    try:
+        done = map_batches(frame, _Marked(put), "attempt string, rows bigint").toArrow()
+    except PySparkException as error:
+        raise task_failure(error) from error
     return done.column("attempt").to_pylist(), sum(done.column("rows").to_pylist())
 
 

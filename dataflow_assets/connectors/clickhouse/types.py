@@ -164,7 +164,7 @@ def declared(column: pa.Field) -> str:
     if hint := metadata.get(CLICKHOUSE_TYPE):
         return str(hint.decode())
     name = _declared(column.type, metadata.get(KIND))
-    wrapped = column.nullable and not name.startswith(("Array(", "Tuple("))
+    wrapped = column.nullable and not name.startswith(("Array(", "Map(", "Tuple("))
     return f"Nullable({name})" if wrapped else name
 
 

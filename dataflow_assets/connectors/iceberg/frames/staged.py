@@ -13,10 +13,10 @@ from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.frames.values import writable
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
-from dataflow_assets.connectors.iceberg.types import file_schema
+from dataflow_assets.connectors.iceberg.types import file_schema, row_schema
+from dataflow_assets.formats.columns import fit
 from dataflow_assets.formats.structs import cast_rows
 from dataflow_assets.sdk.table_frames import map_batches
 from dataflow_assets.sdk.table_partitions import Partitions
@@ -86,10 +86,10 @@ class _Writer:
         return fitted
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        schema = file_schema(self.target.iceberg_schema, self.names)
         kinds = self.target.iceberg_schema
-        columns = [writable(batch.column(f.name), kinds.find_type(f.name), f.type) for f in schema]
-        return cast_rows(pa.RecordBatch.from_arrays(columns, names=schema.names), schema)
+        columns = pa.schema([one for one in row_schema(kinds) if one.name in self.names])
+        rows = fit(self.table, batch.select(columns.names), columns)
+        return cast_rows(rows, file_schema(kinds, self.names))
 
 
 def written(

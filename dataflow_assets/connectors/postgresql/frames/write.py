@@ -7,7 +7,7 @@ see all of them or none. Connection settings travel by closure.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,25 +24,33 @@ from dataflow_assets.connectors.postgresql.frames.frame_table import (
     translated_frames,
 )
 from dataflow_assets.connectors.postgresql.frames.texts import sql_type, texts
+from dataflow_assets.connectors.postgresql.table import table
+from dataflow_assets.contracts import NO_NUL
+from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.table_frames import (
     ATTEMPT,
     Mode,
-    null_in_key,
+    refuse_null_keys,
     refuse_unknown_columns,
     stage,
 )
 from dataflow_assets.sdk.table_partitions import Partitions
 
+Encode = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Rows of a sink as text COPY takes them."""
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def write(
+def write(  # noqa: PLR0913 - as `TableFrames.write`, and how its sink encodes rows
     place: FrameTable,
     frame: DataFrame,
     mode: Mode,
     key: Sequence[str],
     partitions: Partitions | None = None,
+    *,
+    encode: Encode,
 ) -> int:
     """As `TableFrames.write`; the driver moves the rows in one transaction."""
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -58,7 +66,9 @@ def write(
         move = _Move(place, beside, types, mode, key, _only(link, place, partitions))
         _create_stage(link, beside, types)
         try:
-            attempts, rows = stage(frame, _Stager(beside))
+            matched = tuple(key) if mode == "upsert" else ()
+            stager = _Stager(place, beside, _schema(link, place, columns), matched, encode)
+            attempts, rows = stage(frame, stager)
             move.check(link, attempts, partitions)
             move.run(link, attempts)
         finally:
@@ -78,14 +88,31 @@ def _only(link: TextLink, place: FrameTable, partitions: Partitions | None) -> s
 class _Stager:
     """Copies the rows of one Spark partition into the stage."""
 
+    place: FrameTable
     stage: FrameTable
+    schema: pa.Schema
+    key: tuple[str, ...]
+    encode: Encode
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        with closing(TextLink(self.stage.connection, APPLICATION)) as link:
+        with (
+            translated_frames(self.place, "writing"),
+            closing(TextLink(self.stage.connection, APPLICATION)) as link,
+        ):
             link.execute("BEGIN")
             for batch in batches:
-                link.load_text(self.stage.schema, self.stage.table, texts(batch))
+                refuse_null_keys(self.place.name, batch, self.key)
+                rows = fit(self.place.name, texts(batch), self.schema)
+                link.load_text(self.stage.schema, self.stage.table, self.encode(rows))
             link.execute("COMMIT")
+
+
+def _schema(link: TextLink, place: FrameTable, columns: pa.Schema) -> pa.Schema:
+    """The columns as rows of flows have them; those that only the server fills are text."""
+    found = table.find(link, place.schema, place.table)
+    known = {column.name: column.field for column in found.columns} if found else {}
+    fields = [known.get(name) or pa.field(name, pa.string()) for name in columns.names]
+    return pa.schema([*fields, pa.field(ATTEMPT, pa.string())], {NO_NUL: b"1"})
 
 
 def _create(link: TextLink, place: FrameTable, columns: pa.Schema, key: Sequence[str]) -> None:
@@ -133,10 +160,6 @@ class _Move:
 
     def check(self, link: TextLink, attempts: list[str], partitions: Partitions | None) -> None:
         """Raises PermanentError for rows that no later run would find and replace."""
-        if self.mode == "upsert":
-            missing = " OR ".join(f"{quote(name)} IS NULL" for name in self.key)
-            if self._example(link, attempts, self.key, missing):
-                raise null_in_key(self.place.name, self.key)
         if partitions is not None:
             names = partitions.columns
             if row := self._example(link, attempts, names, f"({self.only}) IS NOT TRUE"):
