@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Target
+from dataflow_assets.contracts import (
+    Address,
+    Limit,
+    MessageFormat,
+    Rejects,
+    Sink,
+    Source,
+    Target,
+)
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.secrets import Lookup, Secrets
@@ -152,6 +160,13 @@ class Flow:
         steps = frozenset[str]().union(*(one.reads() for one in self.transformations))
         tombstones = frozenset({"key"} if self.source.null_messages == "delete" else ())
         return steps | tombstones
+
+    def message_format(self) -> MessageFormat | None:
+        """What the bodies of its source's messages are written in, as its steps need them."""
+        form = self.source.message_format()
+        fields = [one.step.event_fields for one in self.transformations]
+        known = [found for found in fields if found is not None]
+        return form.of_events(frozenset().union(*known)) if form and known else form
 
     def target(self, branch: Branch) -> Target:
         """The branch as its sink sees it. Secrets must be resolved."""

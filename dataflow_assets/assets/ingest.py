@@ -40,7 +40,8 @@ from dataflow_assets.redaction import mask
 from dataflow_assets.runs.request import Report
 
 EVENT_SECONDS = 0.3  # between two events of the run: 200 flows have one a minute each
-LINES_SECONDS = 1.0  # between two events with lines of the log
+LINES_SECONDS = 1.0  # between two events with lines of a flow in the log
+LINES_FLOWS = 20  # whose lines are written at once: an event takes milliseconds
 IDLE_SECONDS = 60.0  # a lane ends when nothing came for so long
 
 Told = dg.AssetMaterialization | dg.AssetCheckEvaluation
@@ -91,8 +92,7 @@ class Ingest:
                 yield from self._turn()
             while self._over:
                 yield from self._last_of(self._over.next())
-            self._next_lines = 0.0
-            self._say()
+            self._say_all()
         self._check_any()
 
     def _check_any(self) -> None:
@@ -232,14 +232,17 @@ class Ingest:
         self._lane_flows.ended(flow)
 
     def _log(self, level: int, flow: Flow, text: str) -> None:
-        self._lines.add(level, f"flow {flow.id}: {text}")
+        self._lines.add(level, flow.id, text)
 
     def _say(self) -> None:
-        """Writes what was gathered, at most once a second: as many lines cost what one does."""
+        """Writes what was gathered, once a second: many lines of a flow cost what one does."""
         if time.monotonic() >= self._next_lines:
             self._next_lines = time.monotonic() + LINES_SECONDS
-            for level, texts in self._lines.take().items():
-                self._context.log.log(level, "\n".join(texts))
+            self._say_all(LINES_FLOWS)
+
+    def _say_all(self, most: int | None = None) -> None:
+        for level, text in self._lines.take(most):
+            self._context.log.log(level, text)
 
     def _turn(self) -> Iterator[Told]:
         """Tells of one asset where that is due: of the one whose last event is the oldest."""

@@ -154,7 +154,7 @@ def log_link(run_id: str, flow: Flow) -> dict[str, Any]:
 
     An address without a host, of the web server that shows the event.
     """
-    text = quote(f"flow {flow.id}", safe="")
+    text = quote(f"flow {flow.id}:", safe="")
     return {LOG: dg.MetadataValue.url(f"/runs/{run_id}?logs={text}")}
 
 

@@ -1,7 +1,7 @@
 """What the engine logs, in the log of the run, without secrets."""
 
 import logging
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -34,14 +34,16 @@ class _ToRun(logging.Handler):
 class Lines(logging.Handler):
     """What the engine says about many flows, each in a thread of its own that is named for it.
 
-    Every line names its flow, so that the run's log can be filtered. Only one thread writes into
-    the log of a run: it takes what was gathered.
+    Every line names its flow, and an event has lines of one flow, so that the run's log can be
+    filtered. Only one thread writes into the log of a run: it takes what was gathered.
     """
 
     def __init__(self, flows: Mapping[str, Flow]) -> None:
         super().__init__(logging.INFO)
         self._flows = flows
-        self._lines: deque[tuple[int, str]] = deque()
+        self._new: deque[tuple[str, int, str]] = deque()
+        self._waiting = dict[str, tuple[int, list[str]]]()
+        """By flow its level and lines; touched by the thread that takes them alone."""
 
     @contextmanager
     def heard(self) -> Iterator[None]:
@@ -49,25 +51,32 @@ class Lines(logging.Handler):
         with _heard(self):
             yield
 
-    def add(self, level: int, text: str) -> None:
-        """One more line, without secrets."""
-        self._lines.append((level, text))
+    def add(self, level: int, flow: str, text: str) -> None:
+        """One more line, without secrets; `flow`: which it is about, empty for several."""
+        about = f"flow {flow}"
+        if flow and not text.startswith(f"{about}:"):
+            text = f"{about}: {text.removeprefix(f'{about} ')}"
+        self._new.append((flow, level, text))
 
-    def take(self) -> dict[int, list[str]]:
-        """What was gathered since the last call, by the level of `logging`; called each second."""
-        found = defaultdict[int, list[str]](list)
-        while self._lines:
-            level, text = self._lines.popleft()
-            found[level].append(text)
-        return found
+    def take(self, most: int | None = None) -> Iterator[tuple[int, str]]:
+        """The lines of each flow as one event, with their highest level; called each second.
+
+        `most`: of so many flows, those that wait longest first; those of the others wait.
+        """
+        while self._new:
+            flow, level, text = self._new.popleft()
+            known, texts = self._waiting.get(flow, (level, []))
+            texts.append(text)
+            self._waiting[flow] = max(known, level), texts
+        for flow in list(self._waiting)[:most]:
+            level, texts = self._waiting.pop(flow)
+            yield level, "\n".join(texts)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called in any thread."""
         text, flow = self.format(record), self._flow(record)
-        if flow is not None:
-            named = text if f"flow {flow.id}" in text else f"flow {flow.id}: {text}"
-            text = mask(named, [flow])
-        self.add(record.levelno, mask(text, ()))
+        hidden = text if flow is None else mask(text, [flow])
+        self.add(record.levelno, "" if flow is None else flow.id, mask(hidden, ()))
 
     def _flow(self, record: logging.LogRecord) -> Flow | None:
         thread = record.threadName or ""

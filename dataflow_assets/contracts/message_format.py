@@ -80,6 +80,20 @@ class MessageFormat(ABC):
             As `columns` does.
         """
 
+    def of_events(self, but: frozenset[str]) -> MessageFormat:  # noqa: ARG002 - what overrides need
+        """The format for a flow whose steps read change events of Debezium.
+
+        Called by the driver once for each attempt of a run, and by previews and replays.
+
+        Args:
+            but: fields of rows whose types the manifest names, which steps convert.
+
+        Returns:
+            What makes `texts` in which the rows of events have values converted by what their
+            schema says of Debezium's own types; by default the format itself.
+        """
+        return self
+
     def keys(self, keys: pa.Array) -> Texts:
         """Keys as text, or JSON.
 

@@ -65,6 +65,9 @@ DECIMAL = b"dataflow.decimal"  # of KIND numeric: b"10,2", the digits that its t
 ELEMENT = b"dataflow.element"
 METADATA = b"dataflow.metadata"  # no column of the table, but each row's metadata of this name
 LACKS = b"dataflow.lacks"  # no column of the table, but each row's UNKNOWN; b"1"
+# No column of the table, but a JSON object of each row's values that do not fit their columns, in
+# which they are null; null: all fit. b"1"
+UNFIT = b"dataflow.unfit"
 PLACE = b"dataflow.place"  # no column of the table, but a struct of what names each row
 ONE_ROW, ROWS = b"row", b"rows"  # values of PLACE: they name one row, or rows may share them
 DIGITS = b"dataflow.digits"  # decimal digits behind the point, or of a second, that are stored
@@ -97,6 +100,8 @@ def metadata_column(
     return pa.field(reserved(name), kind, metadata={**(marks or {}), METADATA: name.encode()})
 
 
+HEADER_LIST = "header-list"
+"""The key of a record's metadata that has all headers in their order, with their bytes."""
 MESSAGES = pa.schema(
     [
         pa.field("value", pa.binary()),

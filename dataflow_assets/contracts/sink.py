@@ -46,6 +46,19 @@ class Shape(ABC):
             RejectedRecord("encode", reason).
         """
 
+    def key(self, record: Record) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
+        """The columns by which the row of a record is matched, where it upserts.
+
+        Called inside tasks for each record that deletes its row.
+
+        Returns:
+            A JSON object; empty where rows are appended.
+
+        Raises:
+            RejectedRecord("encode", reason).
+        """
+        return {}
+
 
 class Sink(ErrorSink):
     """A declared sink."""
@@ -66,6 +79,18 @@ class Sink(ErrorSink):
     tombstone; a row of OP DELETE keeps its body, for the sink to find the key in."""
     commits: ClassVar[Literal["slice", "span"]]
     """`slice`: rows and checkpoint in `Writer.close`; `span`: files staged, published by finish."""
+
+    @property
+    def needs_sample(self) -> bool:
+        """Whether records tell the columns of a table that is still to be made.
+
+        Read by the driver when a branch has opened without a table.
+
+        Returns:
+            True: `SinkSession.create` waits for the first records. False: it is called at once,
+            with a sample without columns.
+        """
+        return True
 
     @property
     def ignores_case(self) -> bool:

@@ -124,7 +124,9 @@ class SourceReader(Connector):
             metadata: what is wanted of `metadata_columns`: each becomes a column marked METADATA,
                 its Arrow name none of the table's. OP and ABSENT may be beside them, a column
                 marked LACKS where values of ABSENT are not known (the sink keeps those that it
-                has), and always a column marked PLACE: a struct whose values name the row whenever,
+                has), one marked UNFIT where values do not fit their columns (each branch reads such
+                a row as JSON, and rejects it where its sink cannot take it either), and always a
+                column marked PLACE: a struct whose values name the row whenever,
                 and in whatever part, it is read. Rejected records have their ids by the values;
                 without the column by a digest of the row, so that a row that was altered is another
                 record.

@@ -8,8 +8,9 @@ reason; what the registry has wrong is an error of the micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,7 +22,9 @@ from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Te
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_cursor import Block, Ints
 from dataflow_assets.formats.avro_decoder import Decoder, Part, decoded, made, usable
+from dataflow_assets.formats.avro_events import event_with_types, with_types
 from dataflow_assets.formats.rows import cells
+from dataflow_assets.records.connect_times import Convert
 from dataflow_assets.records.record import exact_json
 
 HEAD_BYTES = 5
@@ -45,16 +48,31 @@ class AvroFormat(MessageFormat):
     head_ignored: bool = False
     keys_named: bool = False
     """Keys are values of the registry's schemas, too."""
+    but: frozenset[str] | None = None
+    """Where steps read change events: the fields of rows that are left as they are in texts."""
+    of_keys: bool = False
+    """The messages are keys."""
 
     @override
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
         refused: dict[int, str] = {}
-        groups: list[Group] = []
-        for number, rows, values in self._sorted(bodies, refused):
-            groups += self._groups(number, rows, values, as_json, refused)
-        if self.head_ignored and refused:
-            groups += self._whole(bodies, as_json, refused)
+        groups = [group for _, group in self._numbered(bodies, as_json, refused)]
         return Grouped(groups, refused)
+
+    @override
+    def of_events(self, but: frozenset[str]) -> AvroFormat:
+        return replace(self, but=but)
+
+    def _numbered(
+        self, bodies: pa.Array, as_json: frozenset[str], refused: dict[int, str]
+    ) -> Iterator[tuple[int | None, Group]]:
+        """The values of each schema, with the number of the schema."""
+        for number, rows, values in self._sorted(bodies, refused):
+            for group in self._groups(number, rows, values, as_json, refused):
+                yield number, group
+        if self.head_ignored and refused:
+            for group in self._whole(bodies, as_json, refused):
+                yield None, group
 
     def _groups(
         self,
@@ -100,18 +118,46 @@ class AvroFormat(MessageFormat):
 
     @override
     def texts(self, bodies: pa.Array) -> Texts:
-        found = self.columns(bodies)
+        refused: dict[int, str] = {}
         texts: list[bytes | None] = [None] * len(bodies)
-        for group in found.groups:
-            for row, text in zip(group.at.tolist(), as_texts(group.rows), strict=True):
+        for number, group in self._numbered(bodies, frozenset(), refused):
+            at = group.at.tolist()
+            types = self._types(number)
+            if types and isinstance(group.rows, pa.RecordBatch):
+                found = self._events(at, group.rows, types, refused)
+            else:
+                found = zip(at, as_texts(group.rows), strict=True)
+            for row, text in found:
                 texts[row] = text
-        return Texts(pa.array(texts, pa.binary()), found.refused)
+        return Texts(pa.array(texts, pa.binary()), refused)
+
+    def _types(self, number: int | None) -> Mapping[str, Convert]:
+        """What converts the values of the rows that change events, or their keys, have."""
+        if self.but is None:
+            return {}
+        decoder = self._decoder(number, frozenset())
+        return decoder.key_types if self.of_keys else decoder.row_types
+
+    def _events(
+        self,
+        at: Sequence[int],
+        rows: pa.RecordBatch,
+        types: Mapping[str, Convert],
+        refused: dict[int, str],
+    ) -> Iterator[tuple[int, bytes]]:
+        """Change events with the values of their rows; `refused` gets those that have none."""
+        change = with_types if self.of_keys else event_with_types
+        for row, event in zip(at, _objects(rows), strict=True):
+            try:
+                yield row, exact_json(change(event, types, self.but or ()))
+            except RejectedRecord as error:
+                refused[row] = error.reason
 
     @override
     def keys(self, keys: pa.Array) -> Texts:
         if not self.keys_named:
             return Texts(keys)
-        found = AvroFormat(schemas=self.schemas).texts(keys)
+        found = AvroFormat(schemas=self.schemas, but=self.but, of_keys=True).texts(keys)
         return Texts(
             pa.array([_unquoted(text) for text in found.texts.to_pylist()], pa.binary()),
             {row: f"key: {reason}" for row, reason in found.refused.items()},
@@ -187,9 +233,13 @@ def as_texts(rows: Part) -> list[bytes]:
         return rows.to_pylist()  # type: ignore[no-any-return]
     if not rows.num_columns:
         return [b"{}"] * rows.num_rows
+    return list(map(exact_json, _objects(rows)))
+
+
+def _objects(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     names = rows.schema.names
     columns = [cells(rows.column(i), rows.schema.field(i)) for i in range(rows.num_columns)]
-    return [exact_json(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+    return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
 def _joined(parts: Sequence[Part]) -> Part:

@@ -13,6 +13,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_blocks import UNFIT, Reader, why
 from dataflow_assets.formats.avro_columns import Columns
 from dataflow_assets.formats.avro_cursor import Block, Ints, Misfit
+from dataflow_assets.formats.avro_events import key_types, row_types
 from dataflow_assets.formats.avro_json import whole_texts
 from dataflow_assets.formats.avro_resolution import resolution
 from dataflow_assets.formats.avro_schema import AvroSchema
@@ -34,6 +35,9 @@ class Decoder:
         wanted = reader and reader.optional_record()
         self._takes_null = reader is None or wanted is not None
         found = wanted[0] if wanted else reader or schema
+        self.row_types = row_types(found)
+        """Of change events: what converts the values of rows."""
+        self.key_types = key_types(found)
         self._columns = Columns.of(found, as_json)
         self._texts = whole_texts(found)
         self._vectors = None if reader else Vectors.of(schema, as_json)

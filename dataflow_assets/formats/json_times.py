@@ -32,6 +32,9 @@ _FAR = re.compile(
     r"([+-]\d{4,6}|\d{5,6}|0000)-\d\d-\d\d(T\d\d:\d\d:\d\d(?:\.\d{1,6})?Z?)?", re.ASCII
 )
 _LAST_YEAR = 290_000  # that microseconds since 1970 can express, both ways
+YEARS = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Microseconds from 1970 to the first one of the year 1, and to the last one of the year 9999: what
+Python's own times hold, which client libraries use."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _T, _COLON, _PLUS, _MINUS, _ZULU, _ONE, _EIGHT = b"T:+-Z18"
 _EXPECTED = {
@@ -158,7 +161,12 @@ def _timestamp(texts: Texts, field: pa.Field) -> pa.Array:
     if field.type.unit == "ns":  # datetime knows no finer unit than microseconds
         numbers = [text and _nanoseconds(text) for text in texts]
         return pa.array(numbers, pa.int64()).cast(field.type)
-    return pa.array(found, field.type)
+    moments = pa.array(found, field.type)
+    ends = pc.min_max(moments.view(pa.int64()))
+    first, last = ends["min"].as_py() or 0, ends["max"].as_py() or 0
+    if not _endless(field) and not YEARS[0] <= first <= last <= YEARS[1]:
+        raise ValueError("an offset moves a time out of the years 1 to 9999")
+    return moments
 
 
 def _dates(texts: pa.Array, field: pa.Field) -> pa.Array | None:

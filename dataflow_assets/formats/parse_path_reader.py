@@ -20,6 +20,7 @@ Cells = list[msgspec.Raw] | list[str | None]
 Refused = dict[int, str]
 """By row of a batch: why its message cannot be decoded."""
 _NULL = msgspec.Raw(b"null")
+_BLANKS = b" \t\r\n"  # around JSON
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -58,9 +59,10 @@ class Reader:
         found = self._all_found(rows, bodies)
         if not (odd or refused):
             self._learn(found)
-        for row in odd:  # no object, or one whose members are others than expected
+        for row in {*odd, *refused}:  # no object, or one whose members are others than expected
+            raw = _NULL if row in refused else msgspec.Raw(bodies[row].strip(_BLANKS))
             for cells, way in zip(found, self._ways, strict=True):
-                cells[row] = _walked(msgspec.Raw(bodies[row]), way)
+                cells[row] = _walked(raw, way)
         return [*found], refused
 
     def _learn(self, found: Sequence[Any]) -> None:
@@ -105,6 +107,8 @@ def _found(
     find: Callable[[Sequence[Any]], Any],
     way: tuple[Item, ...],
 ) -> Any:
+    if not way:
+        return [msgspec.Raw(body.strip(_BLANKS)) for body in bodies]
     try:
         return find(rows)
     except AttributeError:  # a null on the way
@@ -122,8 +126,8 @@ def _tree(ways: Sequence[tuple[Item, ...]]) -> dict[Item, Any]:
     leaf: the rest is walked.
     """
     tree: dict[Item, Any] = {}
-    for head in dict.fromkeys(way[0] for way in ways):
-        rest = [way[1:] for way in ways if way[0] == head]
+    for head in dict.fromkeys(way[0] for way in ways if way):
+        rest = [way[1:] for way in ways if way[:1] == (head,)]
         nested = all(tail and isinstance(tail[0], str) for tail in rest)
         tree[head] = _tree(rest) if nested else None
     return tree
@@ -164,7 +168,7 @@ def _place(tree: Mapping[Item, Any], way: tuple[Item, ...]) -> tuple[str, tuple[
         if tree[item] is None:
             return ".".join(members), way[at + 1 :]
         tree = tree[item]
-    raise AssertionError("a way ends at a leaf")
+    return "", way  # the whole message: every other way ends at a leaf
 
 
 def _finder(members: str, rest: tuple[Item, ...]) -> Callable[[Sequence[Any]], list[msgspec.Raw]]:

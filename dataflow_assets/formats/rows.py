@@ -10,14 +10,15 @@
 | binary | base64 |
 | KIND json | the JSON itself |
 | string, KIND uuid, KIND text | text |
-| list, struct | array, object |
+| duration | ISO 8601: `PT3600.5S` |
+| list, struct and map | array, object |
 """
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +26,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import ABSENT, LACKS, METADATA, PLACE, SYSTEM_COLUMNS, kind_of
+from dataflow_assets.contracts import (
+    ABSENT,
+    LACKS,
+    METADATA,
+    PLACE,
+    SYSTEM_COLUMNS,
+    UNFIT,
+    kind_of,
+    reserved,
+)
 from dataflow_assets.formats.iso_forms import DAY
 from dataflow_assets.records.record import exact_json, parse
 
@@ -42,7 +52,7 @@ def metadata_key(field: pa.Field) -> str | None:
 
 def is_beside(field: pa.Field) -> bool:
     """Whether a column travels beside the table's: metadata of a row, its place, what it lacks."""
-    return not {LACKS, METADATA, PLACE}.isdisjoint(field.metadata or ())
+    return not {LACKS, METADATA, PLACE, UNFIT}.isdisjoint(field.metadata or ())
 
 
 def table_columns(schema: pa.Schema) -> list[pa.Field]:
@@ -55,6 +65,9 @@ def objects(batch: pa.RecordBatch) -> list[bytes]:
     fields = table_columns(batch.schema)
     names = [field.name for field in fields]
     columns = [cells(batch.column(field.name), field) for field in fields]
+    for row, values in unfit_values(batch).items():
+        for name, value in values.items():
+            columns[names.index(name)][row] = value
     if not columns:
         return [b"{}"] * batch.num_rows
     rows = zip(*columns, strict=True)
@@ -68,6 +81,34 @@ def _present(names: Sequence[str], row: Sequence[Any], mask: bytes | None) -> di
     absent = int.from_bytes(mask or b"", "little")
     pairs = enumerate(zip(names, row, strict=True))
     return {name: value for at, (name, value) in pairs if not absent >> at & 1}
+
+
+def unfit_column(values: Mapping[int, Mapping[str, Any]], rows: int) -> tuple[pa.Field, pa.Array]:
+    """The column marked UNFIT. Called by sources, where they make batches of typed rows.
+
+    Args:
+        values: by row and column, as the JSON encoder takes them.
+        rows: how many the batch has.
+    """
+    texts = [exact_json(values[row]) if row in values else None for row in range(rows)]
+    field = pa.field(reserved("unfit"), pa.binary(), metadata={UNFIT: b"1"})
+    return field, pa.array(texts, pa.binary())
+
+
+def unfit(batch: pa.RecordBatch) -> pa.Array | None:
+    """The column marked UNFIT; None where all values fit."""
+    at = next((at for at, one in enumerate(batch.schema) if UNFIT in (one.metadata or ())), None)
+    return None if at is None else batch.column(at)
+
+
+def unfit_values(batch: pa.RecordBatch) -> dict[int, dict[str, msgspec.Raw]]:
+    """By row and column the values that do not fit."""
+    texts = unfit(batch)
+    if texts is None:
+        return {}
+    kind = dict[str, msgspec.Raw]
+    pairs = enumerate(texts.to_pylist())
+    return {row: msgspec.json.decode(text, type=kind) for row, text in pairs if text is not None}
 
 
 def values(column: pa.Array, field: pa.Field) -> list[Any]:
@@ -87,6 +128,9 @@ def cells(column: pa.Array, field: pa.Field) -> list[Any]:
     if pa.types.is_binary(arrow):
         found = column.to_pylist()
         return [None if value is None else base64.b64encode(value).decode() for value in found]
+    if pa.types.is_duration(arrow):
+        counts = column.cast(pa.duration("us")).cast(pa.int64()).to_pylist()
+        return [None if count is None else _iso(count) for count in counts]
     if pa.types.is_temporal(arrow):
         return moments(column)
     return _nested(column, arrow) if pa.types.is_nested(arrow) else column.to_pylist()
@@ -194,6 +238,21 @@ def _nested(column: pa.Array, arrow: pa.DataType) -> list[Any]:
         found = [dict(zip(names, row, strict=True)) for row in rows]
         return [row if there else None for row, there in zip(found, valid, strict=True)]
     bounds = column.offsets.to_pylist()
-    items = cells(column.values, arrow.value_field)
     spans = zip(bounds[:-1], bounds[1:], valid, strict=True)
+    if pa.types.is_map(arrow):
+        keys = map(_name, cells(column.keys, arrow.key_field))
+        pairs = list(zip(keys, cells(column.items, arrow.item_field), strict=True))
+        return [dict(pairs[start:end]) if there else None for start, end, there in spans]
+    items = cells(column.values, arrow.value_field)
     return [items[start:end] if there else None for start, end, there in spans]
+
+
+def _name(key: Any) -> str:
+    """JSON's names are texts."""
+    return key if isinstance(key, str) else exact_json(key).decode()
+
+
+def _iso(count: int) -> str:
+    """Microseconds as a duration of ISO 8601."""
+    sign, (seconds, rest) = "-" if count < 0 else "", divmod(abs(count), 1_000_000)
+    return f"{sign}PT{seconds}" + (f".{rest:06}".rstrip("0") if rest else "") + "S"

@@ -1,4 +1,4 @@
-"""Queries of SQL with state that write into one table, wherever they are written.
+"""INSERTs of SQL whose rows change that write into one table, wherever they are written.
 
 Their rows are replaced and deleted by their keys, whoever has written them. Inside one table of a
 file the INSERTs have been compared already, when the file was read.
@@ -14,7 +14,7 @@ from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.sql.several_inserts import collide
+from dataflow_assets.manifests.dialects.sql.several_inserts import collide, reason
 from dataflow_assets.sql.plan import Plan
 from dataflow_assets.sql.query import SqlQuery
 from dataflow_assets.sql.view import ViewPlan
@@ -48,7 +48,7 @@ def overwriting(flows: list[tuple[Flow, Document]]) -> Iterator[tuple[Document, 
                 two.document for two in inserts if two is not one and collide(one.made, two.made)
             ]
             if others:
-                yield one.document, one.document.finding(_NAME, _message(address, others))
+                yield one.document, one.document.finding(_NAME, _message(one.made, address, others))
 
 
 def _made(flow: Flow) -> Plan | ViewPlan | None:
@@ -60,11 +60,7 @@ def _made(flow: Flow) -> Plan | ViewPlan | None:
     return None
 
 
-def _message(address: Address, others: list[Document]) -> str:
+def _message(made: Plan | ViewPlan, address: Address, others: list[Document]) -> str:
     named = (f"{one.file}:{one.places[()].line}" for one in islice(others, _NAMED))
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    return (
-        f"the INSERT in {', '.join(named)}{more} writes into {address.name} too: rows of both "
-        "would replace and delete each other; give each a topic or table of its own, or a "
-        "constant in a column of the PRIMARY KEY that the other one has not"
-    )
+    return f"the INSERT in {', '.join(named)}{more} writes into {address.name} too, {reason(made)}"

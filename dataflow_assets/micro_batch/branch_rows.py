@@ -84,10 +84,15 @@ class BranchRows:
         A deletion that the source has `told` is never stored as a row, and `metadata.id` need not
         be of the column by which the sink matches rows.
         """
-        if record.metadata.get("operation") != "delete" or not isinstance(record.body, dict):
+        if record.metadata.get("operation") != "delete":
+            return None
+        if self.shape is not None:
+            key = self.shape.key(record)
+            return encode(key) if key else None
+        if not isinstance(record.body, dict):
             return None
         names = self._key_columns
-        if told and not names and self.shape is None:
+        if told and not names:
             raise RejectedRecord("encode", _NO_DELETES)
         body = record.body
         if self.branch.sink.ignores_case:
@@ -102,6 +107,8 @@ class BranchRows:
 
     def _named(self, record: Record) -> bytes | None:
         """The key of a tombstone, where tombstones delete."""
+        if self.tombstones == "delete" and self.shape and (found := self.shape.key(record)):
+            return encode(found)
         key = record.metadata.get("key")
         return str(key).encode() if self.tombstones == "delete" and key else None
 

@@ -137,7 +137,7 @@ class Formatted:
         size = pc.sum(pc.binary_length(bodies)).as_py() or 0
         ordered = sorted(rejected, key=lambda one: one.offset)
         seen = offsets[-1].as_py() + 1
-        return Chunk(_merged([one.rows for one in parts]), ordered, seen, size, sent)
+        return Chunk(merged([one.rows for one in parts]), ordered, seen, size, sent)
 
     def _decoded(self, group: Group, bodies: pa.Array, sent: Messages) -> Decoded:
         offsets = sent.offsets.take(pa.array(group.at))
@@ -194,8 +194,8 @@ def _undecoded(offset: int, reason: str, sent: Messages) -> Rejection:
     return Rejection(offset, "decode", reason, None).of(sent[offset])
 
 
-def _merged(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """All rows in the order of their offsets."""
+def merged(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows in the order of their offsets. Called inside tasks, for rows read in two ways."""
     if len(parts) == 1:
         return parts[0]
     tables = [pa.Table.from_batches([one]) for one in _with_operations(parts)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import EVERYTHING, OFFSET, OP, Chunk, Slice, Source
+from dataflow_assets.contracts import (
+    DELETE,
+    EVERYTHING,
+    HEADER_LIST,
+    OFFSET,
+    OP,
+    Chunk,
+    Slice,
+    Source,
+)
 from dataflow_assets.formats.rows import is_beside, metadata_key, objects, table_columns, values
 from dataflow_assets.records.record import parse
 
@@ -41,7 +51,7 @@ class Rows:
         bodies = batch.column("body").to_pylist()
         if "metadata" in batch.schema.names:
             known = batch.column("metadata").to_pylist()
-            return ((body, parse(text)) for body, text in zip(bodies, known, strict=True))
+            return ((body, _kept(text)) for body, text in zip(bodies, known, strict=True))
         static = self.source.metadata(self.piece)
         columns = dict(self._columns(batch))
         if not columns:
@@ -71,8 +81,8 @@ class Rows:
                 yield key, values(batch.column(name), field)
             elif name in _VALUES and self.reads & {name, EVERYTHING}:
                 yield name, _VALUES[name](batch.column(name))
-                if name == "headers" and "header-list" in self.reads:
-                    yield "header-list", batch.column(name).to_pylist()
+                if name == "headers" and HEADER_LIST in self.reads:
+                    yield HEADER_LIST, batch.column(name).to_pylist()
 
 
 def as_messages(
@@ -80,15 +90,23 @@ def as_messages(
 ) -> Iterator[pa.RecordBatch]:
     """Typed rows as messages: each a JSON object, its offset the ordinal inside the part."""
     filled = (batch for batch in batches if batch.num_rows)
-    return numbered(map(_as_messages, filled), index, slices)
+    return numbered(map(as_message, filled), index, slices)
 
 
-def _as_messages(batch: pa.RecordBatch) -> pa.RecordBatch:
+def as_message(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same of one batch, without numbers."""
     fields = [field for field in batch.schema if is_beside(field) or field.name == OP]
     arrays = [pa.array(objects(batch), pa.binary()), *(batch.column(f.name) for f in fields)]
     columns = pa.schema(table_columns(batch.schema)).serialize().to_pybytes()
     schema = pa.schema([("body", pa.binary()), *fields], {COLUMNS: columns})
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def deletions(batch: pa.RecordBatch) -> frozenset[int]:
+    """The rows of a batch that are deletions, where the source tells what each row is."""
+    if OP not in batch.schema.names:
+        return frozenset()
+    return frozenset(np.flatnonzero(batch.column(OP).to_numpy() == DELETE).tolist())
 
 
 def numbered(
@@ -138,6 +156,14 @@ def _time(value: pa.TimestampScalar) -> Any:
 def _headers(column: pa.Array) -> list[dict[str, str]]:
     """By name; of several of one name the last."""
     return [{one["key"]: _text(one["value"]) for one in row or ()} for row in column.to_pylist()]
+
+
+def _kept(text: bytes) -> Mapping[str, Any]:
+    """The metadata of an entry, in which times are text."""
+    metadata: dict[str, Any] = parse(text)
+    if isinstance(time := metadata.get("timestamp"), str):
+        metadata["timestamp"] = datetime.fromisoformat(time)
+    return metadata
 
 
 def _with_headers(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import Rejection, Sent
+from dataflow_assets.contracts import HEADER_LIST, Rejection, Sent
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch import row_changes
 from dataflow_assets.micro_batch.message_metadata import Rows
@@ -37,12 +37,19 @@ class Messages(Mapping[int, Sent]):
             raise KeyError(offset)
         raw = self.batch.column("body")[index].as_py()
         place = self.places.of(self.batch, index, offset, raw)
+        headers, change = self._headers(index), row_changes.kept(self.batch, index)
         if self.rows is None:
-            return Sent(raw, place=place, change=row_changes.kept(self.batch, index))
+            return Sent(raw, headers or None, place=place, change=change)
         named = self.batch if self.named is None else self.named
         ((_, metadata),) = self.rows.records(named.slice(index, 1))
-        change = row_changes.kept(self.batch, index)
-        return Sent(raw, placed(metadata, offset), self.several.get(offset, 1), place, change)
+        metadata = {**placed(metadata, offset), **headers}
+        return Sent(raw, metadata, self.several.get(offset, 1), place, change)
+
+    def _headers(self, index: int) -> Mapping[str, Any]:
+        """All headers as they were sent, where the batch has them: a replay forwards them again."""
+        known = self.batch.schema.names
+        found = self.batch.column("headers")[index].as_py() if "headers" in known else None
+        return {HEADER_LIST: found} if found else {}
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.offsets.to_pylist())

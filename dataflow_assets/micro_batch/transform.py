@@ -13,13 +13,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.contracts import (
-    DELETE,
     EVERYTHING,
-    OP,
     REFUSED_ROW,
     SOURCE,
     Chunk,
@@ -35,7 +32,7 @@ from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
 from dataflow_assets.micro_batch.decode import Decoding
 from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.forward import Forwarded, keys_of
-from dataflow_assets.micro_batch.message_metadata import Rows
+from dataflow_assets.micro_batch.message_metadata import Rows, deletions
 from dataflow_assets.micro_batch.originals import Messages, placed, rejection
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.replayed_rows import Again
@@ -80,7 +77,7 @@ class Transforming:
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each branch's chunk. Records of a route that is not among the branches are left out."""
         offsets = self._rows.offsets(batch)
-        gone = _deletions(batch)
+        gone = deletions(batch)
         branches = [branch(gone) for branch in self._branches]
         ways = {route: branch for branch in branches for route in branch.branch.routes}
         again = self._rows.again(batch)
@@ -137,13 +134,6 @@ def _branch(
     shape = branch.shape()
     decoders = cache(lambda whole: branch.decoder("delete", whole=whole))
     return lambda gone: BranchRows(branch, shape, decoders, tombstones, gone)
-
-
-def _deletions(batch: pa.RecordBatch) -> frozenset[int]:
-    """The rows of a batch that are deletions, where the source tells what each row is."""
-    if OP not in batch.schema.names:
-        return frozenset()
-    return frozenset(np.flatnonzero(batch.column(OP).to_numpy() == DELETE).tolist())
 
 
 def sampled(

@@ -16,6 +16,7 @@ from dataflow_assets.formats.rows import objects
 from dataflow_assets.micro_batch import row_changes
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.places import Places, place_column
+from dataflow_assets.micro_batch.unfit_rows import joined, parted
 
 
 def typed(
@@ -35,6 +36,7 @@ def with_ordinals(batch: pa.RecordBatch, seen: int) -> pa.RecordBatch:
 
 def chunk_of(rows: pa.RecordBatch, branch: PassBranch, sent: SentRows) -> Chunk:
     """Those rows of a batch that a branch gets, in the columns of its sink."""
+    rows, others = parted(rows)
     at = place_column(rows.schema)
     size = rows.nbytes - (0 if at is None else rows.column(at).nbytes)
     with blamed(branch.ticket.target.branch):
@@ -46,7 +48,8 @@ def chunk_of(rows: pa.RecordBatch, branch: PassBranch, sent: SentRows) -> Chunk:
     rejected = [
         Rejection(ordinal, "encode", reason, None).of(sent[ordinal]) for ordinal, reason in refused
     ]
-    return Chunk(conformed.rows, rejected, sent.end, size, sent)
+    chunk = Chunk(conformed.rows, rejected, sent.end, size, sent)
+    return chunk if others is None else joined(chunk, others, branch, sent, sent.places)
 
 
 def nothing_of(branch: PassBranch, sent: SentRows) -> Chunk:

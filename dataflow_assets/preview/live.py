@@ -122,7 +122,7 @@ def _rows(flow: Flow, partition: str, batch: pa.RecordBatch) -> Iterator[Row]:
     if flow.source.delivers == "columns":
         messages = as_messages([flow.source.message_form(batch)], 0, 1)
         return ((*row, None) for message in messages for row in rows.records(message))
-    as_json, reasons = in_json(batch, flow.source.message_format())
+    as_json, reasons = in_json(batch, flow.message_format())
     found = zip(rows.records(batch), rows.records(as_json), strict=True)
     return (
         (*sent, reasons[at]) if at in reasons else (*decoded, None)

@@ -85,6 +85,17 @@ def type_by_name(text: str) -> Convert:
     return kind({"scale": number, "length": number})
 
 
+def debezium_type(schema: Any) -> Convert | None:
+    """What converts values of an Avro schema whose `connect.name` is a type of Debezium's own.
+
+    Kafka Connect's types have logical types in Avro. Called once for each field of a schema.
+    """
+    name = schema.get("connect.name") if isinstance(schema, dict) else None
+    if not isinstance(name, str) or not name.startswith("io.debezium."):
+        return None
+    return _of({"name": name, "parameters": schema.get("connect.parameters")})
+
+
 def unpack_envelope(message: Any) -> Any:
     """A message of JsonConverter with its schema, as the value alone.
 

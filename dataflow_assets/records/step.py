@@ -79,6 +79,11 @@ class Step(Spec):
         return frozenset()
 
     @property
+    def event_fields(self) -> frozenset[str] | None:
+        """The fields of rows in change events whose types it is told; None: it reads no events."""
+        return None
+
+    @property
     def by_metadata(self) -> bool:
         """Whether it does nothing but choose a route, by metadata alone."""
         return False

@@ -38,7 +38,8 @@ nearest known key.
 _VALUES = """## Values
 
 A parse path begins with its delimiter, which may be any character; behind each delimiter is one
-item: `@key` for a member of an object, `#index` for an item of an array, from 0. With
+item: `@key` for a member of an object, `#index` for an item of an array, from 0. A delimiter alone,
+such as `/`, is the whole message. With
 `/@location/@latitude`, `/@acceleration/#0` or `|@a/b|@c` a column gets
 
 | The element is | The column gets |

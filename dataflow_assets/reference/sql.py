@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataflow_assets.manifests.dialects.key_tables import Key
 from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
+from dataflow_assets.manifests.dialects.sql.change_formats import CHANGE_FORMATS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
 from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
+from dataflow_assets.reference import sql_changes
 from dataflow_assets.reference import sql_differences as differences
 from dataflow_assets.reference import sql_prose as prose
 from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, UNNEST, WINDOWS
@@ -29,12 +31,18 @@ def render() -> str:
         "unnest": _table(("Join", "Rows"), UNNEST),
         "windows": _table(("Window", "Meaning"), WINDOWS),
     }
+    changes = (
+        _table(("Message", "What comes of it"), sql_changes.MESSAGES),
+        _table(("Format", "Keys"), sql_changes.KEYS),
+    )
+    formats = (*options.FORMATS, *CHANGE_FORMATS, *_other_formats())
     parts = [
         prose.TOP % tables,
+        sql_changes.TEXT % changes,
         section("Options of `kafka` and `upsert-kafka`", "", options.COMMON),
         section("Options of `kafka`", "", options.ONLY_KAFKA),
         section("Options of `upsert-kafka`", "It is read from the earliest.", options.ONLY_UPSERT),
-        section("Formats", prose.FORMATS, (*options.FORMATS, *_other_formats())),
+        section("Formats", prose.FORMATS, formats),
         f"## Bytes\n\n{differences.BYTES}\n",
         section("Properties of clients", prose.PROPERTIES, PRODUCERS),
         f"## Tables of databases\n\n{prose.DATABASES}\n\n{prose.EQUAL}\n",

@@ -11,7 +11,8 @@ exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 - **Queries:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, windows
   (`TUMBLE`, `HOP`, `CUMULATE`), deduplication and Top-N by `ROW_NUMBER()`, views, subqueries in
   `FROM`, `UNNEST` of arrays and maps.
-- **From** one table of `kafka` or `upsert-kafka`, or several of them with `UNION ALL`.
+- **From** one table of `kafka` or `upsert-kafka`, or several of them with `UNION ALL`; also
+  [changes](#changes) that Debezium, Canal or Maxwell have captured.
 - **Into** a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or `iceberg`.
 - **Refused**, with line and column: other joins, `SESSION`, `ORDER BY` and `LIMIT` of a query,
   `OVER` with other functions, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
@@ -37,7 +38,7 @@ second, ARRAY<t>, MAP<k, v>, ROW<name t, ...>. Lengths are not enforced. MULTISE
 A record of `kafka` is a row that is appended; a JSON array of objects is a row for each. A record
 of `upsert-kafka` replaces the row with the same key, and a record without a value (a tombstone)
 deletes that row. The flow passes upserts and deletes on, key by key. So the target of an
-`upsert-kafka` table needs the PRIMARY KEY of that table.
+`upsert-kafka` table needs the PRIMARY KEY of that table; constants may be added to it.
 
 A row that does not meet `WHERE` any more is deleted in the target, because an earlier row of its
 key may have met it. A tombstone of a key that was never in the target is harmless. A key that can
@@ -66,16 +67,17 @@ A CSV record with several lines is rejected (Flink reads the first line and drop
 record of `avro-confluent` is read with the schema that it names; fields are matched by name.
 Records are written with the schema of the table's columns, which is registered when a run begins.
 
-**Several INSERTs into one table** do not know each other. If one of them deletes rows, give each a
-target table of its own. INSERTs with groups may share a target if a column of its PRIMARY KEY is a
-constant, with another value in each INSERT.
+**Several INSERTs into one table** do not know each other: the last row of a key counts, whoever
+has written it. Where one of them changes rows (it reads `upsert-kafka`, or has groups), they are
+refused, unless a column of the PRIMARY KEY has a constant in each, and another one: `SELECT 'web',
+id, ...` and `SELECT 'shop', id, ...`. Else a delete of one would delete the row of the other one.
 
 Each SELECT of a `UNION ALL` counts as an INSERT, also in a view or a subquery, unless
 [groups](#groups) are above it. There each column must have one type in all SELECTs, and has its
 name from the first SELECT.
 
-`dataflow check` finds INSERTs with groups that share a topic or a table of a database, also across
-files and under other table names. Each finding names file and line of the other INSERT. Never give
+`dataflow check` finds such INSERTs that share a topic or a table of a database, also across files
+and under other table names. Each finding names file and line of the other INSERT. Never give
 the constant of one INSERT to another INSERT later.
 
 **Several INSERTs from one table into one target** would be flows with the same name. Declare the

@@ -69,8 +69,9 @@ COLUMNS: Sequence[tuple[str, str]] = (
     (
         "`c TYPE METADATA [FROM 'key'] [VIRTUAL]`",
         (
-            "{metadata}, cast to TYPE; other keys are refused. Without VIRTUAL an INSERT writes "
-            "the column into the message, which works for {writable}; deletes carry none of them"
+            "{metadata}, cast to TYPE, and [those of changes](#changes). Without VIRTUAL an INSERT "
+            "writes the column into the message, which works for {writable}; deletes carry none of "
+            "them"
         ),
     ),
     ("`c AS expression`", "a computed column: its value is computed when the table is read"),
@@ -81,8 +82,9 @@ COLUMNS: Sequence[tuple[str, str]] = (
     (
         "`PRIMARY KEY (a, b) NOT ENFORCED`",
         (
-            "the key of `upsert-kafka`, with its columns in this order; in a table of a database, "
-            "the key by which rows are upserted and deleted"
+            "the key of `upsert-kafka`, with its columns in this order, and of "
+            "[changes](#changes); in a table of a database, the key by which rows are upserted and "
+            "deleted"
         ),
     ),
 )

@@ -46,7 +46,7 @@ class Attempt:
         self._request = request
         self._progress = progress
         self._stack = stack
-        self._format = self._flow.source.message_format()
+        self._format = self._flow.message_format()
         self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
         self._open_branches: list[OpenBranch] = []
         self._host = host

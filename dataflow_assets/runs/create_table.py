@@ -75,6 +75,16 @@ class Creating:
         return sample(spark, self._source, work)
 
 
+def make_ahead(opened: OpenBranch) -> None:
+    """Makes a missing table whose columns are known without a record.
+
+    Called by the loop on the driver for each branch that has opened, once its start is stored.
+    """
+    if not opened.branch.sink.needs_sample and opened.session.schema() is None:
+        with blamed(opened.branch.id):
+            opened.session.create(pa.schema([]))
+
+
 def narrowed(schema: pa.Schema) -> pa.Schema:
     """With decimals where a table declares how many digits its numbers have."""
     return pa.schema(map(_as_decimal, schema), schema.metadata)

@@ -48,7 +48,7 @@ def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
     failpoints.reach("drain.columns-added")
     log.warning(
         "flow %s: %s has got the columns %s. Rows that were stored before have no values in them, "
-        "unless the source has given them a constant one",
+        "unless the source has given all of them the same one",
         flow.id,
         opened.branch.address,
         ", ".join(columns.names),

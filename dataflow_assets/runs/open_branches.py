@@ -10,6 +10,7 @@ from dataflow_assets.contracts import SinkSession, SourceSession
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
+from dataflow_assets.runs.create_table import make_ahead
 from dataflow_assets.runs.request import Request
 from dataflow_assets.runs.retries import Progress
 from dataflow_assets.runs.start_positions import check_again, check_opened, settle
@@ -64,6 +65,7 @@ def open_branches(
     for one in opened:
         settle(flow, one.branch, source, one.session, progress.start(one.branch))
         progress.settled(one.branch)
+        make_ahead(one)
     return opened
 
 

@@ -217,7 +217,7 @@ class _Putting:
     ) -> None:
         self.branch, self._flow, self._spark = branch, flow, spark
         self._target = replay_target(flow, branch)
-        self._format = flow.source.message_format()
+        self._format = flow.message_format()
         self._sink: SinkSession = branch.sink.open(self._target, run)
 
     def close(self) -> None:

@@ -5,7 +5,8 @@ A position is the list of the tokens of what is done.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import base64
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.contracts import (
+    HEADER_LIST,
     MESSAGES,
     REFUSED_ROW,
     REPLAY,
@@ -98,7 +100,7 @@ def _row(entry: Entry, ordinal: int, change: RowChange | None) -> dict[str, Any]
     return {
         "body": entry.body,
         "key": None if change else entry.key,
-        "headers": _headers(entry.metadata.get("headers")),
+        "headers": _headers(entry.metadata),
         "metadata": encode({**entry.metadata, **deleted}),
         "only": None if whole else entry.n,
         "of": None if whole else entry.rows,
@@ -114,9 +116,17 @@ def _refused(batch: pa.RecordBatch, entries: Sequence[Entry]) -> pa.RecordBatch:
     return batch.append_column(pa.field(REFUSED_ROW, pa.string()), pa.array(why))
 
 
-def _headers(found: Any) -> list[dict[str, Any]]:
-    known = found if isinstance(found, dict) else {}
+def _headers(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All of them with their bytes; of entries of older versions those that were texts."""
+    if listed := metadata.get(HEADER_LIST):
+        return [{"key": one["key"], "value": _bytes(one["value"])} for one in listed]
+    known = metadata.get("headers")
+    known = known if isinstance(known, dict) else {}
     return [{"key": name, "value": str(value).encode()} for name, value in known.items()]
+
+
+def _bytes(value: str | None) -> bytes | None:
+    return None if value is None else base64.b64decode(value)
 
 
 def names_of(piece: Slice) -> tuple[EntryName, ...]:

@@ -33,7 +33,8 @@ class RawSink(Sink):
 
     raw_mode: bool = False
     """Stores the whole body in the column `data`, and the metadata of the message in `_metadata`. A
-    body `{"value": ..., "_metadata": {...}}` is divided into these two parts."""
+    body `{"value": ..., "_metadata": {...}}` is divided into these two parts. A missing table is
+    made when the flow opens; with `flattenMetadataColumns` or `upsertMode` by the first records."""
     flatten_metadata_columns: Annotated[bool, Requires("raw_mode")] = False
     """With `rawMode`: a column for each metadata key instead of `_metadata`."""
     flatten_metadata_columns_prefix: Annotated[str, Needs("flatten_metadata_columns")] = ""
@@ -46,13 +47,24 @@ class RawSink(Sink):
             raise ValueError("must be letters, digits and _, not beginning with a digit")
         return value
 
+    @property
+    @override
+    def needs_sample(self) -> bool:
+        return not self.raw_mode or self.flatten_metadata_columns or bool(self.raw_key)
+
     @override
     def shape(self, schema: pa.Schema | None) -> Shape | None:
         if not self.raw_mode:
             return self._whole(schema)
         if schema is None:
-            return Sampled(self._prefix)
+            return Sampled(self._prefix, self.raw_key)
         data = self._column(schema, DATA)
+        if missing := [name for name in self.raw_key if name not in schema.names]:
+            raise PermanentError(
+                f"table {self.address().name} has no column {', '.join(missing)}, by which "
+                "conflictKey matches rows: add it, with a unique index where upserts need one, "
+                f"or write to a new table; it has {', '.join(schema.names)}"
+            )
         if self.flatten_metadata_columns:
             if METADATA in map(str.casefold, schema.names):
                 raise PermanentError(
@@ -60,17 +72,26 @@ class RawSink(Sink):
                     "flattenMetadataColumns does not write: leave the option out, or write to a "
                     "new table"
                 )
-            return Flat(data, schema, self._prefix, self.own_columns)
-        return Raw(data, self._column(schema, METADATA))
+            return Flat(data, schema, self._prefix, self._own, self.raw_key)
+        return Raw(data, self._column(schema, METADATA), schema, self.raw_key)
+
+    @property
+    def raw_key(self) -> tuple[str, ...]:
+        """The columns of metadata by which whole bodies replace each other; empty for appends."""
+        return ()
+
+    @property
+    def _own(self) -> frozenset[str]:
+        return self.own_columns - set(map(str.casefold, self.raw_key))
 
     def raw_columns(self, sample: pa.Schema) -> list[pa.Field]:
         """What a table made for raw mode has beside its bookkeeping; of the sample the metadata."""
-        if not self.flatten_metadata_columns:
-            return [pa.field(DATA, pa.string()), pa.field(METADATA, pa.string())]
         found = [_categorized(self._prefix, field) for field in sample]
+        if not self.flatten_metadata_columns:
+            return [*found, pa.field(DATA, pa.string()), pa.field(METADATA, pa.string())]
         columns = [field for field in found if self._nameable(field.name)]
         if not columns:
-            own = ", ".join(sorted(self.own_columns))
+            own = ", ".join(sorted(self._own))
             raise PermanentError(
                 f"table {self.address().name} cannot be made: flattenMetadataColumns, and the "
                 f"first records have no metadata that can become columns (not: {own}); set "
@@ -80,7 +101,7 @@ class RawSink(Sink):
 
     def _nameable(self, name: str) -> bool:
         fits = 0 < len(name.encode()) <= self.longest_name and name.isprintable()
-        return fits and name.casefold() not in self.own_columns
+        return fits and name.casefold() not in self._own
 
     @property
     def _prefix(self) -> str | None:

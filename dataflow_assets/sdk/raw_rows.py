@@ -6,7 +6,7 @@ as text, and a body that is no JSON as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import NotJson, Record, encode, text_form
 from dataflow_assets.records.times.instant import Instant, read, rfc3339_nano
 from dataflow_assets.records.wrapped import METADATA, VALUE, is_wrapped
+from dataflow_assets.sdk.raw_keys import RawKey
 
 DATA = "data"
 _MOST_NOTES = 100
@@ -30,9 +31,12 @@ class Raw(Shape):
 
     reads: ClassVar = frozenset({EVERYTHING})
 
-    def __init__(self, data: pa.Field, metadata: pa.Field) -> None:
+    def __init__(
+        self, data: pa.Field, metadata: pa.Field, schema: pa.Schema, key: Sequence[str] = ()
+    ) -> None:
         super().__init__()
         self._data, self._metadata = data.name, metadata.name
+        self._key = RawKey({name: (name, _converter(schema.field(name))) for name in key})
         self._write, self._write_metadata = _writer(data), _writer(metadata)
 
     @override
@@ -43,10 +47,14 @@ class Raw(Shape):
         if metadata is record.metadata:
             given = sorted(metadata.items())
             metadata = {k: _stamped(v) if v.__class__ is datetime else v for k, v in given}
-        return {
+        return self._key.of(metadata) | {
             self._data: self._write(body),
             self._metadata: None if metadata is None else self._write_metadata(metadata),
         }
+
+    @override
+    def key(self, record: Record) -> dict[str, Any]:
+        return self._key.of(_parts(record)[1])
 
 
 class Flat(Shape):
@@ -55,7 +63,12 @@ class Flat(Shape):
     reads: ClassVar = frozenset({EVERYTHING})
 
     def __init__(
-        self, data: pa.Field, schema: pa.Schema, prefix: str | None, own: Iterable[str]
+        self,
+        data: pa.Field,
+        schema: pa.Schema,
+        prefix: str | None,
+        own: Iterable[str],
+        key: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self._data, self._write = data.name, _writer(data)
@@ -63,6 +76,7 @@ class Flat(Shape):
         names = [name for name in schema.names if name.startswith(self._prefix)]
         given = {name: _converter(schema.field(name)) for name in names}
         self._columns = {n: to for n, to in given.items() if n.casefold() not in self._own}
+        self._key = RawKey({n: (n.removeprefix(self._prefix), self._columns[n]) for n in key})
         fields = map(schema.field, self._columns)
         # Said to be null, not left out: rows that carry the same columns are written at once.
         self._empty = {f.name: None for f in fields if f.nullable and not defaulted(f)}
@@ -72,7 +86,7 @@ class Flat(Shape):
         if _is_null(record):
             return record.body
         body, metadata = _parts(record)
-        row = {**self._empty, self._data: self._write(body)}
+        row = {**self._empty, **self._key.of(metadata), self._data: self._write(body)}
         for key, value in (metadata or {}).items():
             name = self._prefix + key
             convert = self._columns.get(name)
@@ -81,6 +95,10 @@ class Flat(Shape):
             else:
                 self._left_out(key, name)
         return row
+
+    @override
+    def key(self, record: Record) -> dict[str, Any]:
+        return self._key.of(_parts(record)[1])
 
     def _left_out(self, key: str, name: str) -> None:
         if name.casefold() in self._own:
@@ -98,16 +116,18 @@ class Sampled(Shape):
 
     reads: ClassVar = frozenset({EVERYTHING})
 
-    def __init__(self, prefix: str | None) -> None:
+    def __init__(self, prefix: str | None, key: Sequence[str] = ()) -> None:
         super().__init__()
-        self._prefix = prefix
+        self._prefix, self._key = prefix, frozenset(key)
 
     @override
     def __call__(self, record: Record) -> Any:
-        if self._prefix is None or _is_null(record):
+        if _is_null(record):
             return {}
-        _, metadata = _parts(record)
-        return {self._prefix + key: _typical(key, v) for key, v in (metadata or {}).items()}
+        known = (_parts(record)[1] or {}).items()
+        if self._prefix is None:
+            return {key: _typical(key, value) for key, value in known if key in self._key}
+        return {self._prefix + key: _typical(key, value) for key, value in known}
 
 
 class Whole(Shape):

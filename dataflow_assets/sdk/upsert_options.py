@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
+import pyarrow as pa
 from pydantic import Field, field_validator
 from typing_extensions import override
 
@@ -43,7 +44,8 @@ class UpsertOptions(RawSink):
     upsert_mode: bool = False
     """Rows are matched by a key: the last row of a key wins."""
     conflict_key: Annotated[ColumnNames, Needs("upsert_mode")] = ()
-    """One column or a list of them; without it the table's primary key."""
+    """One column or a list of them; without it the table's primary key. With `rawMode` these are
+    metadata of the records, such as `key`, each in a column of its own."""
     delete_mode: DeleteMode = None
     """`hard` removes the row of a deleted key, `soft` marks it."""
 
@@ -62,11 +64,15 @@ class UpsertOptions(RawSink):
     @override
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
-        if self.raw_mode and self.upsert_mode:
+        if self.raw_mode and self.upsert_mode and not self.conflict_key:
             yield (
-                "rawMode and upsertMode exclude each other: a whole body has no key column to "
-                "match rows by; leave one of them out"
+                "rawMode with upsertMode needs conflictKey: the metadata by which rows are "
+                "matched, such as key"
             )
+
+        prefix = self.flatten_metadata_columns_prefix
+        if prefix and not all(name.startswith(prefix) for name in self.raw_key):
+            yield f"conflictKey names columns of metadata, which all begin with {prefix} here"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
@@ -92,10 +98,27 @@ class UpsertOptions(RawSink):
         """As declared."""
         return self.upsert_mode
 
+    @override
+    def raw_columns(self, sample: pa.Schema) -> list[pa.Field]:
+        known = {*sample.names, *self.columns}
+        if missing := [name for name in self.raw_key if name not in known]:
+            raise PermanentError(
+                f"table {self.address().name} cannot be made: the metadata of the first records "
+                f"has no {', '.join(missing)}, by which rows are matched: with rawMode conflictKey "
+                "names metadata, and no field of the body. Name metadata that records have, such "
+                "as key, or leave rawMode out to match rows by fields of the body"
+            )
+        return super().raw_columns(sample)
+
+    @property
+    @override
+    def raw_key(self) -> tuple[str, ...]:
+        return self.conflict_key if self.raw_mode and self.upsert_mode else ()
+
     @property
     @override
     def takes_deletes(self) -> bool:
-        return self.raw_mode or (self.upsert_mode and self.delete_mode is not None)
+        return self.delete_mode is not None if self.upsert_mode else self.raw_mode
 
 
 class SoftDeleteOptions(UpsertOptions):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import NamedTuple
 
 from dataflow_assets.errors import RejectedRecord
@@ -19,12 +18,27 @@ from dataflow_assets.sql.view import ViewPlan
 
 
 class Arrived(NamedTuple):
-    """What came of a message."""
+    """What came of a change of a row."""
 
     key: bytes | None
-    """Of an upsert table."""
+    """Of a table with a PRIMARY KEY."""
     rows: Sequence[bytes]
-    """What the first stage sees of it; of an upsert table none where the row is deleted."""
+    """What the first stage sees of the row; with a `key` none where the row is gone."""
+    gone: bool = False
+    """Without a `key`: whether the row goes."""
+
+
+class ArrivedTogether(NamedTuple):
+    """What came of the changes of many messages."""
+
+    keys: Sequence[bytes] | None
+    """As in Arrived, change by change."""
+    seen: Sequence[bytes | None]
+    """With `keys` what is kept of the row under each; else of each row that comes."""
+    gone: Sequence[bytes | None]
+    """Without `keys`: of each row that goes."""
+    owners: Sequence[int]
+    """With `keys` of each the message that it came of."""
 
 
 class PrimaryKey:
@@ -66,18 +80,19 @@ class Arrivals:
         self._key = PrimaryKey(view) if view.changelog else None
         self._kept = view.kept
 
-    def __call__(self, record: Record) -> Arrived | None:
-        """None for what changes nothing. Raises RejectedRecord."""
-        taken = self._input(record)
-        if not taken:
-            return None
-        key = None if self._key is None else self._key(taken[0][0])
-        rows = chain.from_iterable(self._rows(row) for row, gone in taken if not gone)
-        seen = (self._intake(one) for one in rows)
-        return Arrived(key, [pack(one) for one in seen if one is not None])
+    def __call__(self, record: Record) -> list[Arrived]:
+        """Change by change; nothing for what changes nothing. Raises RejectedRecord."""
+        return [self._arrived(row, gone) for row, gone in self._input(record)]
 
-    def together(self, given: Messages) -> tuple[list[bytes] | None, list[bytes | None]]:
-        """The same of many messages: their keys (None: of no upsert table), and what is seen.
+    def _arrived(self, row: Row, gone: bool) -> Arrived:
+        key = None if self._key is None else self._key(row)
+        if gone and key is not None:
+            return Arrived(key, ())
+        seen = (self._intake(one) for one in self._rows(row))
+        return Arrived(key, [pack(one) for one in seen if one is not None], gone)
+
+    def together(self, given: Messages) -> ArrivedTogether:
+        """The same of many messages.
 
         Raises an error of any kind where one of the messages is to be looked at by itself.
         """
@@ -85,15 +100,16 @@ class Arrivals:
         rows, owners = self._rows.together(found.rows)
         seen = self._intake.together(rows)
         if self._key is None:
-            return None, seen
+            gone, _ = self._rows.together(found.gone)
+            return ArrivedTogether(None, seen, self._intake.together(gone), ())
         if rows is not found.rows:
             seen = self._of_owners(seen, owners, found.rows.count)
         keys = self._key.together(found.rows)
-        if not found.gone_places:
-            return keys, seen
-        places, count = [*found.places, *found.gone_places], len(given.bodies)
-        keys += self._key.together(found.gone)
-        return spread_out(keys, places, count), spread_out(seen, found.places, count)
+        if found.gone_places:
+            places, count = [*found.places, *found.gone_places], len(found.owners)
+            keys += self._key.together(found.gone)
+            keys, seen = spread_out(keys, places, count), spread_out(seen, found.places, count)
+        return ArrivedTogether(keys, seen, (), found.owners)
 
     def _of_owners(
         self, seen: Sequence[bytes | None], owners: Sequence[int], count: int

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from datetime import date, datetime, time
 
 from dataflow_assets.sql.aggregates import ONLY, Aggregate
+from dataflow_assets.sql.bytes.layout import ChangeLayout
 from dataflow_assets.sql.expressions import (
     Call,
     CastTo,
@@ -43,7 +44,9 @@ def _lines(made: Plan | ViewPlan) -> Iterator[str]:
     names = [one.name for one in made.cells]
     yield f"read     {', '.join(map(_cell, made.cells))}"
     if isinstance(made, Plan):
-        if made.changelog:
+        if isinstance(made.value, ChangeLayout):
+            yield "         each record is a change, which is passed on by key; no state"
+        elif made.changelog:
             yield "         each record replaces the row of its key, or deletes it; no state"
         for unnest in made.unnests:
             yield from _unnested(unnest, names)
@@ -96,9 +99,10 @@ def _cell(cell: Cell) -> str:
 
 def _window(windows: Windows, names: Sequence[str]) -> str:
     steps = "" if windows.kind == "TUMBLE" else f", each {_seconds(windows.step)}"
+    watermark = "the clock" if windows.of_clock else text(windows.watermark, names)
     return (
         f"window   {windows.kind} of {text(windows.time, names)}: {_seconds(windows.size)}{steps}; "
-        f"watermark {text(windows.watermark, names)}"
+        f"watermark {watermark}"
     )
 
 

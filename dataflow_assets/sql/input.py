@@ -9,16 +9,19 @@ from zoneinfo import ZoneInfo
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import NotJson, Record, parse, parse_all
-from dataflow_assets.sql.bytes.layout import Layout
+from dataflow_assets.sql.bytes.envelopes import Changes
+from dataflow_assets.sql.bytes.layout import ChangeLayout, Layout
 from dataflow_assets.sql.bytes.messages import SKIPPED_KEY
 from dataflow_assets.sql.bytes.read import Reader
 from dataflow_assets.sql.bytes.read_columns import ColumnsReader
 from dataflow_assets.sql.columns import Columns, taken
 from dataflow_assets.sql.function import Row
-from dataflow_assets.sql.metadata import reader
+from dataflow_assets.sql.metadata import in_envelope, reader
 from dataflow_assets.sql.plan import KEY, Cell
 
 _SKIP = object()
+Keys = Sequence[Sequence[Any]] | None
+"""The columns of keys; None: they are not read."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class Source:
     key: Layout | None
     cells: tuple[Cell, ...]
     changelog: bool
-    """A message replaces the one of the same key, and a null one deletes it."""
+    """A message replaces the one of the same key, and a null one deletes it; but for messages that
+    are changes themselves."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +53,31 @@ class Together:
 
     rows: Columns
     places: Sequence[int]
-    """Of the rows among the messages, ascending."""
+    """Of the rows among the changes, ascending."""
     gone: Columns
-    """Rows that were deleted: only the columns of the key have values."""
+    """Rows that were deleted: only the columns of the key need have values."""
     gone_places: Sequence[int]
+    owners: Sequence[int]
+    """Of each change the message that it came of."""
 
 
 class Input:
     """Reads messages; compiled once for each task.
 
-    A row that is given back with `True` was deleted by a null message: of its columns only those of
-    the key have values. A JSON array of a table whose rows only come is a row for each item.
+    A row that is given back with `True` is gone: where a null message has deleted it, only columns
+    of the key have values. A JSON array of a table whose rows only come is a row for each item; a
+    message that is a change is all rows that come and go with it.
     """
 
     def __init__(self, source: Source, zone: ZoneInfo, used: frozenset[int] | None = None) -> None:
         """`used`: the columns of the row that somebody looks at, all by default."""
-        self._changelog, self._raw = source.changelog, source.value.kind == "raw"
-        self._takes_arrays = source.value.kind == "json" and not source.changelog
+        value = source.value
+        self._changes = Changes(value) if isinstance(value, ChangeLayout) else None
+        self._upserts = source.changelog and self._changes is None
+        self._raw = value.kind == "raw"
+        self._takes_arrays = value.kind == "json" and not source.changelog
         cells = source.cells if used is None else [source.cells[at] for at in used]
+        self._reads_envelope = any(in_envelope(one.metadata) for one in cells)
         in_value = frozenset(one.at for one in cells if one.place == "value")
         self._value = Reader(source.value, in_value)
         self._key = Reader(source.key) if source.key is not None else None
@@ -83,20 +94,31 @@ class Input:
         if body.__class__ is NotJson:
             if body.raw is not None:
                 return ()  # nothing between the ends of the message, or what is to be skipped
-            if self._changelog:
+            if self._upserts:
                 return ((self._cells.row(record, None, key), True),)
             if not self._raw:
                 return ()
             body = None
+        if self._changes is not None:
+            found = self._changes(body)
+            record = self._with_envelope(record, body) if found else record
+            return [row for one, gone in found for row in self._row(record, key, one, gone=gone)]
         if body.__class__ is list and self._takes_arrays:
             return [row for one in body for row in self._row(record, key, one)]
         return self._row(record, key, body)
 
-    def _row(self, record: Record, key: Any, body: Any) -> Sequence[tuple[Row, bool]]:
+    def _row(
+        self, record: Record, key: Any, body: Any, *, gone: bool = False
+    ) -> Sequence[tuple[Row, bool]]:
         values = self._values(body)
         if values is None:
             return ()
-        return ((self._cells.row(record, values, key, body), False),)
+        return ((self._cells.row(record, values, key, body), gone),)
+
+    def _with_envelope(self, record: Record, body: Any) -> Record:
+        if self._changes is None or not self._reads_envelope:
+            return record
+        return Record(body, {**record.metadata, **self._changes.metadata(body)}, record.route)
 
     def together(self, given: Messages) -> Together:
         """The rows of many messages at once, as they come of each of them.
@@ -108,16 +130,51 @@ class Input:
         there = [at for at, body in enumerate(given.bodies) if body is not None]
         if self._raw and len(there) < count:
             raise ValueError("a null message is a row")
-        gone = sorted(set(range(count)).difference(there)) if self._changelog else []
         keys = None if self._keys_of is None else self._keys_of(parse_all(_known(given.keys)))
         metadata = given.metadata() if self._cells.reads_metadata else [{}] * count
         bodies = parse_all(_known(taken(given.bodies, there)))
+        if self._changes is not None:
+            return self._changed(
+                self._changes, list(zip(there, bodies, strict=True)), keys, metadata
+            )
+        gone = sorted(set(range(count)).difference(there)) if self._upserts else []
+        rows = self._columns(there, bodies, keys, metadata)
+        return Together(rows, there, self._columns(gone, None, keys, metadata), gone, range(count))
 
-        def columns(places: Sequence[int], bodies: Sequence[Any] | None) -> Columns:
-            key = keys and [taken(one, places) for one in keys]
-            return self._cells.columns(bodies, key, taken(metadata, places), len(places))
+    def _changed(
+        self,
+        changes: Changes,
+        messages: Sequence[tuple[int, Any]],
+        keys: Keys,
+        metadata: Sequence[Mapping[str, Any]],
+    ) -> Together:
+        """`messages`: each with its place among those that `keys` and `metadata` are of."""
+        known, found = list(metadata), []
+        for at, body in messages:
+            rows = changes(body)
+            found += [(at, *one) for one in rows]
+            if rows and self._reads_envelope:
+                known[at] = {**known[at], **changes.metadata(body)}
+        owners = [at for at, _, _ in found]
+        keys = keys and [[one[at] for at in owners] for one in keys]
+        known = [known[at] for at in owners]
+        come = [n for n, (_, _, gone) in enumerate(found) if not gone]
+        gone = [n for n, (_, _, gone) in enumerate(found) if gone]
+        columns, others = (
+            self._columns(places, [found[n][1] for n in places], keys, known)
+            for places in (come, gone)
+        )
+        return Together(columns, come, others, gone, owners)
 
-        return Together(columns(there, bodies), there, columns(gone, None), gone)
+    def _columns(
+        self,
+        places: Sequence[int],
+        bodies: Sequence[Any] | None,
+        keys: Keys,
+        metadata: Sequence[Mapping[str, Any]],
+    ) -> Columns:
+        key = keys and [taken(one, places) for one in keys]
+        return self._cells.columns(bodies, key, taken(metadata, places), len(places))
 
     def _key_of(self, record: Record) -> Sequence[Any] | object | None:
         assert self._key is not None  # noqa: S101 - that is what this is called for

@@ -7,6 +7,7 @@ micro-batches do not matter.
 | kept | key | value |
 |---|---|---|
 | `rows` of an upsert table | its PRIMARY KEY | what the first stage sees of the row |
+| `counted` rows of changes without a PRIMARY KEY | the row | how many there are |
 | `distinct` of a stage | group, number of the aggregate, argument | how many rows have it |
 | `groups` of a stage | group | its rows, its aggregates, and the row that was passed on last |
 """
@@ -98,16 +99,38 @@ def merge_distinct(stage: Stage, old: pa.Table, given: pa.Table) -> tuple[pa.Tab
     Returns:
         What is kept from now on, and changes of the groups of the stage.
     """
-    counted = added_up(given)
-    keys, known = counted["k"], looked_up(old, counted["k"])
-    before = np.array([0 if one is None else unpack(one) for one in known.to_pylist()], np.int64)
-    now = np.maximum(0, before + counted["n"].to_numpy())
-    changed = pa.array(now != before)
-    values = [pack(one) if one else None for one in now[now != before].tolist()]
-    puts = pa.table([keys.filter(changed), pa.array(values, BINARY)], schema=KEPT)
+    keys, before, more = _numbers(old, given)
+    now = np.maximum(0, before + more)
     flips = (now > 0) != (before > 0)
     signs = np.where(now > 0, 1, -1)[flips]
-    return puts, _of_groups(stage, keys.filter(pa.array(flips)).to_pylist(), signs)
+    groups = _of_groups(stage, keys.filter(pa.array(flips)).to_pylist(), signs)
+    return _recounted(keys, before, now), groups
+
+
+def merge_counted(old: pa.Table, given: pa.Table) -> Merged:
+    """How many rows there are of each kind; one that goes before it comes is waited for.
+
+    Without a key the changes of a row may be in several partitions, and read in any order.
+    """
+    keys, before, more = _numbers(old, given)
+    now = before + more
+    times = np.maximum(0, now) - np.maximum(0, before)
+    rows = keys.filter(pa.array(times != 0)).to_pylist()
+    return Merged(_recounted(keys, before, now), Signed(rows, times[times != 0]))
+
+
+def _numbers(old: pa.Table, given: pa.Table) -> tuple[pa.ChunkedArray, Ints, Ints]:
+    """Keys that change, how many are kept of each, and how many more there are."""
+    counted = added_up(given)
+    known = looked_up(old, counted["k"]).to_pylist()
+    before = np.array([0 if one is None else unpack(one) for one in known], np.int64)
+    return counted["k"], before, counted["n"].to_numpy()
+
+
+def _recounted(keys: pa.ChunkedArray, before: Ints, now: Ints) -> pa.Table:
+    """What is kept from now on."""
+    values = [pack(one) if one else None for one in now[now != before].tolist()]
+    return pa.table([keys.filter(pa.array(now != before)), pa.array(values, BINARY)], schema=KEPT)
 
 
 def _of_groups(stage: Stage, keys: Sequence[bytes], signs: Ints) -> pa.Table:

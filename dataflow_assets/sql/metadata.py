@@ -26,22 +26,57 @@ METADATA: Mapping[str, Type] = {
     HEADER_LIST: Type("ARRAY", items=(_HEADER,)),
 }
 """By the key of METADATA what its values are."""
+_NAMES = Type("ARRAY", items=(STRING,))
+OF_CHANGES: Mapping[str, Mapping[str, Type]] = {
+    "debezium": {
+        "value.schema": STRING,
+        "value.ingestion-timestamp": TIMESTAMP_LTZ,
+        "value.source.timestamp": TIMESTAMP_LTZ,
+        "value.source.database": STRING,
+        "value.source.schema": STRING,
+        "value.source.table": STRING,
+        "value.source.properties": Type("MAP", items=(STRING, STRING)),
+    },
+    "canal": {
+        "value.database": STRING,
+        "value.table": STRING,
+        "value.sql-type": Type("MAP", items=(STRING, INT)),
+        "value.pk-names": _NAMES,
+        "value.ingestion-timestamp": TIMESTAMP_LTZ,
+        "value.event-timestamp": TIMESTAMP_LTZ,
+    },
+    "maxwell": {
+        "value.database": STRING,
+        "value.table": STRING,
+        "value.primary-key-columns": _NAMES,
+        "value.ingestion-timestamp": TIMESTAMP_LTZ,
+    },
+}
+"""The same of what is in the envelope of a change, by what has captured it."""
+_ALL = {name: one for some in (METADATA, *OF_CHANGES.values()) for name, one in some.items()}
 WRITABLE = (TIMESTAMP, HEADERS, HEADER_LIST)
 """The keys that an INSERT can fill."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def in_envelope(key: str) -> bool:
+    """Whether it is in the message itself, around the row."""
+    return key.startswith("value.")
+
+
 def needed(key: str) -> frozenset[str]:
     """What a source must read for a key of METADATA."""
+    if in_envelope(key):
+        return frozenset()
     return frozenset({HEADERS, HEADER_LIST} if key in (HEADERS, HEADER_LIST) else {key})
 
 
 def reader(key: str, wanted: Type, zone: ZoneInfo) -> Read:
     """What reads a column of METADATA, cast to its declared type."""
     read = _READS.get(key) or _plain(key)
-    if wanted == METADATA[key]:
+    if wanted == _ALL[key]:
         return read
-    change = cast(METADATA[key], wanted, zone)
+    change = cast(_ALL[key], wanted, zone)
     assert change is not None, "was looked at when the file was loaded"  # noqa: S101
     made = or_null(change)
     return lambda metadata: made(read(metadata))

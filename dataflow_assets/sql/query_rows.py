@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from typing import Any
 
 from dataflow_assets.errors import RejectedRecord
@@ -42,13 +41,24 @@ class QueryRows:
         """
         taken = self._input(record)
         if len(taken) == 1 and (self._unnested is None or taken[0][1]):
-            row, gone = taken[0]
-            return self._deleted(record, row) if gone else self._of(record, row)
-        rows: Iterable[Row] = (row for row, _ in taken)
+            return self._changed(record, *taken[0])
+        rows: Iterable[tuple[Row, bool]] = taken
         if self._unnested is not None:
-            rows = chain.from_iterable(map(self._unnested, rows))
-        found = (self._of(record, one) for one in rows)
-        return [one for one in found if one is not None] if taken else None
+            rows = ((one, False) for row, _ in taken for one in self._unnested(row))
+        found = (self._changed(record, *one) for one in rows)
+        return self._settled([one for one in found if one is not None]) if taken else None
+
+    def _changed(self, record: Record, row: Row, gone: bool) -> Record | None:
+        return self._deleted(record, row) if gone else self._of(record, row)
+
+    def _settled(self, found: list[Record]) -> list[Record]:
+        """Without deletes of rows whose key the next one has again."""
+        pairs = zip(found, [*found[1:], None], strict=False)
+        return [one for one, other in pairs if other is None or not self._replaces(other, one)]
+
+    def _replaces(self, record: Record, other: Record) -> bool:
+        deletes = other.metadata.get("operation") == "delete"
+        return deletes and all(record.body[name] == key for name, key in other.body.items())
 
     def _of(self, record: Record, row: Row) -> Record | None:
         if self._where is not None and not holds(self._where, row, "WHERE"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dataflow_assets.sql.bytes.layout import Layout, Times
+from dataflow_assets.sql.bytes.layout import ChangeLayout, Layout, Times
 from dataflow_assets.sql.expressions import Expression, columns
 from dataflow_assets.sql.plan import Cell, Output
 from dataflow_assets.sql.ranking import Ranking
@@ -57,6 +57,15 @@ class ViewPlan:
     def changelog(self) -> bool:
         """Whether rows of the table are replaced and deleted."""
         return bool(self.primary)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether rows go without a key, so that it is known which of them have come.
+
+        Where rows are forgotten that is not known: one that goes then may be one of these.
+        """
+        captured = isinstance(self.value, ChangeLayout)
+        return captured and not self.primary and not self.expires
 
     @property
     def several(self) -> bool:

@@ -23,7 +23,7 @@ _MOST_KNOWN = 10_000
 
 
 class Seen(NamedTuple):
-    """What came of a record."""
+    """What came of a record, or of a change in it."""
 
     key: bytes | None
     """Of an upsert table."""
@@ -56,13 +56,14 @@ class WindowArrivals:
         self._key = PrimaryKey(view) if view.changelog else None
         self._final = b"" if reached is None else front(reached + 1)
 
-    def __call__(self, record: Record) -> Seen | None:
-        """None for what is skipped. Raises RejectedRecord."""
+    def __call__(self, record: Record) -> list[Seen]:
+        """Change by change of an upsert table, else of all rows. Raises RejectedRecord."""
         taken = self._input(record)
-        if not taken:
-            return None
-        rows = [row for row, gone in taken if not gone]
-        key = None if self._key is None else self._key(taken[0][0])
+        if self._key is None:
+            return [self._seen(None, [row for row, _ in taken])] if taken else []
+        return [self._seen(self._key(row), [] if gone else [row]) for row, gone in taken]
+
+    def _seen(self, key: bytes | None, rows: Sequence[Row]) -> Seen:
         if not rows:
             return Seen(key, (), None, late=False)
         marks = (self._watermark(row) for row in rows)

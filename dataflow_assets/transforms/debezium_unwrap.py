@@ -61,8 +61,8 @@ class DebeziumUnwrap(Step):
     disabled): an object with `op`, and with `before` or `after` that are objects, null, or texts of
     documents (MongoDB). Other objects pass unchanged. Tombstones are dropped.
 
-    Dates, times and decimals are what the schema beside the payload says: days since 1970 become a
-    date, base64 becomes a number. Without a schema nothing says so: name the types in `fieldTypes`.
+    Dates, times and decimals are what the schema says, beside the payload or of Avro: days since
+    1970 become a date, base64 a number. Without one, `fieldTypes` names the types.
     A value that an update has left alone, for which Debezium sends a placeholder, is left out, and
     stays what it was in the target; `metadata.unavailable` names the fields.
     """
@@ -285,6 +285,11 @@ class DebeziumUnwrap(Step):
             # Dropping it, as the DataFlow Operator does, would lose a delete without a trace.
             raise RejectedRecord("step", "the key of this tombstone is not a JSON object")
         return self._unwrapped(record, row, [], delete, None)
+
+    @property
+    @override
+    def event_fields(self) -> frozenset[str]:
+        return frozenset(self.field_types)
 
     @override
     def reads(self) -> frozenset[str]:

@@ -95,7 +95,8 @@ class Computation:
         if view.windows is None:
             return before
         if view.windows.of_clock:
-            return by_clock(before, self._clock(view.windows))
+            over = self._moments and all(one == LAST for one in self._moments.values())
+            return by_clock(before, LAST if over else self._clock(view.windows))
         return advanced(before, self._moments, active, self._flowing.now, view.idle)
 
     def _clock(self, windows: Windows) -> int | None:

@@ -29,6 +29,7 @@ from dataflow_assets.sql.merging import (
     MergedGroups,
     Signed,
     WindowGroups,
+    merge_counted,
     merge_distinct,
     merge_rows,
     signed,
@@ -40,20 +41,25 @@ from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.sql.windows import millis
 from dataflow_assets.views.output import DELETED, REFUSED, UPSERTED, Row
 
-ROWS = "rows"
+ROWS, COUNTED = "rows", "counted"
 
 
 @dataclass(frozen=True)
 class Hop:
     """One table of a view, and what is merged into it."""
 
-    kind: Literal["rows", "distinct", "groups"]
+    kind: Literal["rows", "counted", "distinct", "groups"]
     stage: int = 0
 
     @property
     def table(self) -> str:
         """The name of the table."""
-        return ROWS if self.kind == ROWS else f"{self.kind}-{self.stage}"
+        return self.kind if self.of_rows else f"{self.kind}-{self.stage}"
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether it is in front of all stages."""
+        return self.kind in (ROWS, COUNTED)
 
 
 def stage_of(table: str) -> int | None:
@@ -66,6 +72,8 @@ def hops(view: ViewPlan) -> Iterator[Hop]:
     """The tables of a view, each before those that take what comes of it."""
     if view.changelog:
         yield Hop("rows")
+    if view.counts_rows:
+        yield Hop("counted")
     for number, stage in enumerate(view.stages):
         if stage.apart:
             yield Hop("distinct", number)
@@ -131,9 +139,13 @@ class Flowing:
         if self.view.changelog:
             return {ROWS: latest(arrived)}
         counted = added_up(arrived)
+        if self.view.counts_rows:
+            return {COUNTED: changes(counted["x"], counted["k"], counted["n"])}
         seen = Signed(counted["x"].to_pylist(), counted["n"].to_numpy())
         first = self.view.stages[0]
-        return self._spread(0, best(first, seen) if isinstance(first, Ranking) else seen)
+        if isinstance(first, Ranking) and not first.retracts:
+            seen = best(first, seen)
+        return self._spread(0, seen)
 
     def merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
         """What is kept from now on, and what comes of it.
@@ -153,7 +165,7 @@ class Flowing:
 
     def _touched(self, hop: Hop, before: pa.Table, now: pa.Table) -> dict[str, pa.Table]:
         """Rows that are passed on as before touch what they are counted in."""
-        following = 0 if hop.kind == ROWS else hop.stage + 1
+        following = 0 if hop.of_rows else hop.stage + 1
         if hop.kind == "distinct" or following == len(self.view.stages):
             return {}
         if self.view.stages[following].window is not None:
@@ -176,6 +188,9 @@ class Flowing:
         if hop.kind == ROWS:
             found = merge_rows(old, latest(given), several=self.view.several)
             return Moved(found.puts, self._spread(0, found.rows))
+        if hop.kind == COUNTED:
+            found = merge_counted(old, given)
+            return Moved(found.puts, self._spread(0, found.rows))
         if hop.kind == "distinct":
             puts, following = merge_distinct(self.view.stages[hop.stage], old, given)
             return Moved(puts, {Hop("groups", hop.stage).table: following})
@@ -183,7 +198,7 @@ class Flowing:
 
     def windowed(self, hop: Hop) -> bool:
         """Whether the keys of a table begin with the end of their window."""
-        return hop.kind != ROWS and self.view.stages[hop.stage].window is not None
+        return not hop.of_rows and self.view.stages[hop.stage].window is not None
 
     def close(self, hop: Hop, ended: Mapping[bytes, bytes]) -> Moved:
         """What comes of keys whose window is final; nothing is kept of them any more.

@@ -215,26 +215,30 @@ class _Rows(_Taking):
     @override
     def take_all(self, messages: pa.RecordBatch, rows: Rows) -> bool:
         try:
-            keys, seen = self._arrivals.together(_messages(messages, rows))
+            found = self._arrivals.together(_messages(messages, rows))
         except Exception:  # noqa: BLE001 - which of them, and why, is found out one by one
             return False
         self._read.records += messages.num_rows
-        if keys is None:
-            self._counted.update(row for row in seen if row is not None)
+        if found.keys is None:
+            self._counted.update(row for row in found.seen if row is not None)
+            self._counted.subtract(row for row in found.gone if row is not None)
         else:
-            self._latest.update(zip(keys, seen, strict=True))
-            self._times.update(zip(keys, _times(messages), strict=True))
+            times = _times(messages)
+            if found.owners != range(len(times)):
+                times = [times[at] for at in found.owners]
+            self._latest.update(zip(found.keys, found.seen, strict=True))
+            self._times.update(zip(found.keys, times, strict=True))
         return True
 
     @override
     def _take(self, record: Record, time: int) -> None:
-        arrived = self._arrivals(record)
-        if arrived is None:
-            return
-        if arrived.key is not None:
-            self._replace(arrived.key, arrived.rows, time)
-        else:
-            self._counted.update(arrived.rows)
+        for arrived in self._arrivals(record):
+            if arrived.key is not None:
+                self._replace(arrived.key, arrived.rows, time)
+            elif arrived.gone:
+                self._counted.subtract(arrived.rows)
+            else:
+                self._counted.update(arrived.rows)
 
 
 class _Windows(_Taking):
@@ -246,13 +250,11 @@ class _Windows(_Taking):
 
     @override
     def _take(self, record: Record, time: int) -> None:
-        seen = self._arrivals(record)
-        if seen is None:
-            return
-        if seen.key is not None:
-            self._replace(seen.key, seen.rows, time)
-        else:
-            self._counted.update(seen.rows)
-        self._read.late += seen.late
-        known = [one for one in (self._read.moment, seen.watermark) if one is not None]
-        self._read.moment = max(known, default=None)
+        for seen in self._arrivals(record):
+            if seen.key is not None:
+                self._replace(seen.key, seen.rows, time)
+            else:
+                self._counted.update(seen.rows)
+            self._read.late += seen.late
+            known = [one for one in (self._read.moment, seen.watermark) if one is not None]
+            self._read.moment = max(known, default=None)

@@ -165,7 +165,7 @@ def test_many_flows_are_driven_in_one_run_and_each_asset_shows_its_checkpoint(sh
     event = record.asset_materialization
     assert record.run_id == result.run_id
     told = [one.asset_materialization.metadata for one in shop.events("b")]
-    lines = f"/runs/{result.run_id}?logs=flow%20default%2Fb"
+    lines = f"/runs/{result.run_id}?logs=flow%20default%2Fb%3A"
     assert {t["log"].value for t in told} == {lines}
     assert (sum(t["rows"].value for t in told), sum(t["rejected"].value for t in told)) == (3, 1)
     checkpoint = event.metadata["checkpoint"].value

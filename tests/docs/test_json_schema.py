@@ -60,7 +60,7 @@ BEYOND = {
     "a name with an umlaut",
     "a zone",
     "a partition",
-    "three rules at once",
+    "four rules at once",
     "two rules at once",
     "a topic with a slash",
     "a topic with typographic quotes",

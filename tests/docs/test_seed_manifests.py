@@ -49,6 +49,8 @@ ELSEWHERE = {
     "kafka-to-clickhouse": "connectors/clickhouse/test_seeds.py",
     "postgresql-migration": "connectors/postgresql/test_seeds_postgresql.py",
     "postgresql-source": "connectors/postgresql/test_seeds_postgresql.py",
+    "trino-sink": "connectors/trino/test_seeds_trino.py",
+    "trino-source": "connectors/trino/test_seeds_trino.py",
     "secrets-kafka": "connectors/kafka/test_security.py",
     "secrets-kafka-tls": "connectors/kafka/test_security.py",
 }

@@ -48,7 +48,11 @@ def refused(body: bytes, path: str = "/@a") -> str:
         (".@a b.@", ("a b", "")),
         ("/#007", (7,)),
         ("", None),
-        ("/", None),
+        ("/", ()),
+        ("|", ()),
+        ("@", None),
+        (" ", None),
+        ("//", None),
         (" /@a", None),
         ("@a", None),
         ("#0", None),
@@ -178,6 +182,34 @@ def test_strings_are_decoded_as_such_until_another_value_comes() -> None:
         assert list(zip(*(c.to_pylist() for c in group.rows.columns), strict=True)) == expected
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b' \n{"a" : [1] }\n', '{"a" : [1] }'),
+        (b"\t[1, 2]", "[1, 2]"),
+        (b' "x\\"y" ', 'x"y'),
+        (b" null ", None),
+        (b" 1.50\n", "1.50"),
+    ],
+)
+def test_a_delimiter_alone_is_the_whole_message(body: bytes, found: str | None) -> None:
+    assert texts(body, "/") == [found]
+    assert texts(body, "/@b", "|", "/@a/#1") == [None, found, None]
+
+
+def test_the_whole_message_is_a_column_beside_others_and_of_sound_messages_alone() -> None:
+    form = ParsePathsFormat(("document", "a"), ("/", "/@a"))
+    sent = [b'{"a": "x"}', b"", b'{"a": ', b'{"a": "\xff"}', b"[]", b'{"a": {"b": "y"}}', b""]
+    found = form.columns(pa.array(sent, pa.binary()))
+    (group,) = found.groups
+    assert sorted(found.refused) == [1, 2, 3, 6]
+    assert group.rows.to_pylist() == [
+        {"document": '{"a": "x"}', "a": "x"},
+        {"document": "[]", "a": None},
+        {"document": '{"a": {"b": "y"}}', "a": '{"b": "y"}'},
+    ]
+
+
 def test_nothing_is_no_error() -> None:
     form = cloudpickle.loads(cloudpickle.dumps(ParsePathsFormat(("a",), ("/@a",))))  # type: ignore[no-untyped-call]
     for bodies in ([], [None]):
@@ -206,7 +238,7 @@ STRINGS = st.dictionaries(KEYS, st.text() | st.none() | st.dictionaries(KEYS, st
 @settings(max_examples=examples(150), deadline=None)
 @given(
     batches=st.lists(st.lists(STRINGS, min_size=1) | st.lists(JSON, min_size=1), min_size=1),
-    paths=st.lists(PATHS.map("".join), min_size=1, max_size=5),
+    paths=st.lists(PATHS.map("".join) | st.just("/"), min_size=1, max_size=5),
     escaped=st.booleans(),
 )
 def test_structs_and_walking_agree_with_json(

@@ -226,7 +226,7 @@ BAD_CONFIGS = [
     (
         KAFKA,
         "rawMode: true\n      upsertMode: true",
-        f"14:16: {C}.rawMode: rawMode and upsertMode exclude each other: ",
+        f"14:16: {C}.rawMode: rawMode with upsertMode needs conflictKey: ",
     ),
     (
         KAFKA,

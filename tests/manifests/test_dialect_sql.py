@@ -737,14 +737,45 @@ def test_each_refused_statement_says_what_to_write_instead(
     assert instead in told.message
 
 
-def test_two_inserts_into_one_table_must_not_delete_each_others_rows(tmp_path: Path) -> None:
-    first = "INSERT INTO o SELECT a, b FROM s;"
-    second = "INSERT INTO o SELECT id, b FROM u WHERE b <> 'x';"
-    (told,) = loaded(tmp_path, SOURCE, TARGET, UPSERTS, first, second).findings
-    assert told.message.startswith("another INSERT writes into the same table")
-    assert told.line == 5
-    by_key = "INSERT INTO o SELECT id, b FROM u WHERE id > 3;"
-    assert loaded(tmp_path, SOURCE, TARGET, UPSERTS, first, by_key).findings == ()
+VS = UPSERTS.replace("TABLE u", "TABLE v")
+FROM_U, FROM_V = (f"SELECT id, b FROM {name} WHERE id > 3" for name in "uv")
+FROM_S = "SELECT a, b FROM s"
+
+
+@pytest.mark.parametrize(
+    "inserts",
+    [
+        (FROM_S, "SELECT id, b FROM u WHERE b <> 'x'"),
+        (FROM_S, FROM_U),
+        (FROM_U, FROM_S),
+        (FROM_U, FROM_V),
+        (f"{FROM_U} UNION ALL {FROM_V}",),
+    ],
+)
+def test_upserts_beside_another_insert_need_one_more_column_in_the_key(
+    tmp_path: Path, inserts: tuple[str, ...]
+) -> None:
+    """A delete of one would delete the row of the other one."""
+    texts = [f"INSERT INTO o {one};" for one in inserts]
+    together = f"EXECUTE STATEMENT SET BEGIN\n{chr(10).join(texts)}\nEND;"
+    for statements in (texts, [together]):
+        (told,) = loaded(tmp_path, SOURCE, TARGET, UPSERTS, VS, *statements).findings
+        assert "writes into the same table, and its rows may have the same PRIMARY KEY (k)" in (
+            told.message
+        )
+    wide = TARGET.replace("(k BIGINT", "(kind STRING, k BIGINT").replace("KEY (k)", "KEY (kind, k)")
+    first, second = "\n".join(texts).split("SELECT")[1:]
+    apart = f"INSERT INTO o SELECT 'a', {first} SELECT 'b', {second}"
+    found = loaded(tmp_path, SOURCE, wide, UPSERTS, VS, apart)
+    assert (len(found.flows), found.findings) == (2, ())
+    (told,) = loaded(tmp_path, SOURCE, wide, UPSERTS, VS, apart.replace("'b'", "'a'")).findings
+    assert "PRIMARY KEY (kind, k)" in told.message
+
+
+def test_rows_that_only_come_may_go_into_one_key(tmp_path: Path) -> None:
+    both = "INSERT INTO o SELECT a, b FROM s;INSERT INTO o SELECT a, b FROM w;"
+    found = loaded(tmp_path, SOURCE, SOURCE.replace("TABLE s", "TABLE w"), TARGET, both)
+    assert (len(found.flows), found.findings) == (2, ())
 
 
 KINDS = """CREATE TABLE o (kind STRING, k BIGINT, n BIGINT, PRIMARY KEY (kind, k) NOT ENFORCED)
@@ -772,6 +803,43 @@ def test_groups_of_several_queries_are_told_apart_by_a_constant_of_their_key(
     twice = f"INSERT INTO o {first} UNION ALL {COUNTS.format(chr(39) + 'y' + chr(39), 's')};"
     (told,) = loaded(tmp_path, *tables, twice).findings
     assert told.message.endswith("declare the table again, CREATE TABLE another LIKE s")
+
+
+INNER = "SELECT kind, a, COUNT(*) FROM (SELECT {} AS kind, a FROM {}) GROUP BY kind, a"
+RANKED = (
+    "SELECT kind, a, 1 FROM (SELECT {} AS kind, a, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b) "
+    "AS rn FROM {}) WHERE rn = 1"
+)
+
+
+@pytest.mark.parametrize("kind", ["'{}'", "UPPER('{}')", "CAST('{}' AS VARCHAR(3))", "'{}' || 'z'"])
+@pytest.mark.parametrize("query", [COUNTS, INNER, RANKED])
+def test_a_constant_of_the_key_may_be_computed_or_grouped_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, kind: str
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    tables = (SOURCE, SOURCE.replace("TABLE s", "TABLE w"), KINDS)
+    first, second = query.format(kind.format("x"), "s"), query.format(kind.format("y"), "w")
+    found = loaded(tmp_path, *tables, f"INSERT INTO o {first};INSERT INTO o {second};")
+    assert (len(found.flows), found.findings) == (2, ())
+    same = query.format(kind.format("x"), "w")
+    assert loaded(tmp_path, *tables, f"INSERT INTO o {first};INSERT INTO o {same};").findings
+
+
+def test_the_present_keeps_no_rows_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    query = COUNTS.format("CAST(CURRENT_DATE AS STRING)", "s")
+    (told,) = loaded(tmp_path, SOURCE, KINDS, f"INSERT INTO o {query};").findings
+    assert "must be the columns of GROUP BY" in told.message
+
+
+def test_all_rows_as_one_group_may_have_a_number_as_their_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which Flink casts by itself into the type of the column."""
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    found = loaded(tmp_path, SOURCE, KINDS, "INSERT INTO o SELECT 'all', 1, COUNT(*) FROM s;")
+    assert (len(found.flows), found.findings) == (1, ())
 
 
 def test_two_flows_must_not_begin_where_the_other_one_is(tmp_path: Path) -> None:
@@ -930,8 +998,8 @@ def test_queries_with_state_into_one_topic_are_found_wherever_they_are(
     there += str((line if files == 1 else 0) + "\n".join(rest).count("\n") + 1)
     assert places == [here, there]
     told = [one.message for one in found.findings]
-    assert told[0].startswith(f"the INSERT in {there} writes into o too: rows of both")
-    assert told[1].startswith(f"the INSERT in {here} writes into o too: rows of both")
+    assert told[0].startswith(f"the INSERT in {there} writes into o too, and its rows")
+    assert told[1].startswith(f"the INSERT in {here} writes into o too, and its rows")
 
 
 @pytest.mark.parametrize(

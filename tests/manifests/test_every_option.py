@@ -23,6 +23,7 @@ from dataflow_assets.manifests.dialects.justone import keys as justone
 from dataflow_assets.manifests.dialects.key_tables import Key
 from dataflow_assets.manifests.dialects.pipelines import options as pipelines
 from dataflow_assets.manifests.dialects.sql import options as sql
+from dataflow_assets.manifests.dialects.sql.change_formats import CHANGE_FORMATS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
 from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
 from dataflow_assets.manifests.dialects.tableflow_model import Tableflow
@@ -151,6 +152,12 @@ def flink_table(connector: str, prefix: str = "") -> Any:
     }
 
 
+def flink_changes(key: str, value: str) -> Mapping[str, str]:
+    """A table of the format that the option is of."""
+    text = script(option(key, value)).replace("'json'", f"'{key.partition('.')[0]}'")
+    return {"a.sql": text}
+
+
 def flink_jdbc(key: str, value: str) -> Mapping[str, str]:
     return {"a.sql": script(sink=option(key, value))}
 
@@ -186,6 +193,7 @@ TABLES: Mapping[str, tuple[Sequence[Key], Any]] = {
     "upsert-kafka": (sql.of_connector("upsert-kafka"), flink_table("upsert-kafka")),
     "jdbc": (sql.OF_JDBC, flink_jdbc),
     "formats": (sql.FORMATS, flink_table("kafka")),
+    "changes": (CHANGE_FORMATS, flink_changes),
     "clients": ((*CLIENT, *PRODUCERS), flink_table("kafka", "properties.")),
     "SET": (SETTINGS, flink_setting),
     "JustOne's connector": (justone.CONNECTOR, connector_file),

@@ -375,16 +375,17 @@ MISTAKES = {
         sink("clickhouse", f"{CLICKHOUSE}, upsertMode: true, tableEngine: MergeTree"),
         ["upsertMode needs tableEngine ReplacingMergeTree"],
     ),
-    "three rules at once": (
+    "four rules at once": (
         sink(
             "clickhouse",
             f"{CLICKHOUSE}, upsertMode: true, autoCreateTable: true, tableEngine: MergeTree, "
-            "conflictKey: id, orderBy: ts, rawMode: true",
+            "conflictKey: id, orderBy: ts, deleteMode: hard, replacingVersionColumn: v",
         ),
         [
             "upsertMode needs tableEngine ReplacingMergeTree",
             "conflictKey is the ORDER BY already; leave orderBy out",
-            "rawMode and upsertMode exclude each other",
+            "deleteMode and replacingVersionColumn exclude each other",
+            "replacingVersionColumn requires tableEngine ReplacingMergeTree",
         ],
     ),
     "two rules at once": (

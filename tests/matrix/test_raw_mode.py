@@ -52,6 +52,7 @@ class Pipe:
     steps: tuple[Transformation, ...] = ()
     name: str = field(default_factory=lambda: f"raw-{uuid.uuid4().hex[:8]}")
     tombstones: Any = "reject"
+    others: tuple[Branch, ...] = ()
 
     def send(self, *bodies: bytes | None, headers: Sequence[tuple[str, str]] = ()) -> None:
         producer = Producer({"bootstrap.servers": self.kafka.bootstrap})
@@ -71,7 +72,9 @@ class Pipe:
             tombstones=self.tombstones,
         )
         flow = Flow(
-            "raw", self.name, source, (Branch(self.sink),), transformations=self.steps, hash="h"
+            *("raw", self.name, source, (Branch(self.sink), *self.others)),
+            transformations=self.steps,
+            hash="h",
         )
         order = Request(run=Run(), patience=Patience(20, 0.01, 0.05))
         for _ in drain(flow, lambda: self.engine, order):
@@ -622,11 +625,6 @@ def test_what_does_not_fit_together(sink: str, config: dict[str, Any], message: 
         declared(sink, config)
 
 
-def test_upserts_need_columns() -> None:
-    with pytest.raises(ValueError, match="rawMode and upsertMode exclude each other"):
-        declared("postgresql", {"rawMode": True, "upsertMode": True, "conflictKey": "id"})
-
-
 @pytest.mark.parametrize("sink", ["postgresql", "iceberg"])
 def test_what_fits(sink: str) -> None:
     found = declared(sink, FLAT | {"flattenMetadataColumnsPrefix": "_k1"})
@@ -639,3 +637,30 @@ def declared(kind: str, config: dict[str, Any]) -> Sink:
         return PostgresqlSink.model_validate({"connectionString": URL, "table": "t"} | config)
     place = {"catalogURI": "http://catalog", "namespace": "n", "table": "t"}
     return IcebergSink.model_validate(place | config)
+
+
+def test_the_table_is_there_before_the_first_record(
+    to_postgresql: MakePipe, to_iceberg: MakePipe, tables: Tables, catalog: Catalog, namespace: str
+) -> None:
+    """Its columns are known; those for metadata of their own are not."""
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        to_postgresql(**FLAT).drain()
+    pipe = to_postgresql(rawMode=True)
+    pipe.drain()
+    names = ["id", "data", "_metadata", "created_at", "updated_at", "deleted_at"]
+    assert list(tables.columns()) == names
+    assert len(pipe.drain(b'{"id": 1}')) == 1
+    assert to_iceberg(rawMode=True).drain() == []
+    assert catalog.load_table((namespace, "orders")).schema().column_names == ["data", "_metadata"]
+
+
+def test_the_tables_of_all_branches_are_there_before_the_first_record(
+    to_postgresql: MakePipe, tables: Tables
+) -> None:
+    """Also of one that no record has reached yet."""
+    pipe = to_postgresql(rawMode=True)
+    other = pipe.sink.model_copy(update={"table": f"{tables.schema}.other"})
+    pipe.others = (Branch(other, routes=("other",)),)
+    pipe.drain()
+    made = "select to_regclass('t') is not null and to_regclass('other') is not null"
+    assert tables.execute(made) == [(True,)]

@@ -99,3 +99,33 @@ def test_an_overlap_does_not_spare_the_wait_for_the_tick_of_another_zone(polled:
     time.sleep(3.1)
     polled.drain()
     assert polled.rows("id, updated_at")[:9] == sorted(changed)
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz", "date"])
+@pytest.mark.parametrize("zone", ["America/New_York", "UTC", "Asia/Tokyo"])
+def test_a_start_at_a_time_goes_by_the_server_s_own_zone(
+    polled: Polled, postgresql: devservers.PostgreSQL, kind: str, zone: str
+) -> None:
+    """The clock that has written the values, and by which all else goes."""
+    name = f"zoned_{polled.schema}"
+    polled.run(f'CREATE DATABASE "{name}"')
+    try:
+        polled.run(f"ALTER DATABASE \"{name}\" SET TimeZone = '{zone}'")
+        other = Polled(postgresql.dsn(name), "public")
+        make(other, f"updated_at {kind}")
+        for hour in range(0, 48, 2):
+            add = f"INSERT INTO source VALUES ({hour}, '2026-01-05T00:07:03Z'::timestamptz"
+            other.run(f"{add} + interval '{hour} hours')")
+        with closing(other.source.open("polled/from")) as session:
+            span = session.plan(session.seek("2026-01-05T22:00:00Z"), Limit())
+            read = [
+                number
+                for piece in span.slices
+                for batch in other.source.batches(piece, frozenset())
+                for number in batch.column("id").to_pylist()
+            ]
+        first = {"America/New_York": 6, "UTC": 0, "Asia/Tokyo": 16}[zone]
+        assert min(read) == (first if kind == "date" else 22)
+        assert max(read) == 46
+    finally:
+        polled.run(f'DROP DATABASE "{name}" WITH (FORCE)')

@@ -103,8 +103,20 @@ CHANGED = "2026-01-02 03:04:05+00:00"
         (PolledPosition("rows", CHANGED, "1"), None, False),  # of a checkpoint that was taken over
         (PolledPosition("rows", CHANGED, "1", read_at="2026-01-02 03:04:10+00:00"), None, False),
         (PolledPosition("rows", None, "1", read_at=READ), None, False),
+        (PolledPosition("rows", "-infinity", "1", read_at=READ), None, False),
+        (PolledPosition("rows", "0044-03-15 12:00:00+00 BC", "1", read_at=READ), None, False),
+        (PolledPosition("rows", "-0043-03-15 12:00:00.000000", "1", read_at=READ), None, False),
     ],
-    ids=["late ones may come", "in the middle", "nobody knows when", "over", "no changes"],
+    ids=[
+        "late ones may come",
+        "in the middle",
+        "nobody knows when",
+        "over",
+        "no changes",
+        "never changed",
+        "before Christ",
+        "the same elsewhere",
+    ],
 )
 def test_what_may_come_late_is_read_again(
     position: PolledPosition, since: str | None, due: bool

@@ -26,6 +26,10 @@ class Column:
     def quoted(self) -> str:
         return f'"{self.name}"'
 
+    @property
+    def rank(self) -> str:
+        return self.quoted
+
 
 CHANGE, ORDER = Column("at"), Column("id")
 

@@ -16,6 +16,7 @@ COORDINATOR = {"serverURL": "http://h:8080", "catalog": "c", "schema": "s", "tab
 BRANCH = {"baseURL": "http://h:19120", "namespace": "shop", "table": "orders"}
 PLACES = {"iceberg": CATALOG, "nessie": BRANCH, "trino": COORDINATOR}
 SINKS = [sink for sink in registry.sinks().values() if issubclass(sink, UpsertOptions)]
+FLAT = {"upsertMode": True, "rawMode": True, "flattenMetadataColumns": True}
 SOFT = [sink for sink in SINKS if issubclass(sink, SoftDeleteOptions)]
 
 
@@ -39,11 +40,8 @@ def findings(sink: type[UpsertOptions], options: dict[str, Any]) -> list[str]:
             "conflictKey: conflictKey names a column twice",
         ),
         (
-            {"upsertMode": True, "conflictKey": "a", "rawMode": True},
-            (
-                ": rawMode and upsertMode exclude each other: a whole body has no key column to "
-                "match rows by; leave one of them out"
-            ),
+            FLAT | {"conflictKey": "key", "flattenMetadataColumnsPrefix": "m_"},
+            ": conflictKey names columns of metadata, which all begin with m_ here",
         ),
     ],
 )

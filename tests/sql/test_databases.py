@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import psycopg
 import pyarrow as pa
+import pytest
 from pyiceberg.catalog import Catalog
 
 import devservers
@@ -74,6 +75,61 @@ def test_postgresql_gets_upserts_deletes_and_every_type(
         )
         run(flow)
         assert rows() == [(0, *STORED), (3, "Y", *[None] * 7)]
+
+
+CHANGES = """
+{"before":null,"after":{"id":1,"name":"a"},"op":"r"}
+{"before":null,"after":{"id":2,"name":"b"},"op":"c"}
+{"schema":{},"payload":{"before":{"id":1,"name":"a"},"after":{"id":1,"name":"c"},"op":"u"}}
+{"before":{"id":2,"name":null},"after":null,"op":"d"}
+{"before":{"id":1,"name":"c"},"after":{"id":3,"name":"c"},"op":"u"}
+{"before":null,"after":{"id":4,"name":"d"},"op":"c"}
+"""
+OF_CANAL = """
+{"type":"INSERT","data":[{"id":"1","name":"a"},{"id":"2","name":"b"}],"old":null}
+{"type":"UPDATE","data":[{"id":"1","name":"x"},{"id":"1","name":"c"},{"id":"3","name":"c"}],
+ "old":[{"name":"a"},{"name":"x"},{"id":"1"}]}
+{"type":"ALTER","data":null,"isDdl":true}
+{"type":"DELETE","data":[{"id":"2","name":"b"}],"old":null}
+{"type":"INSERT","data":[{"id":"4","name":"d"}],"old":null}
+"""
+
+
+@pytest.mark.parametrize("key", [", PRIMARY KEY (id) NOT ENFORCED", ""])
+@pytest.mark.parametrize(("kind", "text"), [("debezium-json", CHANGES), ("canal-json", OF_CANAL)])
+def test_changes_are_upserts_and_deletes(
+    sql: Sql,
+    run: Run,
+    postgresql: devservers.PostgreSQL,
+    schema: str,
+    kind: str,
+    text: str,
+    key: str,
+) -> None:
+    given = {
+        "connector": "kafka",
+        "topic": sql.source,
+        "properties.bootstrap.servers": sql.kafka.bootstrap,
+        "scan.startup.mode": "earliest-offset",
+        "format": kind,
+    }
+    into = {"connector": "postgresql", "url": postgresql.dsn(), "table-name": f"{schema}.o"}
+    keyed = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {schema}.o (id bigint PRIMARY KEY, name text)".encode())
+        flow = sql.write(
+            f"id BIGINT, name STRING{key}",
+            keyed,
+            "SELECT id, name FROM s",
+            "SET 'dataflow.onRejected' = 'fail';",
+            source_with=given,
+            target_with=into,
+        )
+        sent = [one.encode() for one in text.replace("\n ", " ").strip().splitlines()]
+        sql.send((None, one) for one in (*sent, None))
+        run(flow)
+        rows = connection.execute(f"SELECT * FROM {schema}.o ORDER BY id".encode()).fetchall()
+    assert rows == [(3, "c"), (4, "d")]
 
 
 def test_iceberg_gets_upserts_and_deletes(

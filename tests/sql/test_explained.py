@@ -74,6 +74,18 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             """,
         ),
         (
+            "a BIGINT, ts AS PROCTIME()",
+            "ws TIMESTAMP(3), n BIGINT",
+            f"SELECT window_start, COUNT(*) FROM {WINDOWED} GROUP BY window_start, window_end",
+            """
+            read     a
+            window   HOP of CURRENT_TIMESTAMP(): 10 s, each 5 s; watermark the clock
+            group    window_start, window_end: COUNT(*) (final with the window): state `groups-0`
+            write    ws = window_start, n = COUNT(*)
+                     appended
+            """,
+        ),
+        (
             KEYED,
             "k BIGINT, a BIGINT, PRIMARY KEY (k) NOT ENFORCED",
             f"SELECT k, a FROM ({NUMBERED}) WHERE rn <= 3",

@@ -184,6 +184,19 @@ def test_a_flow_that_was_off_ends_what_has_ended_meanwhile(
     assert rows(sql)[2:] == [("13:00:00", "z", 1)]
 
 
+def test_windows_end_with_a_bounded_table(sql: Sql, run: Run, clock: Clock) -> None:
+    offsets = {"scan.bounded.specific-offsets": "partition:0,offset:3"}
+    bounded = {"format": "json", "scan.bounded.mode": "specific-offsets", **offsets}
+    flow = sql.write(READINGS, COUNTS, COUNTED, source_with=bounded)
+    clock.at("12:00:01")
+    send(sql, "x", "x")
+    run(flow)
+    assert rows(sql) == []
+    send(sql, "x", "x")
+    run(flow)
+    assert rows(sql) == [("12:00:00", "x", 3)]
+
+
 def test_a_clock_that_goes_back_opens_no_window_again(sql: Sql, run: Run, clock: Clock) -> None:
     flow = sql.write(READINGS, COUNTS, COUNTED)
     clock.at("12:00:01")

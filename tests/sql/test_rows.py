@@ -105,3 +105,15 @@ def test_an_argument_that_overflows_the_common_type_makes_the_greatest_null(
     query = "INSERT INTO o SELECT GREATEST(a, 1.5), LEAST(a, 1.5) FROM s;"
     given = flow(tmp_path, table("s", columns), table("o", into), query)
     assert rows(given, b'{"a":%d}' % (9 * 10**37)) == {"a": None, "b": None}
+
+
+@pytest.mark.parametrize("kind", ["INT", "BIGINT", "DECIMAL(10, 2)", "DOUBLE"])
+@pytest.mark.parametrize("text", ["1_000", "1__0", "0x10", "1 0"])
+def test_a_text_that_is_a_number_for_python_alone_is_none(
+    tmp_path: Path, kind: str, text: str
+) -> None:
+    column = f"a {kind}"
+    given = flow(tmp_path, table("s", column), table("o", column), "INSERT INTO o SELECT a FROM s;")
+    with pytest.raises(RejectedRecord, match="number"):
+        rows(given, b'{"a":"%s"}' % text.encode())
+    assert rows(given, b'{"a":" 7 "}')["a"] == 7

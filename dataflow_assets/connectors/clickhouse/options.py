@@ -122,7 +122,8 @@ class ClickhouseSinkOptions(UpsertOptions, ClickhouseConnection):
     text_bodies: ClassVar = True
 
     conflict_key: ColumnNames = ()
-    """One column or a list of them, the table's ORDER BY; without it what the table has."""
+    """One column or a list of them, the table's ORDER BY; without it what the table has. With
+    `rawMode` and `upsertMode` these are metadata of the records, such as `key`."""
     table_engine: Annotated[
         Literal["MergeTree", "ReplacingMergeTree"] | None, Needs("auto_create_table")
     ] = None

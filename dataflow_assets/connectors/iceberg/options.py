@@ -139,7 +139,8 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     upsert_mode: Annotated[bool, Addition(), Requires("conflict_key")] = False
     """`true`: a row replaces the row with the same `conflictKey`, and a delete deletes that row."""
     conflict_key: Annotated[Texts, Addition(), Requires("upsert_mode")] = ()
-    """One column or a list of them that rows are matched by; required with `upsertMode`."""
+    """One column or a list of them that rows are matched by; required with `upsertMode`. With
+    `rawMode` these are metadata of the records, such as `key`, each in a column of its own."""
     soft_delete_column: Annotated[str | None, Addition(), Requires("upsert_mode")] = None
     """A timestamp column: a delete sets it to the current time, an upsert of the key to null."""
     maintenance: Annotated[Literal["auto", "off"], Addition()] = "off"

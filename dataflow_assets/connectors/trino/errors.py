@@ -15,7 +15,7 @@ from typing_extensions import override
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.sdk.causes import cause
 from dataflow_assets.sdk.handshake import Options, refused
-from dataflow_assets.sdk.server_failure import ServerFailure
+from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 LONGEST = 500
 CONFLICT = "ICEBERG_COMMIT_ERROR"
@@ -50,6 +50,22 @@ _NEVER = frozenset(
     }
 )
 """Of types that are those of a moment otherwise."""
+_ROWS = frozenset(
+    {
+        "CONSTRAINT_VIOLATION",
+        "DIVISION_BY_ZERO",
+        "INVALID_CAST_ARGUMENT",
+        "INVALID_FUNCTION_ARGUMENT",
+        "NUMERIC_VALUE_OUT_OF_RANGE",
+    }
+)
+_JDBC = frozenset({"JDBC_ERROR", "JDBC_NON_TRANSIENT_ERROR"})
+_ROW_IN_WORDS = re.compile(
+    "violates|constraint|duplicate (key|entry)|out of range|overflow|too (long|large) for|"
+    "data too long|cannot be null|invalid input|incorrect .* value",
+    re.IGNORECASE,
+)
+"""Trino passes on the words of the database behind a catalog, not its codes."""
 _STATUS_LATER = frozenset({408, 429, 500, 502, 503, 504})
 _ADVICE = {
     "CATALOG_NOT_FOUND": "correct `catalog`",
@@ -97,6 +113,16 @@ class Failure(ServerFailure):
     def reason(self) -> str:
         """Trino's words and the name of the error."""
         return f"{self.message} ({self.name})" if self.name else self.message
+
+    @property
+    @override
+    def fault(self) -> Fault:
+        """Of a statement that stores rows."""
+        if self.name in _ROWS or (self.name in _JDBC and _ROW_IN_WORDS.search(self.message)):
+            return Fault.ROW
+        if self.type != "USER_ERROR" or self.name in (_ADVICE.keys() | _LATER):
+            return Fault.OUTSIDE
+        return Fault.OPEN
 
     @property
     def transient(self) -> bool:

@@ -69,7 +69,8 @@ class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
     """Rows are matched by `conflictKey` with MERGE, which the catalog must support: the last row of
     a key wins, and columns that a record does not carry keep their values."""
     conflict_key: Annotated[ColumnNames, Requires("upsert_mode")] = ()
-    """One column or a list of them that rows are matched by; required with `upsertMode`."""
+    """One column or a list of them that rows are matched by; required with `upsertMode`. With
+    `rawMode` these are metadata of the records, such as `key`, each in a column of its own."""
     soft_delete_column: Annotated[ColumnName | None, Addition(), Requires("upsert_mode")] = None
     """A timestamp column: a delete sets it to the current time, an upsert of the key to null."""
     delete_mode: Annotated[DeleteMode, Requires("soft_delete_column", when="soft")] = None

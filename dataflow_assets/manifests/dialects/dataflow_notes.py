@@ -10,8 +10,10 @@ from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.manifests.dialects.dataflow_rules import ERRORS
 from dataflow_assets.manifests.dialects.dataflow_steps import Steps
 from dataflow_assets.manifests.dialects.documents import Document
+from dataflow_assets.sdk.raw_mode import RawSink
 
 _SNAPSHOTS = ("iceberg", "nessie")
+_TELLING = ("debeziumUnwrap",)  # steps that add metadata
 
 
 def of_ends(
@@ -30,6 +32,9 @@ def of_ends(
         if sent and not branch.sink.takes_deletes:
             message = f"takes no deletes, and {sent} sends them: {_met(manifest.spec)}. "
             yield document.finding(branch.place, message + _advice(branch.sink), key=True)
+        if missing := _no_metadata(source, steps, branch.sink):
+            message = _UNKEYED.format(", ".join(missing), ", ".join(source.metadata_keys))
+            yield document.finding((*branch.place, "conflictKey"), message, key=True)
         if branch.sink.upserts and source.type in _SNAPSHOTS and not source.rereads:
             yield document.finding(branch.place, _ONCE, key=True)
 
@@ -55,6 +60,24 @@ _ONCE = (
     "the source reads its table once, and then what is appended to it; where rows are changed or "
     "removed there the flow stops. Set onSourceRewrite: rescan in the source to read it again then"
 )
+
+
+_UNKEYED = (
+    "with rawMode rows are matched by metadata, and {} is none that this source gives (it gives "
+    "{}): a record has it only in a body with a field _metadata, and every other one is rejected. "
+    "Name metadata of the source, or leave rawMode out to match rows by fields of the body"
+)
+
+
+def _no_metadata(source: Source, steps: Steps, sink: Sink) -> list[str]:
+    """What a raw sink matches rows by, and no record of the source has as metadata."""
+    if not isinstance(sink, RawSink) or any(
+        one.step.type in _TELLING for one in steps.transformations
+    ):
+        return []
+    prefix = sink.flatten_metadata_columns_prefix
+    names = (name.removeprefix(prefix) for name in sink.raw_key)
+    return [name for name in names if name not in source.metadata_keys]
 
 
 def _deletes(source: Source, steps: Steps) -> str:

@@ -161,7 +161,7 @@ def _reading(
         name=sink.table,
         source=source,
         branches=(Branch(sink),),
-        policies=Policies(rejects=Rejects("table")),
+        policies=Policies(rejects=Rejects("fail" if table.dlq_mode == "stop" else "table")),
         file=File(document.file),
         line=document.places[at].line,
         hash=hashlib.sha256(text.encode()).hexdigest(),

@@ -18,11 +18,19 @@ from dataflow_assets.manifests.dialects.tableflow_types import (
     problem,
     usual,
 )
-from dataflow_assets.spec import Addition, OneOrMany, Spec
+from dataflow_assets.spec import Addition, OneOrMany, Refused, Spec
 
 LARGEST_ID = 1_999_999_999  # ids above are for columns of our own
 
 
+_NO_PROTOBUF = (
+    "files of Tableflow are read with topics in JSON and Avro; a DataFlow manifest reads Protobuf "
+    "by its registry: format: protobuf with schemaRegistry, and a sink iceberg"
+)
+_NO_INPUT_SCHEMA = (
+    "a table has the columns of `schema`, whose ids are those of the Iceberg table: list them "
+    "there, or put the schema into a registry and set schema_mode: registry"
+)
 _RETENTION = re.compile(r"([1-9]\d{0,5})([hd])")
 
 
@@ -187,12 +195,16 @@ class Table(TableflowSpec):
         str, _named(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "must be the name of a topic")
     ]
     """The topic. It is read from its oldest record."""
-    source_format: Literal["json", "avro"]
+    source_format: Annotated[
+        Literal["json", "avro", "protobuf"], Refused(_NO_PROTOBUF, allowed=("json", "avro"))
+    ]
     """`json`: keys that are not columns are left out. `avro`: `schema` must describe the schema of
     the writer: fields in the same order, an optional field where the writer has a union whose first
     type is null. A magic byte and schema id at the beginning of a message are removed; a message
     that begins with the byte 0, and does not fit the schema without its first five bytes, is
-    decoded as a whole."""
+    decoded as a whole. `protobuf` is refused."""
+    wire_format: Literal["raw"] | None = None
+    """`raw`, for `json` alone: a message is its JSON alone, as without the key."""
     schema_mode: Literal["inline", "registry"] = "inline"
     """`inline`: the columns are those of `schema`. `registry` (an addition): the columns are the
     fields of all versions of a subject in the `schema_registry` of the cluster. With
@@ -200,6 +212,8 @@ class Table(TableflowSpec):
     `json` the subject has JSON Schemas, and an id at the beginning of a message is removed."""
     schema_: TableSchema | None = Field(None, alias="schema")
     """The columns; required with `inline`, and not allowed with `registry`."""
+    input_schema: Annotated[str | None, Refused(_NO_INPUT_SCHEMA)] = None
+    """The schema of the records as one text: a JSON Schema, or a `.proto` file."""
     schema_subject: Annotated[str | None, Addition()] = Field(None, min_length=1)
     """With `schema_mode: registry`: the subject; by default `<topic>-value`."""
     partitioning_scheme: Literal["unpartitioned", "hour"] = "unpartitioned"
@@ -209,6 +223,11 @@ class Table(TableflowSpec):
     """Instead of `partitioning_scheme`: any partition transforms of Iceberg, such as
     `day(_record_timestamp)`, `bucket(16, user_id)`, `truncate(4, country)`, `year(..)`,
     `month(..)`, `hour(..)`, or a column. The key cannot be changed once the table exists."""
+    compression: Literal["zstd"] = "zstd"
+    """How data files are compressed: there is one way."""
+    dlq_mode: Literal["skip", "stop"] = "skip"
+    """What happens to a record that cannot be stored. `skip`: the others go on, and it is kept
+    beside the table, as a rejected record. `stop`: the flow stops at it."""
     retention: Annotated[str | None, Addition()] = None
     """How old a record may be, such as `12h` or `30d`. A file is removed from the table once all of
     its rows are older; this happens while the flow commits. The table must be partitioned by the

@@ -123,6 +123,9 @@ def of_mode(
         table: the table.
         registries: the names of the clusters that have a schema registry.
     """
+    if table.wire_format and table.source_format == "avro":
+        message = "is for json: of Avro a schema's id is removed where there is one; leave it out"
+        yield document.finding((*at, "wire_format"), message, key=True)
     if table.schema_mode == "inline":
         if table.schema_ is None:
             yield document.finding((*at, "schema"), "is required with schema_mode: inline")

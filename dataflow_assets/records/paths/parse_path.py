@@ -1,7 +1,8 @@
 """Parse paths of JustOne's sink connector: `/@location/@latitude`, `/@acceleration/#0`.
 
 The first character is the delimiter, whichever it is. Behind each delimiter is one item: `@key` is
-a member of an object, `#index` an item of an array, which begins at 0.
+a member of an object, `#index` an item of an array, which begins at 0. A delimiter alone, `/`, is
+the whole message.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class ParsePath:
             )
         if text[0] in "@#":
             raise ValueError(f"begins with {text[0]}: the delimiter comes first, like /@id")
-        return cls(tuple(_items(text)))
+        return cls(tuple(_items(text)) if len(text) > 1 else ())
 
 
 def _items(text: str) -> Iterator[Item]:

@@ -21,8 +21,12 @@ class OrderColumn(Protocol):
         """As SQL takes it."""
 
     @property
+    def rank(self) -> str:
+        """The SQL of its value, null where that has no place in the order: NaN has none either."""
+
+    @property
     def nullable(self) -> bool:
-        """Whether a row may have no value there, and so no place in the order."""
+        """Whether a row may have no place in the order."""
 
 
 Column = TypeVar("Column", bound=OrderColumn)
@@ -70,7 +74,7 @@ class Conditions(Generic[Column]):
             yield self._after(rows.after)
         else:
             first = self.change or self.order
-            yield f"{first.quoted} IS NOT NULL" if first.nullable else ""
+            yield f"{first.rank} IS NOT NULL" if first.nullable else ""
 
     def _after(self, pair: Pair) -> str:
         """All rows behind a pair. The plain comparison before the other one is for indexes."""
@@ -86,7 +90,7 @@ class Conditions(Generic[Column]):
 
     def _upto(self, rows: Rows) -> str:
         last = rows.upto[1]
-        unordered = f"{self.order.quoted} IS NULL"
+        unordered = f"{self.order.rank} IS NULL"
         if last is None:
             return unordered
         found = f"{self.order.quoted} <= {self.value(self.order, last)}"
@@ -97,14 +101,14 @@ class Conditions(Generic[Column]):
         latest, last = rows.upto
         name = change.quoted
         if latest is None:
-            return f"{name} IS NULL"
+            return f"{change.rank} IS NULL"
         value = self.value(change, latest)
         found = f"{name} <= {value}"
         if last is not None:
-            least = f" OR {self.order.quoted} IS NULL" if self.order.nullable else ""
+            least = f" OR {self.order.rank} IS NULL" if self.order.nullable else ""
             behind = f"{self.order.quoted} <= {self.value(self.order, last)}"
             found += f" AND ({name} < {value} OR {behind}{least})"
-        return f"({found}) OR {name} IS NULL" if rows.load and change.nullable else found
+        return f"({found}) OR {change.rank} IS NULL" if rows.load and change.nullable else found
 
     def _range(self, rows: Rows) -> str:
         """The first range has the rows without an order value too, an only one has all."""
@@ -115,7 +119,7 @@ class Conditions(Generic[Column]):
             parts.append(f"{name} <= {self.value(self.order, rows.high)}")
         found = " AND ".join(parts)
         first = parts and rows.low is None and self.order.nullable
-        return f"({found}) OR {name} IS NULL" if first else found
+        return f"({found}) OR {self.order.rank} IS NULL" if first else found
 
 
 def _truth(found: bool) -> str:

@@ -6,10 +6,13 @@ by reading again what is younger than the overlap; the sink must upsert.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling.positions import PolledPosition
+
+_ANCIENT = re.compile(r"-infinity|\d+-\d\d-\d\d.* BC|(-\d+|0+)-\d\d-\d\d.*")
 
 
 def late_from(position: PolledPosition, overlap: int) -> str | None:
@@ -77,8 +80,12 @@ def seconds(since: str | None, until: str | None) -> float:
 
 
 def _late_until(position: PolledPosition, overlap: int) -> str | None:
-    """When no row can come late any more whose change value was passed already."""
-    if not overlap or position.change is None:
+    """When no row can come late any more whose change value was passed already.
+
+    None where that was long ago: only times before now are read, so one that Python does not know
+    is infinitely early, or of a year before Christ.
+    """
+    if not overlap or position.change is None or _ANCIENT.fullmatch(position.change):
         return None
     try:
         change = datetime.fromisoformat(position.change)

@@ -9,6 +9,8 @@ from dataflow_assets.sql.types import Type
 
 Kind = Literal["json", "csv", "avro", "raw"]
 Times = Literal["SQL", "ISO-8601", "RFC-3339"]
+Envelope = Literal["debezium", "canal", "maxwell"]
+"""Of messages that are changes of rows: by what they were captured."""
 Spelling = Literal["Flink's", "before"]
 """How numbers and texts are written: as Flink does, or as versions of ours did before."""
 RAW_BYTES = {"TINYINT": 1, "SMALLINT": 2, "INT": 4, "BIGINT": 8, "FLOAT": 4, "DOUBLE": 8}
@@ -52,6 +54,19 @@ class Layout:
         """How `struct` names the bytes of a raw FLOAT or DOUBLE."""
         order = ">" if self.endianness == "big" else "<"
         return f"{order}{'f' if self.types[0].kind == 'FLOAT' else 'd'}"
+
+
+@dataclass(frozen=True)
+class ChangeLayout(Layout):
+    """A value that is a change: rows with these columns, in the envelope of what captured them."""
+
+    envelope: Envelope = "debezium"
+    primary: tuple[str, ...] = ()
+    """The columns of the PRIMARY KEY; empty: a row is known by all of its columns."""
+    database: str = ""
+    """A regular expression: of other databases nothing is read; empty: of all of them."""
+    table: str = ""
+    """The same for tables."""
 
 
 @dataclass(frozen=True)

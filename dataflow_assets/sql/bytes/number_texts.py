@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.sql.bytes.layout import Layout
+from dataflow_assets.sql.bytes.layout import ChangeLayout, Layout
 from dataflow_assets.sql.types import Type
 
 _RESPELLED = r"[:\[,]\s*-?(?:[0-9]+(?:\.[0-9]+)?[eE]|0\.000000|0\s*[,}\]])"
 """Numbers that are not spelled again as they were: exponents, small fractions, and -0."""
+ROWS = ("before", "after", "data", "old")
+"""Where the rows of a change are in its envelope."""
 _encode = msgspec.json.Encoder().encode
 Keep = Callable[[Any], Any]
 
@@ -33,6 +36,9 @@ def keeper(layout: Layout) -> Callable[[pa.Array], pa.Array] | None:
     fields = {
         name: keep for name, keep in zip(layout.names, keeps, strict=True) if keep is not None
     }
+    if isinstance(layout, ChangeLayout):
+        sides = dict.fromkeys(ROWS, partial(_fields, fields=fields))
+        fields = {**sides, "payload": partial(_fields, fields=sides)}
 
     def kept(texts: pa.Array) -> pa.Array:
         found = pc.match_substring_regex(texts, _RESPELLED)
@@ -53,7 +59,7 @@ def _kept(text: bytes, fields: dict[str, Keep]) -> bytes:
         return text
 
 
-def _fields(body: Any, fields: dict[str, Keep]) -> Any:
+def _fields(body: Any, fields: Mapping[str, Keep]) -> Any:
     if isinstance(body, list):
         return [_fields(one, fields) for one in body]
     if not isinstance(body, dict):

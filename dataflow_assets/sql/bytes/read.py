@@ -138,12 +138,19 @@ def _whole(value: Any, kind: Type) -> int:
     if isinstance(value, Decimal) and value.adjusted() > _MOST_DIGITS:
         raise ValueError(f"a number beyond the range of {kind}")  # written out it fills the memory
     try:
-        found = int(value.strip() if isinstance(value, str) else value)
+        found = int(_digits(value) if isinstance(value, str) else value)
     except (ValueError, InvalidOperation):
         raise ValueError(f"not a number, as {kind} needs it") from None
     if found != wrapped(kind.kind, found):
         raise ValueError(f"a number beyond the range of {kind}")
     return found
+
+
+def _digits(text: str) -> str:
+    """Python reads `1_000` as a number, and Java does not."""
+    if "_" in text:
+        raise ValueError("not a number")
+    return text.strip()
 
 
 def _decimal(value: Any) -> Decimal:
@@ -152,8 +159,8 @@ def _decimal(value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise ValueError("not a number, as DECIMAL needs it")  # noqa: TRY004 - of a record
     try:
-        found = Decimal(value.strip() if isinstance(value, str) else value)
-    except InvalidOperation:
+        found = Decimal(_digits(value) if isinstance(value, str) else value)
+    except (ValueError, InvalidOperation):
         raise ValueError("not a number, as DECIMAL needs it") from None
     if not found.is_finite():
         raise ValueError("not a number, as DECIMAL needs it")

@@ -72,6 +72,11 @@ def columns(tables: Any) -> dict[str, str]:
     return dict(client.query_rows(tables, f"select name, type from system.columns where {where}"))
 
 
+def test_the_table_is_there_before_the_first_record(to_clickhouse: MakePipe, tables: Any) -> None:
+    assert to_clickhouse(rawMode=True).drain() == []
+    assert list(columns(tables)) == ["data", "_metadata", "created_at"]
+
+
 def test_whole_bodies_and_their_metadata(to_clickhouse: MakePipe, tables: Any) -> None:
     """The original keeps no metadata here, and takes no wrapped body apart."""
     pipe = to_clickhouse(rawMode=True)

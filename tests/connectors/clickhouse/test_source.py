@@ -511,3 +511,35 @@ def test_no_name_of_a_column_stands_for_something_else(
     server.command(f"INSERT INTO t {query}")
     found += flow.read()
     assert len(found) == 2_000
+
+
+@pytest.mark.parametrize("kind", ["Float64", "Nullable(Float32)"])
+@pytest.mark.parametrize("limit", [1, 1_000])
+def test_a_row_whose_order_value_is_nan_is_read(server: Any, kind: str, limit: int) -> None:
+    make(server, f"id {kind}, n UInt32, updated_at DateTime64(6)", order="n")
+    rows = ", ".join(
+        f"({id_}, {n}, now64(6) - {60 - age})"
+        for n, (id_, age) in enumerate([(1, 0), ("nan", 1), ("-inf", 1), ("inf", 2), ("nan", 3)])
+    )
+    insert(server, rows)
+    table = reader(server, changeTrackingColumn="updated_at", orderByColumn="id")
+    assert sorted(row["n"] for row in table.read(Limit(limit))) == [0, 1, 2, 3, 4]
+    insert(server, "(nan, 5, now64(6) - 30)")
+    assert [row["n"] for row in table.read(Limit(limit))] == [5]
+    insert(server, "(7, 6, now64(6) - 20), (nan, 7, now64(6) - 20), (nan, 8, now64(6) - 19)")
+    assert sorted(row["n"] for row in table.read(Limit(limit))) == [6, 7, 8]
+
+
+def test_what_changed_at_nan_is_loaded_and_later_told(
+    server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a row without a change value: it has no place in the order."""
+    make(server, "id UInt32, ver Float64")
+    insert(server, "(1, 1), (2, nan), (3, 2)")
+    table = reader(server, changeTrackingColumn="ver")
+    assert sorted(ids(table.read())) == [1, 2, 3]
+    insert(server, "(4, nan), (5, 3)")
+    with caplog.at_level("WARNING"):
+        assert ids(table.read()) == [5]
+        assert table.read() == []
+    assert "1 rows that came after the first load have no ver" in caplog.text

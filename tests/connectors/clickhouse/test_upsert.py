@@ -139,7 +139,7 @@ def test_tables_that_cannot_replace_rows_are_refused(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"upsertMode": True, "rawMode": True}, "exclude each other"),
+        ({"upsertMode": True, "rawMode": True}, "rawMode with upsertMode needs conflictKey"),
         ({"deleteMode": "hard"}, "deleteMode requires upsertMode: true"),
         ({"upsertMode": True, "tableEngine": "MergeTree"}, "needs tableEngine ReplacingMergeTree"),
         (

@@ -134,3 +134,19 @@ def test_maps_of_typed_rows_arrive(place: Place) -> None:
         ("1", "{1:['1.1.1.1'],2:[]}", str(2**128 - 1))
     ]
     assert "is no UInt128" in refused(place)[2]
+
+
+def test_times_that_python_does_not_know_are_rejected_with_their_text(place: Place) -> None:
+    place.make("id UInt32, at DateTime('UTC')")
+    schema = start(place.sink()).schema()
+    assert schema is not None
+    times = pa.array([0, 253_402_300_800_000_000], pa.int64()).view(pa.timestamp("us", "UTC"))
+    columns = {"id": pa.array([1, 2], pa.uint32()), "at": times, OFFSET: pa.array([0, 1])}
+    found = conform(pa.RecordBatch.from_pydict(columns), schema)
+    session = start(place.sink())
+    span = session.begin(Span((OffsetSlice("0", 0, 2),)))
+    chunk = Chunk(found.rows, [], 2, 10, {at: Sent(b"") for at in range(2)})
+    receipt = write(place.sink(), session.ticket(), span.slices[0], chunk)
+    session.finish(span, [receipt], SOURCE)
+    assert texts(place, "select id from orders") == [("1",)]
+    assert "10000-01-01 00:00:00" in refused(place)[1]

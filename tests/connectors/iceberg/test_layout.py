@@ -82,7 +82,6 @@ def test_sort_orders(text: str, order: Order) -> None:
         ({"upsertMode": True}, "upsertMode requires conflictKey"),
         ({"conflictKey": "id"}, "conflictKey requires upsertMode: true"),
         ({"upsertMode": True, "conflictKey": ["id", "id"]}, "names a column twice"),
-        ({"upsertMode": True, "conflictKey": "id", "rawMode": True}, "exclude each other"),
         (
             {"upsertMode": True, "conflictKey": "id", "deleteMode": "soft"},
             "deleteMode soft requires softDeleteColumn",

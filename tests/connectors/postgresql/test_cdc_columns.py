@@ -96,7 +96,8 @@ def test_a_target_without_the_column_stops_the_flow_with_the_statement(table: Fo
 FILLED = """
 ALTER TABLE source ADD region varchar(50) NOT NULL DEFAULT 'UN''KNOWN', ADD n int DEFAULT 7,
 ADD ok boolean DEFAULT true, ADD at timestamptz DEFAULT '2026-01-02 03:04:05+00',
-ADD tags text[] DEFAULT '{a,"b c"}', ADD plain int;
+ADD tags text[] DEFAULT '{a,"b c"}', ADD plain int,
+ADD since timestamptz DEFAULT now(), ADD day date DEFAULT CURRENT_DATE;
 UPDATE source SET name = 'after', n = NULL WHERE id = 2; INSERT INTO source VALUES (4, 'new', 'EU')
 """
 
@@ -105,15 +106,41 @@ UPDATE source SET name = 'after', n = NULL WHERE id = 2; INSERT INTO source VALU
 def test_rows_that_no_change_has_touched_get_the_value_of_a_new_column_too(
     table: Followed, rule: str
 ) -> None:
-    """The server fills them when the column is added, and logs none of it."""
+    """The server fills them when the column is added, and logs none of it.
+
+    It computes now() once, for the statement: that is one value too.
+    """
     table.options = {"schemaChanges": rule}
     table.run(FILLED)
     if rule == "fail":
-        with pytest.raises(PermanentError, match="target lacks: at, n, ok, plain") as caught:
+        with pytest.raises(PermanentError, match="target lacks: at, day, n, ok, plain") as caught:
             table.drain()
         table.run(str(caught.value).partition("run: ")[2])
     table.drain()
-    assert table.same("id, name, region, n, ok, at, tags, plain")
+    assert table.same("id, name, region, n, ok, at, tags, plain, since, day")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE source ADD n timestamptz DEFAULT clock_timestamp()",
+        "ALTER TABLE source ADD n bigserial",
+        "ALTER TABLE source ADD n int DEFAULT 7, ALTER name TYPE varchar(9)",
+    ],
+)
+def test_values_that_the_server_does_not_know_any_more_are_not_there(
+    table: Followed, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where it has written the table anew."""
+    table.options = ADD
+    table.run(change)
+    table.run("UPDATE source SET name = 'x' WHERE id = 1; INSERT INTO source VALUES (4, 'd')")
+    table.drain()
+    changed = "WHERE id IN (1, 4) ORDER BY id"
+    found = table.run(f"SELECT * FROM target {changed}")
+    assert found == table.run(f"SELECT * FROM source {changed}")
+    assert table.run("SELECT n FROM target WHERE id IN (2, 3)") == [(None,), (None,)]
+    assert "have no values in them" in caplog.text
 
 
 def test_a_target_that_cannot_fill_its_rows_stops_the_flow(

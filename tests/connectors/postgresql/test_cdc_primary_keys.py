@@ -8,10 +8,13 @@ from typing import cast
 import pytest
 
 from dataflow_assets.connectors.postgresql.cdc import primary_keys, slot
+from dataflow_assets.connectors.postgresql.cdc.layout import selected
 from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn, Reached, parse, parse_part
 from dataflow_assets.connectors.postgresql.cdc.position import StreamPart as Stretch
-from dataflow_assets.connectors.postgresql.cdc.primary_keys import SeenKeys
+from dataflow_assets.connectors.postgresql.cdc.primary_keys import SeenKeys, keys_of
+from dataflow_assets.connectors.postgresql.cdc.tables import tables
 from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import PartSlice
 from tests.connectors.postgresql.followed import Followed
 
@@ -38,6 +41,27 @@ def test_a_run_that_ends_before_the_log_does_learns_of_another_key(followed: Fol
     assert stretch.keys == {name: (1,)}
     assert reached is not None
     assert reached.keys == {name: (2,)}
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_columns_that_a_key_only_includes_identify_no_row(
+    identity: str, followed: Followed
+) -> None:
+    """They may change, be null, and be absent from what the log says of a deleted row."""
+    followed.make("id int, note text, PRIMARY KEY (id) INCLUDE (note)")
+    followed.run(f"ALTER TABLE source REPLICA IDENTITY {identity}")
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    followed.drain()
+    followed.run("UPDATE source SET note = 'other' WHERE id = 1")
+    followed.run("UPDATE source SET id = 4 WHERE id = 2; DELETE FROM source WHERE id = 3")
+    with lent_to_source(followed.dsn) as link:
+        (table,) = tables(link, followed.source)
+        assert table.key == ("id",)
+        assert keys_of(link, [table]) == ({table.name: (1,)} if identity == "FULL" else {})
+        layout = selected(link, followed.source, table.place, table.oid, ["id", "note"])
+        assert layout.key == ("id",)
+    followed.drain()
+    assert followed.rows() == [(1, "other"), (4, "b")]
 
 
 def test_a_position_before_the_last_look_keeps_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:

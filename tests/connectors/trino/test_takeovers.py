@@ -282,7 +282,7 @@ def test_stages_of_a_later_driver_are_left_alone(
     names = [stage.name(branch, number, "abcdef01") for number in (epoch - 1, epoch, epoch + 1)]
     for name in names:
         stage.create(client, place.beside(name))
-    session._drop_stages()
+    session._stage.drop_older(session.checkpoint.epoch)
     session.close()
     left = {name for (name,) in execute(trino, f"SHOW TABLES FROM lake.{place.schema}")}
     assert left & set(names) == {names[-1]}

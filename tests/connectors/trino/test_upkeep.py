@@ -97,6 +97,7 @@ def test_files_of_a_run_stay_few(
     for number in range(8):
         session.ticket()
         session.publish(same, [receipt(number, "0", None)])
+        session._tidy()
     session.close()
     assert execute(trino, f"SELECT count(*) FROM lake.{trino_schema}.target") == [[8]]
     assert counted(trino, trino_schema, "files") <= 12
@@ -135,10 +136,10 @@ def test_a_stage_goes_with_its_span_and_those_of_failed_tasks_now_and_then(
     for offset in range(3):
         span = session.begin(Span((OffsetSlice("0", offset, offset + 1),)))
         session.ticket()
-        failed = session._staged_at
+        failed = session._stage.place
         stage.create(session._client, failed)
         session.ticket()
-        chunks = stage.Chunks(session._client, session._staged_at, f"a{offset}", 1_000)
+        chunks = stage.Chunks(session._client, session._stage.place, f"a{offset}", 1_000)
         line = json.dumps([offset, "n", "0", ""])
         chunks.add(line, len(line))
         chunks.flush()

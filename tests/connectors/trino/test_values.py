@@ -9,9 +9,12 @@ import pytest
 
 from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.decode import batches
+from dataflow_assets.connectors.trino.source.relation import SourceColumn
 from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.rows import moments
+from dataflow_assets.sdk.polling import Rows
+from dataflow_assets.sdk.polling.conditions import Conditions
 
 DAY = 24 * 3600
 
@@ -61,3 +64,11 @@ def test_a_time_that_nobody_else_can_hold_is_a_sentence(kind: str, value: Any) -
     """It would be read again and again: the query must cast it."""
     with pytest.raises(PermanentError, match=r"column c has a value that is none of .*`query`"):
         read(kind, ["2020-01-01 00:00:00" if isinstance(value, str) else [], value])
+
+
+@pytest.mark.parametrize("kind", ["real", "double"])
+def test_nan_has_no_place_in_the_order_of_a_table(kind: str) -> None:
+    """As NULL has none: a comparison with NaN would leave the row out of every part."""
+    conditions = Conditions(None, SourceColumn(Column("v", kind)), SourceColumn.value)
+    first = conditions.of(Rows(upto=(None, "2.0"), load=True))
+    assert first.endswith('OR if(is_nan("v"), NULL, "v") IS NULL)')

@@ -93,7 +93,7 @@ class PolledTable:
         column = self.relation.change or self._order
         if not column.nullable:
             return 0
-        where = f"{column.quoted} IS NULL"
+        where = f"{column.rank} IS NULL"
         return int(self._ask(f"SELECT count() {self._from(where)}")[0][0])
 
     def is_before(self, one: Pair, other: Pair) -> bool:
@@ -140,7 +140,7 @@ class PolledTable:
         order = self._order
         values = Values()
         where = conditions(self.relation, values).of(rows)
-        where = f"({where}) AND {order.quoted} IS NOT NULL" if order.nullable else where
+        where = f"({where}) AND {order.rank} IS NOT NULL" if order.nullable else where
         found = self._placed([order], where, values, most)
         return None if found is None else found[0]
 
@@ -193,16 +193,16 @@ class PolledTable:
         # A name that could be a column's would stand for it in the conditions.
         aliases = [quote(f"{self.relation.alias}{n}") for n in range(len(columns))]
         pairs = [*zip(columns, aliases, strict=True)]
-        names = ", ".join(f"{column.quoted} AS {alias}" for column, alias in pairs)
+        names = ", ".join(f"{column.rank} AS {alias}" for column, alias in pairs)
         texts = ", ".join(column.text(alias) for column, alias in pairs)
-        ranks = ", ".join(f"{column.quoted} NULLS FIRST" for column in columns)
+        ranks = ", ".join(f"{column.rank} NULLS FIRST" for column in columns)
         inner = f"SELECT {names} {self._from(where)} ORDER BY {ranks} LIMIT 2 OFFSET {most - 1}"
         # S608: names are quoted, values are bound
         found = self._ask(f"SELECT {texts} FROM ({inner})", values)  # noqa: S608
         return list(found[0]) if len(found) == 2 else None
 
     def _last(self, column: SourceColumn, where: str, values: Values) -> str | None:
-        latest = column.text(f"maxOrNull({column.quoted})")
+        latest = column.text(f"maxOrNull({column.rank})")
         found = self._ask(f"SELECT {latest} {self._from(where)}", values)[0][0]
         return None if found is None else str(found)
 

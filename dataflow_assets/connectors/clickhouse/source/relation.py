@@ -21,6 +21,7 @@ _COLUMNS = """
 SELECT name, type, default_kind FROM system.columns
 WHERE database = {database:String} AND table = {table:String} ORDER BY position
 """
+_FLOATS = frozenset({"Float32", "Float64", "BFloat16"})
 _HIDDEN = frozenset({"MATERIALIZED", "ALIAS", "EPHEMERAL"})  # from SELECT *
 
 
@@ -38,9 +39,18 @@ class SourceColumn:
         return quote(self.name)
 
     @property
+    def rank(self) -> str:
+        """The SQL of its value, null where that has no place in the order: no NaN has one."""
+        return f"if(isNaN({self.quoted}), NULL, {self.quoted})" if self._is_float else self.quoted
+
+    @property
     def nullable(self) -> bool:
-        """Whether NULL may stand in it."""
-        return Type.of(self.type).nullable
+        """Whether NULL may stand in it, or NaN."""
+        return Type.of(self.type).nullable or self._is_float
+
+    @property
+    def _is_float(self) -> bool:
+        return Type.of(self.type).bare.name in _FLOATS
 
     @property
     def digits(self) -> int | None:

@@ -85,11 +85,16 @@ def _own_names(sink: ClickhouseSinkOptions, given: Container[str]) -> tuple[str,
 
 def raw_statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
     """The DDL of a table for raw mode: bodies, metadata, and the moment of storing."""
-    found = {field.name: column_type(field) for field in sink.raw_columns(sample)}
+    fields, key = sink.raw_columns(sample), sink.raw_key
+    found = {field.name: column_type(field, required=field.name in key) for field in fields}
+    version, deleted = _own_names(sink, found)
+    deletes = {version: "UInt64", deleted: "UInt8"} if sink.delete_mode else {}
     kept = {DATA: "String", METADATA: f"Nullable(String) COMMENT {literal(JSON_TEXT)}"}
-    types_ = {name: kept.get(name, kind) for name, kind in found.items()} | _CREATED
-    order = sink.order_by or ("created_at",)
-    return _statement(sink, types_ | dict(sink.columns), order, engine(sink))
+    types_ = {name: kept.get(name, kind) for name, kind in found.items()}
+    types_ |= deletes | _CREATED
+    order = key or sink.order_by or ("created_at",)
+    made = engine(sink, version, deleted)
+    return _statement(sink, types_ | dict(sink.columns), order, made)
 
 
 def _statement(

@@ -17,8 +17,8 @@ from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
 from dataflow_assets.connectors.iceberg.table.checkpoint import short_hash
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.encode import encode
+from dataflow_assets.connectors.iceberg.table.far_times import datable
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
-from dataflow_assets.connectors.iceberg.table.partition_rows import datable
 from dataflow_assets.contracts import (
     DELETE,
     OFFSET,
@@ -51,7 +51,7 @@ class WriteTicket(Ticket):
 
 
 _MISTAKES = (pa.ArrowException, LookupError, TypeError, AttributeError)
-_FAR = "the time by which the table is partitioned must be in the years 1 to 9999"
+_FAR = "its times must be in the years 1 to 9999"
 
 
 class Appended:
@@ -106,7 +106,7 @@ class IcebergWriter(Writer):
                 self._write(left)
 
     def _write(self, chunk: Chunk) -> None:
-        rows, undated = _without_far_times(chunk.rows, self._ticket.write_target)
+        rows, undated = _without_far_times(chunk.rows)
         taken, refused = self._rows.write(rows)
         here = [r.of(chunk.sent.get(r.offset, Sent(None))) for r in (*undated, *refused)]
         rejected = [*chunk.rejected, *here]
@@ -147,10 +147,8 @@ def _staging(sink: TableSinkOptions) -> Iterator[None]:
         raise
 
 
-def _without_far_times(
-    rows: pa.RecordBatch, target: WriteTarget
-) -> tuple[pa.RecordBatch, list[Rejection]]:
-    near = datable(rows, target)
+def _without_far_times(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
+    near = datable(rows)
     if pc.all(near).as_py() is not False:
         return rows, []
     return rows.filter(near), rejections(rows.filter(pc.invert(near)), _FAR)

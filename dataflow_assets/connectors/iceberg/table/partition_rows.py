@@ -16,29 +16,8 @@ from pyiceberg.typedef import Record
 
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""Microseconds from 1970 to the first one of the year 1, and to the last one of the year 9999."""
-_YEARS = tuple(pa.scalar(year, pa.timestamp("us")) for year in (_FIRST, _LAST))
 Ints = npt.NDArray[np.int64]
 Sorting = list[tuple[pa.Array, str]]
-
-
-def datable(rows: pa.RecordBatch, target: WriteTarget) -> pa.Array:
-    """Which rows have times that a partition can be named by: nulls, and the years 1 to 9999.
-
-    Called by writers inside tasks for each batch: a far time would end the task, not its record.
-    """
-    found = pa.repeat(pa.scalar(value=True), rows.num_rows)
-    schema = target.iceberg_schema
-    ids = {field.source_id for field in target.partition_spec.fields}
-    for name in map(schema.find_column_name, ids):
-        kind = rows.schema.field(name).type if name in rows.schema.names else pa.null()
-        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-            first, last = (each.cast(kind) for each in _YEARS)
-            values = rows.column(name)
-            inside = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
-            found = pc.and_(found, pc.fill_null(inside, fill_value=True))
-    return found
 
 
 def arranged(rows: pa.Table, target: WriteTarget) -> Iterator[tuple[Record | None, pa.Table]]:

@@ -9,8 +9,8 @@ from dataflow_assets.connectors.postgresql.cdc.deferred_keys import states
 from dataflow_assets.connectors.postgresql.cdc.envelope import UNLOGGED, Records, Transaction
 from dataflow_assets.connectors.postgresql.cdc.errors import not_logged
 from dataflow_assets.connectors.postgresql.cdc.layout import Layout
-from dataflow_assets.connectors.postgresql.cdc.text_values import arrow
 from dataflow_assets.connectors.postgresql.cdc.tuples import Bools, Changes, Column, Ints
+from dataflow_assets.connectors.postgresql.source.fitted import Fitted, batch_of
 from dataflow_assets.contracts import ABSENT, OP
 from dataflow_assets.formats.rows import objects
 from dataflow_assets.sdk.key_folding import distinct
@@ -93,27 +93,23 @@ class Changed:
 
 def _rows(layout: Layout, found: Changes) -> pa.RecordBatch:
     """The wanted columns, OP, and ABSENT where values are not in the log."""
-    arrays: list[pa.Array] = []
+    columns: list[Fitted] = []
     unknown: list[Bools] = []
     for index in layout.wanted:
         column = layout.columns[index]
         image = found.image(index)
         absent = found.absent(image, is_key=column.identifies)
         found.check_known(absent, layout.sql, column.name)
-        arrays.append(arrow(found.texts(image), column.type, column.name))
+        columns.append(column.fitted(found.texts(image)))
         unknown.append(absent)
-    fields = [column.field for column in layout.read]
-    arrays.append(pa.array(found.operations))
-    fields.append(pa.field(OP, pa.int8()))
+    columns.append(Fitted(pa.field(OP, pa.int8()), pa.array(found.operations)))
     if any(one.any() for one in unknown):
         bits = np.stack(unknown, axis=1)
-        arrays.append(_masks(bits))
-        fields.append(pa.field(ABSENT, pa.binary()))
+        columns.append(Fitted(pa.field(ABSENT, pa.binary()), _masks(bits)))
         unlogged = bits & ~found.deleted[:, None]  # of a deleted row the key is enough
         if unlogged.any():
-            arrays.append(_reasons(layout, unlogged))
-            fields.append(UNLOGGED)
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+            columns.append(Fitted(UNLOGGED, _reasons(layout, unlogged)))
+    return batch_of(columns)
 
 
 def _masks(bits: Bools) -> pa.Array:
@@ -137,13 +133,11 @@ def _before(layout: Layout, found: Changes) -> dict[int, bytes]:
     if not len(rows):
         return {}
 
-    def values(index: int) -> pa.Array:
+    def values(index: int) -> Fitted:
         image: Column = found.old_image(index)
-        column = layout.columns[index]
-        return arrow(found.texts(image), column.type, column.name)
+        return layout.columns[index].fitted(found.texts(image))
 
-    schema = pa.schema([column.field for column in layout.read])
-    images = pa.RecordBatch.from_arrays([values(i) for i in layout.wanted], schema=schema)
+    images = batch_of([values(index) for index in layout.wanted])
     return dict(zip(rows.tolist(), objects(images), strict=True))
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.reader import HEADER
+from dataflow_assets.connectors.postgresql.cdc.text_values import fitted
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
+from dataflow_assets.connectors.postgresql.source.fitted import Fitted
 from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
 from dataflow_assets.contracts import FILLED
@@ -25,7 +27,8 @@ WHERE attrelid = $1::oid AND attnum > 0 ORDER BY attnum
 """
 _KEY = """
 SELECT a.attname, a.attnum::int FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
-WHERE i.indrelid = $1::oid AND i.indisprimary AND a.attnum = ANY (i.indkey)
+WHERE i.indrelid = $1::oid AND i.indisprimary
+  AND a.attnum = ANY ((i.indkey::int2[])[:i.indnkeyatts - 1])
 ORDER BY array_position(i.indkey::int2[], a.attnum)
 """
 _DEFERRABLE = """
@@ -58,10 +61,17 @@ class LoggedColumn:
     @property
     def field(self) -> pa.Field:
         """The column in Arrow."""
-        found = self.type.field(self.name)
+        return self._marked(self.type.field(self.name))
+
+    def fitted(self, texts: pa.Array) -> Fitted:
+        """The column of these values of the log."""
+        found = fitted(texts, self.type, self.name)
+        return replace(found, field=self._marked(found.field))
+
+    def _marked(self, field: pa.Field) -> pa.Field:
         if self.filled is None:
-            return found
-        return found.with_metadata({**(found.metadata or {}), FILLED: self.filled.encode()})
+            return field
+        return field.with_metadata({**(field.metadata or {}), FILLED: self.filled.encode()})
 
 
 @dataclass(frozen=True)
@@ -145,23 +155,35 @@ class Announcement:
         `known`: the columns of the primary key, as the position says them; None: it says nothing.
         """
         ever: list[tuple[str, int, bool, str | None]] = link.execute(_DIMENSIONS, self.oid)
-        depths = {name: depth for name, depth, *_ in ever}
         filled = {name: value for name, *_, value in ever}
-        rows = [(n, kind, mod, False, depths.get(n, 1)) for n, kind, mod, _ in self.columns]
+        # Only under REPLICA IDENTITY FULL all columns but those are in the log.
+        chosen = not all(identifies for *_, identifies in self.columns)
+        now = {name: chosen or gone for name, _, gone, _ in ever}
+        logged = [name for name, *_ in self.columns]
+        depths = _dimensions(ever, logged, now)
+        rows = [(n, kind, mod, False, depths.get(n, 0)) for n, kind, mod, _ in self.columns]
         types: tuple[SourceColumn, ...] = typed(link, rows)
         columns = tuple(
             LoggedColumn(one.name, one.type, identifies, filled.get(one.name))
             for one, (*_, identifies) in zip(types, self.columns, strict=True)
         )
         primary: list[tuple[str, int]] = link.execute(_KEY, self.oid)
-        names = [one.name for one in columns]
-        # Only under REPLICA IDENTITY FULL all columns but those are in the log.
-        chosen = not all(one.identifies for one in columns)
         key = () if _is_another(primary, known) else tuple(name for name, _ in primary)
-        key = former_names(key, names, {name: chosen or gone for name, _, gone, _ in ever})
+        key = former_names(key, logged, now)
         key = key or tuple(one.name for one in columns if one.identifies)
-        deferred = () if chosen else _deferred(link, self.oid, names)
-        return Layout(self.place, columns, key, _wanted(source, names), deferred)
+        deferred = () if chosen else _deferred(link, self.oid, logged)
+        return Layout(self.place, columns, key, _wanted(source, logged), deferred)
+
+
+def _dimensions(
+    ever: Sequence[tuple[str, int, bool, str | None]],
+    logged: Sequence[str],
+    now: Mapping[str, bool],
+) -> dict[str, int]:
+    """How many dimensions columns declare, by their names in the log, as far as that is certain."""
+    declared = {name: depth for name, depth, *_ in ever if depth}
+    former = {name: former_names((name,), logged, now) for name in declared}
+    return {one: declared[name] for name, found in former.items() for one in found}
 
 
 def _deferred(link: TextLink, oid: int, names: Sequence[str]) -> tuple[int, ...]:

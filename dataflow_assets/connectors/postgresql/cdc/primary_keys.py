@@ -17,7 +17,7 @@ from dataflow_assets.connectors.postgresql.client import TextLink
 
 _KEYS = """
 SELECT c.oid::int8, ARRAY(
-    SELECT k::int FROM pg_index i, unnest(i.indkey::int2[]) AS k
+    SELECT k::int FROM pg_index i, unnest((i.indkey::int2[])[:i.indnkeyatts - 1]) AS k
     WHERE i.indrelid = c.oid AND i.indisprimary ORDER BY k)
 FROM pg_class c WHERE c.oid = ANY ($1::text[]::oid[]) AND c.relreplident = 'f'
 """

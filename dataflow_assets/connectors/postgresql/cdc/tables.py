@@ -11,7 +11,8 @@ from dataflow_assets.errors import PermanentError
 
 _TABLES = """
 SELECT c.oid::int8, c.relkind::text, c.relreplident::text, ARRAY(
-    SELECT a.attname::text FROM pg_index i, unnest(i.indkey) WITH ORDINALITY AS k (num, n)
+    SELECT a.attname::text
+    FROM pg_index i, unnest((i.indkey::int2[])[:i.indnkeyatts - 1]) WITH ORDINALITY AS k (num, n)
     JOIN pg_attribute a ON a.attnum = k.num
     WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid ORDER BY k.n)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -7,40 +7,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.postgresql.source.decode_copy import of_text, retyped
-from dataflow_assets.connectors.postgresql.source.moments import moments
+from dataflow_assets.connectors.postgresql.source.array_values import lists
+from dataflow_assets.connectors.postgresql.source.fitted import Fitted
+from dataflow_assets.connectors.postgresql.source.moments import beyond, moments
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
-from dataflow_assets.errors import PermanentError
 
-_TOKENS = {
-    delimiter: re.compile(r'[{}]|"(?:[^"\\]|\\.)*"|(?:[^{}"\\' + delimiter + r"]|\\.)+", re.DOTALL)
-    for delimiter in ",;"
-}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-def arrow(texts: pa.Array, kind: TypeOf, name: str) -> pa.Array:
+def fitted(texts: pa.Array, kind: TypeOf, name: str) -> Fitted:
     """A column's values.
 
     Args:
         texts: as PostgreSQL writes them with `DateStyle` ISO, in UTC.
         kind: the column's type.
-        name: the column's, for messages.
-
-    Raises:
-        PermanentError: a value that Arrow cannot hold.
+        name: the column's.
     """
     if kind.element is not None:
-        return _lists(texts, kind, name)
-    return _plain(texts, kind.base, kind.reading.arrow, name)
+        tokens = _tokens(kind.delimiter)
+        values = [None if text is None else _parsed(text, tokens) for text in texts.to_pylist()]
+        return lists(values, kind, name, lambda leaves, inner: _element(leaves, kind, inner))
+    found = _plain(texts, kind.base, kind.field_type)
+    unfit = beyond(texts, found) if pa.types.is_timestamp(kind.field_type) else {}
+    return Fitted(kind.field(name), found, unfit)
 
 
-def _plain(texts: pa.Array, base: str, wanted: pa.DataType, name: str) -> pa.Array:
+def _plain(texts: pa.Array, base: str, wanted: pa.DataType) -> pa.Array:
     if base == "inet":
         return _masked(texts)
     if pa.types.is_string(wanted):
@@ -51,7 +49,7 @@ def _plain(texts: pa.Array, base: str, wanted: pa.DataType, name: str) -> pa.Arr
         values = [None if text is None else bytes.fromhex(text[2:]) for text in texts.to_pylist()]
         return pa.array(values, wanted)
     if pa.types.is_temporal(wanted):
-        return moments(texts, wanted, name)
+        return moments(texts, wanted)
     return texts.cast(wanted)
 
 
@@ -62,31 +60,16 @@ def _masked(texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.match_substring(texts, "/"), texts, with_mask)
 
 
-def _lists(texts: pa.Array, kind: TypeOf, name: str) -> pa.Array:
-    tokens = _TOKENS[";" if kind.element == "box" else ","]
-    found = [None if text is None else _parsed(text, tokens) for text in texts.to_pylist()]
-    depth = kind.dimensions
-    if any(one is not None and not _is_deep(one, depth) for one in found):
-        raise PermanentError(
-            f"column {name} is declared as {kind.declared} but holds an array of other "
-            "dimensions: declare all of them"
-        )
-    wanted = kind.field_type
-    as_text = pa.array(found, of_text(wanted))
-    return retyped(as_text, wanted, lambda values, inner: _element(values, kind, inner, name))
-
-
-def _element(texts: pa.Array, kind: TypeOf, inner: pa.DataType, name: str) -> pa.Array:
+def _element(texts: pa.Array, kind: TypeOf, inner: pa.DataType) -> pa.Array:
     if kind.element == "bpchar":  # a cast to text[] takes its blanks off, as of the first rows
         texts = pc.utf8_rtrim(texts, characters=" ")
-    return _plain(texts, kind.element or "", inner, name)
+    return _plain(texts, kind.element or "", inner)
 
 
-def _is_deep(value: Any, depth: int) -> bool:
-    """Whether lists are nested as declared; an empty array has no dimensions at all."""
-    if depth == 0:
-        return not isinstance(value, list)
-    return isinstance(value, list) and all(_is_deep(one, depth - 1) for one in value)
+@cache
+def _tokens(delimiter: str) -> re.Pattern[str]:
+    plain = rf"(?:[^{{}}\"\\{re.escape(delimiter)}]|\\.)+"
+    return re.compile(rf'[{{}}]|"(?:[^"\\]|\\.)*"|{plain}', re.DOTALL)
 
 
 def _parsed(text: str, pattern: re.Pattern[str]) -> list[Any]:

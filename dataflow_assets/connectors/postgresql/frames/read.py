@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -110,13 +109,14 @@ class _Reader:
             link.execute("SET statement_timeout = 0")  # who reads may take its time
             link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             link.execute(snapshot)
-            yield from self._parsed(_Stream(link.copied(f"COPY ({rows}) TO STDOUT (FORMAT csv)")))
+            messages = link.copied(f"COPY ({rows}) TO STDOUT (FORMAT csv)")
+            for lines in _gathered(messages):
+                yield from self._parsed(lines)
 
-    def _parsed(self, stream: _Stream) -> Iterator[pa.RecordBatch]:
-        if not stream.peek():
-            return
+    def _parsed(self, lines: pa.Buffer) -> Iterator[pa.RecordBatch]:
         try:
-            for batch in _opened(stream, [column.type for column in self.columns]):
+            table = _read_csv(lines, [column.type for column in self.columns])
+            for batch in table.to_batches():
                 pairs = zip(self.columns, batch.columns, strict=True)
                 arrays = [column.finished(values, self.place) for column, values in pairs]
                 yield pa.RecordBatch.from_arrays(arrays, names=[c.name for c in self.columns])
@@ -124,12 +124,28 @@ class _Reader:
             raise refused(error, self.columns, self.place) from None
 
 
-def _opened(stream: _Stream, kinds: Sequence[pa.DataType]) -> arrow_csv.CSVStreamingReader:
+def _gathered(messages: Iterable[memoryview]) -> Iterator[pa.Buffer]:
+    """Some megabytes of whole rows at a time: of COPY each message is a row, however large."""
+    lines = bytearray()
+    for message in messages:
+        lines += message
+        if len(lines) >= BLOCK_BYTES:
+            yield pa.py_buffer(lines)
+            lines = bytearray()
+    if lines:
+        yield pa.py_buffer(lines)
+
+
+def _read_csv(lines: pa.Buffer, kinds: Sequence[pa.DataType]) -> pa.Table:
     """Columns of these types, and one more that is left out."""
     names = [f"c{number}" for number in range(len(kinds))]
-    return arrow_csv.open_csv(
-        pa.PythonFile(stream, mode="r"),
-        read_options=arrow_csv.ReadOptions(column_names=[*names, "end"], block_size=BLOCK_BYTES),
+    return arrow_csv.read_csv(
+        pa.BufferReader(lines),
+        read_options=arrow_csv.ReadOptions(
+            column_names=[*names, "end"],
+            block_size=lines.size + 1,  # one block: a row must lie within two
+            use_threads=False,
+        ),
         parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(
             column_types=dict(zip(names, kinds, strict=True)),
@@ -141,30 +157,6 @@ def _opened(stream: _Stream, kinds: Sequence[pa.DataType]) -> arrow_csv.CSVStrea
             quoted_strings_can_be_null=False,
         ),
     )
-
-
-class _Stream(io.RawIOBase):
-    """COPY's output as a file."""
-
-    def __init__(self, chunks: Iterator[memoryview]) -> None:
-        self._chunks = chunks
-        self._rest = b""
-
-    def peek(self) -> bytes:
-        self._rest = self._rest or bytes(next(self._chunks, b""))
-        return self._rest
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes; fewer only at the end."""
-        found = bytearray()
-        while (size < 0 or len(found) < size) and self.peek():
-            take = len(self._rest) if size < 0 else size - len(found)
-            found += self._rest[:take]
-            self._rest = self._rest[take:]
-        return bytes(found)
 
 
 def _blocks(link: TextLink, place: FrameTable) -> tuple[int, int]:

@@ -6,16 +6,16 @@ The server would read more: words for the current time, dates by the role's Date
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.encode_texts import written
-from dataflow_assets.connectors.postgresql.table.column import TYPE
+from dataflow_assets.connectors.postgresql.table.column import DELIMITER, TYPE
 from dataflow_assets.contracts import kind_of
 
 _BOUNDS = re.compile(r"(\[[^\]]*\])+=")
-_TOKENS = re.compile(r'"((?:[^"\\]|\\.)*)"|([^{},"]+)', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _DATE = r"\d{4,7}-\d\d-\d\d"
 _TIME = r"\d\d:\d\d:\d\d(\.\d+)?"
@@ -34,13 +34,23 @@ _FORMS = {
 }
 
 
+def delimiter(element: pa.Field) -> str:
+    """What separates elements of a type in an array: `;` in those of boxes.
+
+    Called inside tasks, where arrays are written.
+    """
+    found: bytes = (element.metadata or {}).get(DELIMITER, b",")
+    return found.decode()
+
+
 def check_literal(text: str, element: pa.Field, name: str) -> None:
     """Raises Failure where an element is none that a plain column would take.
 
     `name`: of the column. Whether the text is an array at all is for the server to say.
     """
     form = _NUMBER if kind_of(element) == b"numeric" else _FORMS.get(str(element.type))
-    tokens = [_unescaped(*found.groups()) for found in _TOKENS.finditer(_BOUNDS.sub("", text, 1))]
+    pieces = _tokens(delimiter(element)).finditer(_BOUNDS.sub("", text, 1))
+    tokens = [_unescaped(*found.groups()) for found in pieces]
     values = [token for token in tokens if token is not None]
     if form is None:
         written(pa.array(values, pa.string()), element.with_name(name))
@@ -51,6 +61,11 @@ def check_literal(text: str, element: pa.Field, name: str) -> None:
         declared = element.metadata[TYPE].decode()
         message = f'"{wrong}" is not how PostgreSQL writes a value of type {declared}'
         raise Failure(message, "22P02", column=name)
+
+
+@cache
+def _tokens(between: str) -> re.Pattern[str]:
+    return re.compile(rf'"((?:[^"\\]|\\.)*)"|([^{{}}{re.escape(between)}"]+)', re.DOTALL)
 
 
 def _unescaped(quoted: str | None, bare: str | None) -> str | None:

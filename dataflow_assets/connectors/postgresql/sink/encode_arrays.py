@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.connectors.postgresql.sink.array_literals import check_literal
+from dataflow_assets.connectors.postgresql.sink.array_literals import check_literal, delimiter
 from dataflow_assets.connectors.postgresql.sink.encode_texts import written
 from dataflow_assets.contracts import ELEMENT, element_of, kind_of
 from dataflow_assets.decoding import decode_json
@@ -110,7 +110,8 @@ def _lists(cells: Sequence[Any], element: pa.Field, depth: int) -> pa.Array:
     inner = _items(flat, element) if depth == 1 else _lists(flat, element, depth - 1)
     bounds = np.zeros(len(cells) + 1, np.int32)
     np.cumsum([len(cell or ()) for cell in cells], out=bounds[1:])
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), inner), ",")
+    items = pa.ListArray.from_arrays(pa.array(bounds), inner)
+    joined = pc.binary_join(items, delimiter(element))
     found = pc.binary_join_element_wise("{", joined, "}", "")
     if None not in cells:
         return found
@@ -144,7 +145,7 @@ def _single(text: str, field: pa.Field) -> str:
         if text.startswith("["):
             leaves: list[bytes] = []
             shape = _shape(text, leaves, flat=kind_of(element) == b"json")
-            return _filled(shape, iter(_leaves(leaves, element)))
+            return _filled(shape, iter(_leaves(leaves, element)), delimiter(element))
         own = _text(text) if text.startswith('"') else text
     except _UNFIT as error:
         reason = error.reason if isinstance(error, RejectedRecord) else str(error)
@@ -195,7 +196,6 @@ def _plain(element: pa.Field) -> Any:
     return kind if kind is msgspec.Raw else kind | None
 
 
-def _filled(shape: Sequence[Any], texts: Any) -> str:
-    return (
-        "{" + ",".join(next(texts) if one is None else _filled(one, texts) for one in shape) + "}"
-    )
+def _filled(shape: Sequence[Any], texts: Any, between: str) -> str:
+    parts = (next(texts) if one is None else _filled(one, texts, between) for one in shape)
+    return "{" + between.join(parts) + "}"

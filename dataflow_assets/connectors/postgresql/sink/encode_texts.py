@@ -6,8 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.sink.composite_texts import check_clock
 from dataflow_assets.connectors.postgresql.sink.encode_times import moments
-from dataflow_assets.connectors.postgresql.table.column import TYPE
+from dataflow_assets.connectors.postgresql.table.column import TIMES, TYPE
 
 _TIME = (
     r"^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)? ?([Zz]|[+-][0-9]{2}(:?[0-9]{2}(:?[0-9]{2})?)?)?$"
@@ -46,6 +47,8 @@ def written(values: pa.Array, field: pa.Field) -> pa.Array:
         strange = pc.invert(pc.match_substring_regex(values, _RANGE))
         short = pc.match_substring_regex(values, _SHORT_YEAR)
         _refuse(values, pc.or_(strange, short), field, _ISO)
+    if TIMES in (field.metadata or {}):
+        check_clock(values, field)
     return values
 
 

@@ -6,7 +6,8 @@ follows from the sizes of those before it. Nothing is parsed value by value but 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.source.moments import moments
+from dataflow_assets.connectors.postgresql.source.array_values import lists
+from dataflow_assets.connectors.postgresql.source.fitted import Fitted, batch_of
+from dataflow_assets.connectors.postgresql.source.moments import LIMIT, far_moment, moments
 from dataflow_assets.connectors.postgresql.source.types import Reading, TypeOf
 from dataflow_assets.errors import PermanentError
 
@@ -49,34 +52,35 @@ EPOCHS = {
 
 
 class Decoder:
-    """Decodes rows of these columns; an array's texts are lists of the declared depth."""
+    """Decodes rows of these columns."""
 
     def __init__(self, fields: Sequence[pa.Field], types: Sequence[TypeOf]) -> None:
-        self.schema = pa.schema(fields)
-        self._types = list(types)
+        self._columns = list(zip(fields, types, strict=True))
 
     def decode(self, data: bytes, starts: Ints) -> pa.RecordBatch:
         """The rows that begin at `starts`, one behind the other up to the end of `data`."""
         at = starts + 2  # behind the number of columns
-        arrays = []
-        for field, kind in zip(self.schema, self._types, strict=True):
+        columns = []
+        for field, kind in self._columns:
             sizes = _gathered(data, at, _SIZE).astype(np.int64)
             at = at + 4
-            arrays.append(_column(data, at, sizes, field, kind))
+            columns.append(_column(data, at, sizes, field, kind))
             at = at + np.maximum(sizes, 0)
         if len(starts) and not np.array_equal(at, np.append(starts[1:], len(data))):
             raise PermanentError(_FOREIGN)
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return batch_of(columns)
 
 
-def _column(data: bytes, at: Ints, sizes: Ints, field: pa.Field, kind: TypeOf) -> pa.Array:
+def _column(data: bytes, at: Ints, sizes: Ints, field: pa.Field, kind: TypeOf) -> Fitted:
     valid = sizes >= 0
     reading = kind.reading
     if kind.element is not None:
-        return _lists(_texts(data, at, sizes, valid, reading), field, kind)
+        found = _lists(_texts(data, at, sizes, valid, reading), field.name, kind)
+        metadata = {**(field.metadata or {}), **found.field.metadata}
+        return replace(found, field=found.field.with_metadata(metadata))
     if reading.arrow in _FIXED:
         return _fixed(data, np.where(valid, at, 0), valid, field)
-    return _texts(data, at, sizes, valid, reading)
+    return Fitted(field, _texts(data, at, sizes, valid, reading))
 
 
 def _texts(
@@ -104,28 +108,31 @@ def _text(values: pa.Array) -> pa.Array:
         ) from None
 
 
-def _fixed(data: bytes, at: Ints, valid: npt.NDArray[Any], field: pa.Field) -> pa.Array:
+def _fixed(data: bytes, at: Ints, valid: npt.NDArray[Any], field: pa.Field) -> Fitted:
     kind = _FIXED[field.type]
-    values = _gathered(data, at, kind).astype(kind.newbyteorder("="))
-    epoch = EPOCHS.get(field.type)
+    values: npt.NDArray[Any] = _gathered(data, at, kind).astype(kind.newbyteorder("="))
+    epoch, unfit = EPOCHS.get(field.type), dict[int, Any]()
     if epoch is not None:
-        values = _since_1970(values, epoch, valid, field)
+        limits = np.iinfo(values.dtype)
+        infinite = (values == limits.max) | (values == limits.min)
+        if pa.types.is_timestamp(field.type):
+            far = np.flatnonzero(valid & ~infinite & (values >= LIMIT - epoch)).tolist()
+            unfit = {row: far_moment(int(values[row])) for row in far}
+            valid, values = _without(valid, values, far)
+        values = np.where(infinite, values, values + epoch * ~infinite).astype(values.dtype)
     found = pa.array(values, mask=None if valid.all() else ~valid)
-    return found if epoch is None and field.type == found.type else found.view(field.type)
+    plain = epoch is None and field.type == found.type
+    return Fitted(field, found if plain else found.view(field.type), unfit)
 
 
-def _since_1970(
-    values: npt.NDArray[Any], epoch: int, valid: npt.NDArray[Any], field: pa.Field
-) -> npt.NDArray[Any]:
-    limits = np.iinfo(values.dtype)
-    infinite = (values == limits.max) | (values == limits.min)
-    if bool((valid & ~infinite & (values >= limits.max - epoch)).any()):
-        raise PermanentError(
-            f"column {field.name} holds a time beyond the year 294246, the last one that "
-            "microseconds since 1970 can express; read it as text by a query"
-        )
-    found = np.where(infinite, values, values + epoch * ~infinite)
-    return found.astype(values.dtype)
+def _without(
+    valid: npt.NDArray[Any], values: npt.NDArray[Any], rows: list[int]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Null in these rows."""
+    if rows:
+        valid, values = valid.copy(), values.copy()
+        valid[rows], values[rows] = False, 0
+    return valid, values
 
 
 def _gathered(data: bytes, at: Ints, kind: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -141,51 +148,18 @@ def _gathered(data: bytes, at: Ints, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     return found
 
 
-def _lists(texts: pa.Array, field: pa.Field, kind: TypeOf) -> pa.Array:
+def _lists(texts: pa.Array, name: str, kind: TypeOf) -> Fitted:
     """Arrays of text, as JSON, to lists of the element's own type."""
     joined = (
         b"[" + b",".join(b"null" if t is None else t.encode() for t in texts.to_pylist()) + b"]"
     )
-    depth = kind.dimensions + 1
-    try:
-        found = msgspec.json.decode(joined, type=_nested(depth))
-    except msgspec.ValidationError:
-        raise PermanentError(
-            f"column {field.name} is declared as {kind.declared} but holds an array of other "
-            f"dimensions: declare all of them, or read it as text by a query"
-        ) from None
-    as_text = pa.array(found, of_text(field.type))
-    return retyped(as_text, field.type, lambda texts, inner: _element(texts, inner, field.name))
+    return lists(msgspec.json.decode(joined), kind, name, _element)
 
 
-def _nested(depth: int) -> Any:
-    found: Any = str | None
-    for _ in range(depth):
-        found = list[found] | None
-    return found
-
-
-def of_text(kind: pa.DataType) -> pa.DataType:
-    """Lists as deep as these, of texts."""
-    return pa.list_(of_text(kind.value_type)) if pa.types.is_list(kind) else pa.string()
-
-
-def retyped(
-    values: pa.Array, kind: pa.DataType, element: Callable[[pa.Array, pa.DataType], pa.Array]
-) -> pa.Array:
-    """Lists of texts as lists of this type; `element` turns the texts into its values."""
-    if not pa.types.is_list(kind):
-        return element(values, kind)
-    inner = retyped(values.values, kind.value_type, element)
-    return pa.ListArray.from_arrays(
-        values.offsets, inner, type=kind, mask=values.is_null() if values.null_count else None
-    )
-
-
-def _element(texts: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+def _element(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
         values = [None if t is None else bytes.fromhex(t[2:]) for t in texts.to_pylist()]
         return pa.array(values, kind)
     if pa.types.is_temporal(kind):
-        return moments(texts, kind, name)
+        return moments(texts, kind)
     return texts.cast(kind)

@@ -20,6 +20,7 @@ from dataflow_assets.connectors.postgresql.source.predicates import (
     change_of,
     clock,
     compared,
+    server_time,
 )
 from dataflow_assets.connectors.postgresql.source.relation import (
     TIMES,
@@ -170,10 +171,17 @@ class PolledTable:
         if not kinds or not kinds <= {*TIMES, "date"}:
             return None
         least = _LEAST["date" if "date" in kinds else "timestamp"]
-        return (datetime.fromisoformat(moment(time, _DIGITS)) - least).isoformat(" ")
+        text = moment(time, _DIGITS)
+        if kinds & NAIVE:
+            local = server_time(f"'{text}'::timestamptz")
+            ((text,),) = self.link.execute(f"SELECT {local}::text")
+        return (datetime.fromisoformat(text) - least).isoformat(" ")
 
     def at(self, time: str) -> str:
-        """A time as a change value."""
+        """A time of a checkpoint as a change value.
+
+        The Operator writes what a column without a zone shows as if that were UTC.
+        """
         return moment(time, _DIGITS)
 
     def notes(self, position: PolledPosition) -> Iterator[str]:

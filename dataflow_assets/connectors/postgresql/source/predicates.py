@@ -13,11 +13,17 @@ from dataflow_assets.sdk.polling import NOTHING, Pair, Rows
 
 # A time without zone is that of the server's own zone, whichever zone the session has.
 NAIVE = frozenset({"timestamp", "date"})
-SERVER_TIME = "(now() AT TIME ZONE (SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'))"
+_ZONE = "(SELECT reset_val FROM pg_settings WHERE name = 'TimeZone')"
+SERVER_TIME = f"(now() AT TIME ZONE {_ZONE})"
 _WITHOUT_COLLATION = frozenset(
     {"int2", "int4", "int8", "numeric", "float4", "float8", "uuid", *NAIVE, "timestamptz"}
 )
 _CLOCKS = {"timestamptz": "now()", "timestamp": SERVER_TIME, "date": f"{SERVER_TIME}::date"}
+
+
+def server_time(moment: str) -> str:
+    """The SQL of what the clock of the server's own zone shows at a moment."""
+    return f"({moment} AT TIME ZONE {_ZONE})"
 
 
 def literal(value: str, column: SourceColumn) -> str:

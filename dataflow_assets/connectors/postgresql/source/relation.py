@@ -42,7 +42,8 @@ WITH RECURSIVE asked AS (
     FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
 )
 SELECT coalesce({TYPE_NAME}, ''), CASE WHEN t.oid IS NULL THEN 'text'
-       ELSE format_type(asked.type, asked.mod) END, e.oid::text
+       ELSE format_type(asked.type, asked.mod) END, e.oid::text,
+       coalesce(t.typdelim::text, ',')
 FROM asked
 LEFT JOIN (chain JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd') USING (n)
 LEFT JOIN pg_namespace s ON s.oid = t.typnamespace
@@ -168,21 +169,23 @@ def typed(
 ) -> tuple[SourceColumn, ...]:
     """Columns by name, oid of the type, its modifier, whether null is refused, dimensions."""
     types = _types(link, [(oid, mod) for _, oid, mod, _, _ in rows])
-    inner = _types(link, [(element or "0", -1) for _, _, element in types if element])
-    names = iter([base for base, _, _ in inner])
+    inner = _types(link, [(element or "0", -1) for *_, element, _ in types if element])
+    names = iter([base for base, *_ in inner])
     found = []
-    for (name, _, _, required, dimensions), (base, declared, element) in zip(
+    for (name, _, _, required, dimensions), (base, declared, element, delimiter) in zip(
         rows, types, strict=True
     ):
         kind = TypeOf(base, declared)
         if element:
-            kind = TypeOf(base, declared, next(names), max(1, dimensions))
+            kind = TypeOf(base, declared, next(names), dimensions, delimiter)
         found.append(SourceColumn(name, kind, required))
     return tuple(found)
 
 
-def _types(link: TextLink, asked: Sequence[tuple[str, int]]) -> list[tuple[str, str, str | None]]:
-    """Of each: the base type's name, the declared type, the type of its elements."""
+def _types(
+    link: TextLink, asked: Sequence[tuple[str, int]]
+) -> list[tuple[str, str, str | None, str]]:
+    """Of each: the base type's name, the declared type, the type of its elements, and delimiter."""
     if not asked:
         return []
     begin, end = _ALONE if link.at_rest else _INSIDE
@@ -190,7 +193,7 @@ def _types(link: TextLink, asked: Sequence[tuple[str, int]]) -> list[tuple[str, 
     link.execute("SELECT set_config('search_path', 'pg_catalog', true)")
     found = link.execute(_TYPES, json.dumps(list(asked)))
     link.execute(end)
-    return [(base, declared, element) for base, declared, element in found]
+    return [(base, declared, element, delimiter) for base, declared, element, delimiter in found]
 
 
 def quoted(column: SourceColumn) -> str:

@@ -1,7 +1,7 @@
 """PostgreSQL's types in Arrow, as a source reads them.
 
 What Arrow has no type for travels as PostgreSQL's own text under a KIND, which the same type reads
-back without loss. Arrays are lists; their values must have as many dimensions as is declared.
+back without loss. Arrays are lists; those of other dimensions than declared travel as JSON.
 """
 
 from __future__ import annotations
@@ -81,13 +81,16 @@ class TypeOf:
     """A column's type, domains taken off.
 
     `declared`: as one would declare the column, domain and length included. `element`: the type
-    name inside an array, with its declared number of `dimensions`.
+    name inside an array, with its declared number of `dimensions`; 0: the server does not know it,
+    of a domain, or of a column that `CREATE TABLE AS` has made.
     """
 
     base: str
     declared: str
     element: str | None = None
     dimensions: int = 0
+    delimiter: str = ","
+    """Between the elements of an array."""
 
     @property
     def reading(self) -> Reading:
@@ -132,8 +135,9 @@ def listed() -> tuple[TypeRow, ...]:
     rows = [TypeRow(name, TypeOf(name, name).field(name)) for name in READINGS]
     arrays = (("int4[]", "int4", 1), ("numeric[]", "numeric", 1), ("text[][]", "text", 2))
     dimensions = (
-        "values have as many dimensions as the column declares; elements are counted from 1 in the "
-        "target, also where the array begins elsewhere (`[0:1]={1,2}`); in JSON null is NULL"
+        "values of other dimensions than the column declares travel as JSON: a target with lists "
+        "of one depth rejects them; elements are counted from 1 in the target, also where the "
+        "array begins elsewhere (`[0:1]={1,2}`); in JSON null is NULL"
     )
     rows += [
         TypeRow(name, TypeOf(f"_{element}", name, element, depth).field("a"), dimensions)

@@ -16,6 +16,7 @@ A domain counts as its base type.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -36,6 +37,10 @@ from dataflow_assets.contracts import (
 TYPE = b"dataflow.postgresql.type"
 PARSED = b"dataflow.postgresql.parsed"
 """Of a column of text: the base type in which PostgreSQL reads it; missing: text or JSON."""
+TIMES = b"dataflow.postgresql.times"
+"""Of a column of composites: the ways to the dates and times in a value, as JSON."""
+DELIMITER = b"dataflow.postgresql.delimiter"
+"""Of an element of arrays: what separates it from the next one; missing: a comma."""
 COMPARED = b"dataflow.postgresql.compared"
 """Of a column: the type whose values can be compared without the server; missing otherwise."""
 
@@ -83,6 +88,10 @@ class Column:
     """False: its collation finds texts equal that differ."""
     element: Column | None = None
     """Of an array: one of its values."""
+    times: tuple[tuple[int, ...], ...] = ()
+    """Of a composite: the ways to the dates and times in it."""
+    delimiter: str = ","
+    """Between values of its type in an array."""
 
     @property
     def field(self) -> pa.Field:
@@ -107,6 +116,10 @@ class Column:
             found[INFINITE] = b"1"
         if scalars := _SCALARS.get(self.declared):
             found[SCALARS] = scalars
+        if self.delimiter != ",":
+            found[DELIMITER] = self.delimiter.encode()
+        if self.times:
+            found[TIMES] = json.dumps(self.times).encode()
         if self.element:
             found[ELEMENT] = pa.schema([self.element.field]).serialize().to_pybytes()
         return found

@@ -93,10 +93,14 @@ def raw_statement(sink: PostgresqlSinkOptions, sample: pa.Schema) -> str:
     """The DDL of a table for raw mode: bodies, metadata, and what the database fills itself."""
     found = {field.name: _RAW[field.type] for field in sink.raw_columns(sample)}
     known = {"data": "JSONB NOT NULL", "_metadata": "JSONB"}
-    types = _ID | {name: known.get(name, kind) for name, kind in found.items()}
+    types = {} if sink.raw_key else dict(_ID)
+    types |= {name: known.get(name, kind) for name, kind in found.items()}
     types |= {"created_at": _STAMP, "updated_at": _STAMP, "deleted_at": "TIMESTAMPTZ"}
     types |= dict(sink.columns)
-    body = ",\n  ".join(f"{quote(name)} {kind}" for name, kind in types.items())
+    lines = [f"{quote(name)} {kind}" for name, kind in types.items()]
+    if sink.raw_key:
+        lines.append(f"PRIMARY KEY ({', '.join(map(quote, sink.raw_key))})")
+    body = ",\n  ".join(lines)
     return f"CREATE TABLE IF NOT EXISTS {qualified(*sink.place())} (\n  {body}\n)"
 
 

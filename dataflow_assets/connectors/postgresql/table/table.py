@@ -15,6 +15,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.client import Driver, Link, Row
 from dataflow_assets.connectors.postgresql.table import durability
 from dataflow_assets.connectors.postgresql.table.column import Column
+from dataflow_assets.connectors.postgresql.table.inner_times import Way, inner_times
 from dataflow_assets.contracts import KEY, NO_NUL
 
 DRIVER = b"dataflow.postgresql.driver"
@@ -55,7 +56,7 @@ SELECT chain.element, a.attname, {TYPE_NAME},
        chain.mod, chain.required, a.atthasdef OR a.attidentity <> '',
        {_IS_ARRAY},
        COALESCE((SELECT c.collisdeterministic FROM pg_collation c WHERE c.oid = a.attcollation),
-                true)
+                true), t.typdelim::text
 FROM chain
 JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
 JOIN pg_namespace s ON s.oid = t.typnamespace
@@ -173,7 +174,9 @@ def _describe(link: Link, oid: str, partitioned: bool) -> Table:
     shape = _shape(place, partitioned=partitioned)
     query = f"SELECT {shape}, {durability.weakness_sql(place)}"
     ((shape, weakness),) = link.execute(query, oid)
-    columns = tuple(_columns(link.execute(_COLUMNS, oid)))
+    described = link.execute(_COLUMNS, oid)
+    times = inner_times(link, oid) if any(row[3] == "c" for row in described) else {}
+    columns = tuple(_columns(described, times))
     indexes = [(primary, _unique(found)) for primary, found in link.execute(_UNIQUE, oid)]
     primaries = [index.names for primary, index in indexes if primary]
     unique = tuple(index for _, index in indexes)
@@ -182,11 +185,13 @@ def _describe(link: Link, oid: str, partitioned: bool) -> Table:
     return Table(oid, columns, unique, primary, deferred, weakness, shape, partitioned)
 
 
-def _columns(rows: Sequence[Row]) -> Iterator[Column]:
+def _columns(rows: Sequence[Row], times: Mapping[str, Sequence[Way]]) -> Iterator[Column]:
     """An array's column comes behind a row for its elements."""
     element = None
-    for inside, name, base, kind, *others in rows:
-        column = replace(Column(name, base, kind == "e", *others), element=element)
+    for inside, name, base, kind, *others, delimiter in rows:
+        ways = [way[1:] if inside else way for way in times.get(name, ())]
+        column = Column(name, base, kind == "e", *others)
+        column = replace(column, element=element, times=tuple(ways), delimiter=delimiter)
         element = column if inside else None
         if not inside:
             yield column

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +11,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.errors import ANY
+from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.sink.empty_table import Emptying, holds_rows
 from dataflow_assets.connectors.trino.sink.publish import Publisher, records_of
@@ -24,18 +22,29 @@ from dataflow_assets.connectors.trino.sink.recovery import (
     have_committed,
     unknown,
 )
+from dataflow_assets.connectors.trino.sink.span_stage import SpanStage
+from dataflow_assets.connectors.trino.sink.suspects import RefusedSpan, Suspects
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
-from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
+from dataflow_assets.connectors.trino.table.checkpoint_table import GONE, CheckpointTable
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
 from dataflow_assets.connectors.trino.table.document import DECIDED, Stored
 from dataflow_assets.connectors.trino.table.table import Place, Table, find
-from dataflow_assets.contracts import Checkpoint, Receipt, Run, Span, Target, Ticket, refuse_shared
+from dataflow_assets.contracts import (
+    Checkpoint,
+    Receipt,
+    Run,
+    SourceSession,
+    Span,
+    Target,
+    Ticket,
+    refuse_shared,
+)
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.branch_state import BranchState, owned
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import Fault, translated
 from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 
 log = logging.getLogger(__name__)
@@ -59,8 +68,10 @@ class TrinoSinkSession(StoredSession):
         self._able = Capabilities(snapshots=False, merge=False)
         self._commits = 0
         self._unknown: UnknownEnd | None = None
+        self._suspects = Suspects()
         with translated(f"opening {sink.address()}"):
             self._client = Client(sink, "dataflow-assets")
+        self._stage = SpanStage(self._client, self._place, target.id)
         self._checkpoints = CheckpointTable(self._client, sink, target)
         try:
             with translated(f"opening {sink.address()}"):
@@ -68,7 +79,7 @@ class TrinoSinkSession(StoredSession):
                 self._checkpoints.create()
             super().__init__(sink, target, run)
             with translated(f"opening {sink.address()}"):
-                self._drop_stages()
+                self._stage.drop_older(self.checkpoint.epoch)
             keep_small(sink, self._checkpoints.place, target.id)
             self._tell()
         except BaseException:
@@ -136,35 +147,40 @@ class TrinoSinkSession(StoredSession):
     def ticket(self) -> Ticket:
         ticket, table = super().ticket(), self._table
         columns = table.columns if table else ()
-        return TrinoTicket(
-            ticket.target,
-            ticket.run,
-            ticket.epoch,
-            ticket.schema,
-            ticket.failpoint,
-            ticket.positions,
-            columns=columns,
-            stage=self._stage(),
-        )
+        stage_at, bounds = self._stage.begin(ticket.epoch), self._suspects.bounds
+        return TrinoTicket(**vars(ticket), columns=columns, stage=stage_at, bounds=bounds)
+
+    @override
+    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
+        publish = super().finish
+        mine = [one for one in receipts if one.branch == self._target.branch]
+        self._suspects.store(span, mine, lambda part, theirs: publish(part, theirs, source))
+        self._tidy()
+        return self.checkpoint
 
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         texts = [text for receipt in receipts for text in receipt.staged]
-        staged = [decode_json(text, stage.Staged) for text in texts]
+        staged = [self._stage.left(decode_json(text, stage.Staged)) for text in texts]
         reach("trino.before-commit")
         if not any(one.rows for one in staged):
-            state = self.record(step)
-            self._tidy(())
-            return state
+            return self.record(step)
         assert self._table is not None  # noqa: S101 - tasks have written for it
         publisher = Publisher(
             self._client, self._sink, self._target.flow, self._checkpoints, self._table, self._able
         )
-        with translated(f"writing {records_of(receipts)} to {self._sink.address()}"):
-            source = publisher.source(self._staged_at, staged)
-            state = publisher.publish(step, source, sum(one.rows for one in staged))
+        what = f"writing {records_of(receipts)} to {self._sink.address()}"
+        with translated(what):
+            source = publisher.source(self._stage.place, staged)
+            self._stage.note(source.attempts)
+            try:
+                state = publisher.publish(step, source, sum(one.rows for one in staged))
+            except Failure as failure:
+                if failure.fault is Fault.OUTSIDE or GONE in failure.reason:
+                    raise
+                self._checkpoints.move(self._owning(_as_it_is), pending=None)
+                raise RefusedSpan(failure, what) from None
         reach("trino.committed")
-        self._tidy(source.attempts)
         return state
 
     @override
@@ -181,11 +197,6 @@ class TrinoSinkSession(StoredSession):
         if sink.upsert_mode:
             capabilities.check_upsert(self._table, self._able, sink.key)
             capabilities.check_mark(self._table, sink.soft)
-
-    def _stage(self) -> Place:
-        name = stage.name(self._target.id, self.checkpoint.epoch, uuid.uuid4().hex[:8])
-        self._staged_at = self._place.beside(name)
-        return self._staged_at
 
     def _settled(self, stored: Stored) -> Stored:
         """What an earlier driver has left open is decided: its rows are there, or never will be.
@@ -261,26 +272,17 @@ class TrinoSinkSession(StoredSession):
             **changes,
         )
 
-    def _tidy(self, attempts: Sequence[str]) -> None:
-        """After each commit; now and then it looks after stages of failed tasks and checkpoints.
+    def _tidy(self) -> None:
+        """After each commit the stage of the span is dropped, where there is one.
 
-        Args:
-            attempts: those in the stage of the span, which is dropped.
+        Now and then it looks after stages of failed tasks and checkpoints.
         """
         self._commits += 1
         if self._commits % KEPT_EVERY == 0:
-            self._drop_stages()
+            self._stage.drop_older(self.checkpoint.epoch)
             keep_small(self._sink, self._checkpoints.place, self._target.id)
-        elif attempts:
-            with suppress(*ANY):
-                stage.drop(self._client, self._staged_at)
-
-    def _drop_stages(self) -> None:
-        """Those of this branch; one that is left behind costs space until the next run."""
-        branch, epoch = self._target.id, self.checkpoint.epoch
-        with suppress(*ANY):
-            for each in stage.leftovers(self._client, self._place, branch, epoch):
-                stage.drop(self._client, each)
+        else:
+            self._stage.drop()
 
     def _tell(self) -> None:
         if self._table is not None and not self._sink.upsert_mode:

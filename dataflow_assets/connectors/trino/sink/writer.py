@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
@@ -19,6 +20,7 @@ from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.rejected.table import store
 from dataflow_assets.connectors.trino.sink.refused_values import Trial
+from dataflow_assets.connectors.trino.sink.suspects import Bound, bounded
 from dataflow_assets.connectors.trino.table.stage import Chunks, length_of
 from dataflow_assets.connectors.trino.table.table import Column, Place
 from dataflow_assets.contracts import (
@@ -55,6 +57,8 @@ class TrinoTicket(Ticket):
 
     columns: tuple[Column, ...] = ()
     stage: Place | None = None
+    bounds: Mapping[str, Bound] = field(default_factory=dict)
+    """By partition, where a record is searched for that the target refuses."""
 
 
 class TrinoWriter(Writer):
@@ -75,6 +79,10 @@ class TrinoWriter(Writer):
         self._seen: Position | None = None
         self._bytes = 0
         self._lacks = False
+        self._bound = ticket.bounds.get(piece.partition)
+        self._taken, self._ends = 0, False
+        self._records, self._first = 0, 0
+        """Of the rows that are staged."""
 
     @property
     def _what(self) -> str:
@@ -82,8 +90,14 @@ class TrinoWriter(Writer):
 
     @override
     def write(self, chunk: Chunk) -> None:
-        self._seen = chunk.seen
-        if (left := uncovered(chunk, self._piece, self._position)) is not None:
+        if self._ends:
+            return
+        left = uncovered(chunk, self._piece, self._position)
+        if left is not None and self._bound is not None:
+            left, taken = bounded(left, self._bound, self._taken)
+            self._taken, self._ends = self._taken + taken, left.seen < chunk.seen
+        self._seen = chunk.seen if left is None else left.seen
+        if left is not None:
             with translated(self._what):
                 self._write(left)
             failpoints.reach("trino.write")
@@ -96,14 +110,22 @@ class TrinoWriter(Writer):
         fitting = [row for row in range(len(texts)) if row not in bad]
         tried = self._trial.refused([texts[row] for row in fitting])
         bad |= {fitting[at]: reason for at, reason in tried.items()}
-        for row, (text, length) in enumerate(zip(texts, lengths, strict=True)):
-            if row not in bad:
-                self._chunks.add(text, length)
+        good = [row for row in range(len(texts)) if row not in bad]
+        for row in good:
+            self._chunks.add(texts[row], lengths[row])
+        self._count(rows.column(OFFSET).to_numpy()[good])
         refused += [_rejection(rows, row, reason) for row, reason in sorted(bad.items())]
         self._lacks = self._lacks or ABSENT in rows.schema.names or OP in rows.schema.names
         here = [one.of(chunk.sent.get(one.offset, Sent(None))) for one in refused]
         self._rejected += [*chunk.rejected, *here]
         self._bytes += chunk.size
+
+    def _count(self, offsets: npt.NDArray[np.int64]) -> None:
+        """The rows of one record are in one chunk."""
+        found = np.unique(offsets)
+        if len(found) and not self._records:
+            self._first = int(found[0])
+        self._records += len(found)
 
     def _accepted(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
         """Without the deletes that mean nothing here."""
@@ -123,6 +145,7 @@ class TrinoWriter(Writer):
         with translated(self._what):
             settle(target, piece, self._rejected, self._beside)
             staged = self._chunks.handed_over(lacks=self._lacks)
+        staged = msgspec.structs.replace(staged, records=self._records, first=self._first)
         failpoints.reach("trino.staged")
         self._client.close()
         position = piece.upto if isinstance(piece, PartSlice) else self._seen

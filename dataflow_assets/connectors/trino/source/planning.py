@@ -68,7 +68,7 @@ class PolledTable:
     def unordered(self) -> int:
         """How many rows have no place in the order."""
         column = self.relation.change or self._order
-        return int(self.client.value(f"SELECT count(*) {self._from(f'{column.quoted} IS NULL')}"))
+        return int(self.client.value(f"SELECT count(*) {self._from(f'{column.rank} IS NULL')}"))
 
     def is_before(self, one: Pair, other: Pair) -> bool:
         """Whether a pair comes before another; a missing value comes before every other."""
@@ -106,7 +106,7 @@ class PolledTable:
 
     def key(self, rows: Rows, most: int) -> str | None:
         """The last order value of the first `most` rows; None where there are no more."""
-        where = f"({self.relation.conditions.of(rows)}) AND {self._order.quoted} IS NOT NULL"
+        where = f"({self.relation.conditions.of(rows)}) AND {self._order.rank} IS NOT NULL"
         found = self._placed([self._order], where, most)
         return None if found is None else found[0]
 
@@ -151,9 +151,9 @@ class PolledTable:
 
     def _placed(self, columns: list[SourceColumn], where: str, most: int) -> list[Any] | None:
         """The values of the row before which `most - 1` others stand, if one stands behind it."""
-        ranks = ", ".join(f"{column.quoted} NULLS FIRST" for column in columns)
+        ranks = ", ".join(f"{column.rank} NULLS FIRST" for column in columns)
         texts = ", ".join(
-            f"{column.text(column.quoted)} AS {quote(f'#{n}')}" for n, column in enumerate(columns)
+            f"{column.text(column.rank)} AS {quote(f'#{n}')}" for n, column in enumerate(columns)
         )
         # OFFSET of an ordered query keeps all rows before it: numbered rows are a bounded sort.
         numbered = (
@@ -169,7 +169,7 @@ class PolledTable:
         return ends[0][:-1] if len(ends) == 2 else None
 
     def _last(self, column: SourceColumn, where: str) -> str | None:
-        latest = column.text(f"max({column.quoted})")
+        latest = column.text(f"max({column.rank})")
         found = self.client.value(f"SELECT {latest} {self._from(where)}")
         return None if found is None else str(found)
 

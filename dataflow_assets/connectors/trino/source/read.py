@@ -69,7 +69,7 @@ def _query(relation: Relation, part: Part, selected: list[str]) -> str:
         return query
     changes = relation.change is not None and not part.rows.load
     ranked = [relation.change, relation.order] if changes else [relation.order]
-    order = ", ".join(f"{column.quoted} NULLS FIRST" for column in ranked if column)
+    order = ", ".join(f"{column.rank} NULLS FIRST" for column in ranked if column)
     return f"{query} WHERE {relation.conditions.of(part.rows)} ORDER BY {order}"
 
 

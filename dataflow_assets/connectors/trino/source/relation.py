@@ -16,6 +16,7 @@ from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.polling.conditions import Conditions
 
 _ZONED, _NAIVE = "timestamp with time zone", "timestamp"
+_FLOATS = frozenset({"real", "double"})
 _UNORDERED = ("varbinary", "json", "array", "row", "map")
 _LONGEST = 9  # digits of a second that are compared
 
@@ -35,6 +36,13 @@ class SourceColumn:
     def quoted(self) -> str:
         """As SQL takes it."""
         return quote(self.column.name)
+
+    @property
+    def rank(self) -> str:
+        """The SQL of its value, null where that has no place in the order: no NaN has one."""
+        if self.column.kind.name in _FLOATS:
+            return f"if(is_nan({self.quoted}), NULL, {self.quoted})"
+        return self.quoted
 
     @property
     def nullable(self) -> bool:

@@ -27,7 +27,7 @@ _TRIES = 8
 _CONFLICTS = frozenset({CONFLICT, "TRANSACTION_CONFLICT", "ICEBERG_CANNOT_OPEN_SPLIT"})
 _COLUMNS = "id varchar, flow varchar, epoch bigint, stamp varchar, state varchar"
 _BY_BRANCH = " WITH (partitioning = ARRAY['id'])"
-_GONE = "another run has taken over, rows of the checkpoint with the stamp of this one: "
+GONE = "another run has taken over, rows of the checkpoint with the stamp of this one: "
 _NOT_ABLE = frozenset({"NOT_SUPPORTED", "PERMISSION_DENIED", "INVALID_TABLE_PROPERTY"})
 
 
@@ -163,7 +163,7 @@ class CheckpointTable:
         without snapshots tells the two apart by their ends only. What fails is a cast that cannot
         succeed, of a number that is known only when the statement runs.
         """
-        refused = f"CAST({literal(_GONE)} || CAST(count(*) AS varchar) AS bigint) = 0"
+        refused = f"CAST({literal(GONE)} || CAST(count(*) AS varchar) AS bigint) = 0"
         return f"(SELECT IF(count(*) > 0, true, {refused}) FROM {self._stamped(stamp)})"  # noqa: S608
 
     def _stamped(self, stamp: str) -> str:

@@ -37,6 +37,10 @@ class Staged(msgspec.Struct, frozen=True):
     """The rows as a JSON array; empty where they are in the stage."""
     lacks: bool = False
     """Some of the rows do not carry every column, or delete their key."""
+    records: int = 0
+    """Of how many records the rows are."""
+    first: int = 0
+    """The offset of the first of these records."""
 
 
 @dataclass

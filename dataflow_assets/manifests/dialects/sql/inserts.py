@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.sql.key_columns import OTHER, column_at
-from dataflow_assets.manifests.dialects.sql.options import KAFKA, UPSERT
+from dataflow_assets.manifests.dialects.sql.changelogs import check_changelog, check_unnested
+from dataflow_assets.manifests.dialects.sql.options import KAFKA
 from dataflow_assets.manifests.dialects.sql.relation import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
@@ -39,21 +39,16 @@ def plan(
     relation: Relation,
     target: Declared,
     settings: Mapping[str, str],
-    *,
-    alone: bool,
 ) -> Plan:
-    """What the flow does with each message. Raises Unreadable.
-
-    `alone`: no other INSERT of the file writes into the table.
-    """
+    """What the flow does with each message. Raises Unreadable."""
     table = relation.table
     layouts = readable(insert, relation)
-    _check_unnested(relation)
+    check_unnested(relation)
     check_grouped(relation.windows, relation.stages, insert.query.place)
     outputs = outputs_of(insert, relation, target, settings)
-    changelog = table.connector == UPSERT
+    changelog = table.changes
     cells = tuple(cells_of(table))
-    key_where = _of_key(relation.where, cells) if changelog else None
+    key_where = _of_deleted(relation) if changelog else None
     conditions = [one for one in (relation.where, key_where) if one is not None]
     parts, expressions = sharing(insert, [*conditions, *(one.expression for one in outputs)])
     computed = iter(expressions)
@@ -72,7 +67,7 @@ def plan(
         unnests=tuple(sharing_parts(insert, one) for one in relation.unnests),
     )
     if changelog:
-        _check_changelog(insert, relation, target, replace(found, outputs=outputs), alone=alone)
+        check_changelog(insert, relation, target, outputs, cells)
     return found
 
 
@@ -93,16 +88,6 @@ def sharing_parts(insert: Insert, one: Parts) -> Parts:
     return replace(one.over(found), shared=parts)
 
 
-def check_upserts(insert: Insert, target: Declared, changing: str) -> None:
-    """Raises Unreadable where the target cannot take updates and deletes, which `changing` has."""
-    if target.connector == KAFKA or not target.table.key:
-        message = (
-            f"{changing} has updates and deletes, and {target.name} takes inserts only: give it a "
-            "PRIMARY KEY" + (" and the connector upsert-kafka" if target.layouts else "")
-        )
-        raise Unreadable(insert.table_place, message)
-
-
 def readable(insert: Insert, relation: Relation) -> Layouts:
     """What the records of the table are. Raises Unreadable for a table that is not read."""
     table = relation.table
@@ -121,17 +106,27 @@ def outputs_of(
     return tuple(_outputs(insert, relation, target, trims=trims))
 
 
-def _of_key(where: Expression | None, cells: Sequence[Cell]) -> Expression | None:
-    """The conditions of WHERE that look at the key alone, and say always the same of it."""
-    found = [
-        one
-        for one in conjuncts(where)
-        if lasting(one) and all(cells[at].of_key for at in columns(one))
-    ]
+def _of_deleted(relation: Relation) -> Expression | None:
+    """The conditions of WHERE that are asked of deleted rows, too.
+
+    Of a row with a PRIMARY KEY those that look at the key alone, and say always the same of it;
+    without one a deleted row is known as a whole.
+    """
+    table = relation.table
+    if not table.table.key:
+        return relation.where
+    keys = {at for at, one in enumerate(table.stored) if one.name in table.table.key}
+    found = [one for one in conjuncts(relation.where) if lasting(one) and columns(one) <= keys]
     return conjunction(found)
 
 
 def _check_target(insert: Insert, target: Declared) -> None:
+    if target.connector == KAFKA and target.changes:
+        message = (
+            f"the format of {target.name} is of changes, and such tables are only read: write into "
+            "a table of upsert-kafka, whose records are upserts and deletes"
+        )
+        raise Unreadable(insert.table_place, message)
     for one in target.written:
         if one.metadata is not None and one.metadata not in WRITABLE:
             message = (
@@ -236,43 +231,3 @@ def times_of(target: Declared, insert: Insert) -> Times:
         message = "times in the key need the same format of times as in the value"
         raise Unreadable(insert.table_place, message)
     return value.times
-
-
-def _check_unnested(relation: Relation) -> None:
-    """Without state nobody knows which items a row had before."""
-    if relation.unnested is not None and relation.changes:
-        name = relation.table.name
-        message = (
-            f"UNNEST of {name}, whose rows are replaced and deleted: without state the rows of "
-            "items that a row has lost would stay in the target. Write SELECT DISTINCT, or GROUP "
-            "BY, with these columns as the PRIMARY KEY of the target: such a query keeps the items"
-        )
-        raise Unreadable(relation.unnested, message)
-
-
-def _check_changelog(
-    insert: Insert, relation: Relation, target: Declared, made: Plan, *, alone: bool
-) -> None:
-    """Without state a change can only be passed on: key by key."""
-    table = relation.table
-    check_upserts(insert, target, table.name)
-    keys = frozenset(table.table.key)
-    named = [_plain(one, made) for one in made.outputs if one.key]
-    if None in named or frozenset(named) != keys:
-        message = (
-            f"the PRIMARY KEY of {target.name} must be the columns of that of {table.name} "
-            f"({', '.join(table.table.key)}) as they are; for another key keep one row of each "
-            "by ROW_NUMBER(), as docs/reference/sql.md#first-rows-of-each-key says"
-        )
-        raise Unreadable(insert.table_place, message)
-    if not alone and made.where != made.key_where:
-        message = (
-            "another INSERT writes into the same table: a row that this WHERE leaves out would be "
-            "deleted there, whoever has written it; give each INSERT a table of its own"
-        )
-        raise Unreadable(insert.place, message)
-
-
-def _plain(output: Output, made: Plan) -> str | None:
-    at = column_at(output.expression)
-    return None if at is None or at == OTHER else made.cells[at].name

@@ -5,7 +5,7 @@ Below `inserts` and `ranked_keys`, which both ask: `ranked_keys` imports `insert
 
 from __future__ import annotations
 
-from dataflow_assets.sql.expressions import CastTo, Column, Constant, Expression
+from dataflow_assets.sql.expressions import CastTo, Column, Expression, columns, lasting
 from dataflow_assets.sql.types import keeps_apart
 
 OTHER = -1
@@ -13,12 +13,12 @@ OTHER = -1
 
 
 def column_at(found: Expression) -> int | None:
-    """Which column of a row it is; None for a constant, `OTHER` for anything else.
+    """Which column of a row it is; None for what all rows have, `OTHER` for anything else.
 
     A column that is cast without becoming equal to another value, as Flink casts by itself into a
     larger type, is that column.
     """
-    if isinstance(found, Constant):
+    if not columns(found) and lasting(found):
         return None
     if isinstance(found, CastTo) and not found.tries and isinstance(found.given, Column):
         return found.given.at if keeps_apart(found.given.type, found.type) else OTHER

@@ -96,7 +96,8 @@ ONLY_KAFKA: Sequence[Key] = (
     Key(
         "format",
         "used",
-        "`json`, `csv`, `avro`, `avro-confluent` or `raw`; the same as `value.format`.",
+        "`json`, `csv`, `avro`, `avro-confluent` or `raw`, or one of [changes](#changes); the same "
+        "as `value.format`.",
         "required",
     ),
     Key("value.format", "used", "The same as `format`."),
@@ -269,11 +270,7 @@ FORMATS: Sequence[Key] = (
 CONFLUENT = "avro-confluent"
 KINDS = ("json", "csv", "avro", CONFLUENT, "raw")
 OTHER_KINDS = {
-    "debezium-json": "is not supported: its messages are changes, not rows",
-    "canal-json": "is not supported: its messages are changes, not rows",
-    "maxwell-json": "is not supported: its messages are changes, not rows",
-    "ogg-json": "is not supported: its messages are changes, not rows",
-    "debezium-avro-confluent": "is not supported: its messages are changes, not rows",
+    "ogg-json": "is not supported: of changes debezium-json, canal-json and maxwell-json are read",
     "protobuf": "is not supported in SQL: write a DataFlow manifest",
 }
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from dataflow_assets.manifests.dialects.sql.inserts import check_upserts
+from dataflow_assets.manifests.dialects.sql.changelogs import check_upserts
 from dataflow_assets.manifests.dialects.sql.key_columns import OTHER, column_at
-from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.ranking import compared_to
 from dataflow_assets.manifests.dialects.sql.relation import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
@@ -64,7 +63,7 @@ def by_key(
 def _primary(relation: Relation) -> frozenset[int]:
     """A row is told by its key, and by the number of each of its items."""
     table = relation.table
-    if table.connector != UPSERT:
+    if not table.table.key:
         return frozenset()
     at = {one.name: number for number, one in enumerate(table.stored)}
     items = (one.number_at for one in relation.unnests)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as File
 
@@ -79,7 +78,7 @@ def read(
         for place, message in script.problems:
             state.wrong("SQL", place, message)
         inserts = [one for one in script.statements if isinstance(one, Insert)]
-        flows = list(_flows(script.statements, inserts, state))
+        flows = list(_flows(script.statements, state))
     except RecursionError:
         state.wrong("SQL", Place(1, 1), _DEEP)
         flows = []
@@ -88,13 +87,10 @@ def read(
     return [state.reading(), *flows]
 
 
-def _flows(
-    statements: Sequence[Statement], inserts: Sequence[Insert], state: FileState
-) -> Iterator[Reading]:
-    targets = Counter(one.table for insert in inserts for one in insert.parts)
+def _flows(statements: Sequence[Statement], state: FileState) -> Iterator[Reading]:
     for one in statements:
         try:
-            yield from _stated(one, targets, state)
+            yield from _stated(one, state)
         except RecursionError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the other statements go on
@@ -103,7 +99,7 @@ def _flows(
             state.broken |= {one.name} if isinstance(one, Table | View) else set()
 
 
-def _stated(one: Statement, targets: Mapping[str, int], state: FileState) -> list[Reading]:
+def _stated(one: Statement, state: FileState) -> list[Reading]:
     """What a statement says: the flows of an INSERT; what others declare goes into the state."""
     if isinstance(one, Set):
         settings.apply(one.option, state, state.settings)
@@ -113,24 +109,22 @@ def _stated(one: Statement, targets: Mapping[str, int], state: FileState) -> lis
         declare(one, state)
     else:
         before = len(state.notes.findings)
-        alone = targets[one.table] == 1
         with naming(one.named, state):
-            found = [flow for part in one.parts for flow in _flows_of(part, state, alone=alone)]
+            found = [flow for part in one.parts for flow in _flows_of(part, state)]
         # Half of a UNION would be a table that lacks rows.
         return found if len(state.notes.findings) == before else []
     return []
 
 
-def _flows_of(insert: Insert, state: FileState, *, alone: bool) -> Iterator[Reading]:
+def _flows_of(insert: Insert, state: FileState) -> Iterator[Reading]:
     """A flow, or with UNION ALL one for each table, unless the query takes them together."""
     what = f"INSERT INTO {insert.table}"
     relations = query_of(what, insert.query, state)
     target = _target(what, insert, state)
     if target is None:
         return
-    alone = alone and len(relations) == 1
     for relation in relations:
-        yield from _flow_of(insert, relation, target, state, alone=alone)
+        yield from _flow_of(insert, relation, target, state)
 
 
 def _flow_of(
@@ -138,8 +132,6 @@ def _flow_of(
     relation: Relation,
     target: Declared,
     state: FileState,
-    *,
-    alone: bool,
 ) -> Iterator[Reading]:
     what = f"INSERT INTO {insert.table}"
     before = len(state.notes.findings)
@@ -147,7 +139,7 @@ def _flow_of(
         if relation.stages:
             made: Plan | ViewPlan = views.view(insert, relation, target, state.settings)
         else:
-            made = plan(insert, relation, target, state.settings, alone=alone)
+            made = plan(insert, relation, target, state.settings)
         check_apart(insert, made, state.made.setdefault(target.name, []))
     except Unreadable as error:
         state.wrong(what, error.place, error.message)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.manifests.dialects.client_security import referred
 from dataflow_assets.manifests.dialects.notes import Notes
+from dataflow_assets.manifests.dialects.sql.change_formats import DEBEZIUM_CONFLUENT
 from dataflow_assets.manifests.dialects.sql.options import CONFLUENT, KAFKA
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 
@@ -40,8 +41,10 @@ def registry(table: Declared, notes: Notes) -> SchemaRegistry | None:
 def _starts(table: Declared) -> Iterator[str]:
     """How the options begin, of key and value."""
     for name, start in (("value.format", "value."), ("key.format", "key."), ("format", "")):
-        if table.text(name) == CONFLUENT and (name != "format" or table.connector == KAFKA):
-            yield f"{start}{CONFLUENT}"
+        found = table.text(name)
+        named = found in (CONFLUENT, DEBEZIUM_CONFLUENT)
+        if named and (name != "format" or table.connector == KAFKA):
+            yield f"{start}{found}"
 
 
 def _url(table: Declared, start: str, notes: Notes) -> str | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.bind import Scope
-from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.ranking import limited
 from dataflow_assets.manifests.dialects.sql.syntax import View
 from dataflow_assets.manifests.dialects.sql.tables import Declared
@@ -66,7 +65,7 @@ class Relation:
         """Whether rows may go as well as come."""
         if self.stages:
             return self.stages[-1].window is None
-        return self.table.connector == UPSERT
+        return self.table.changes
 
     @property
     def width(self) -> int:

@@ -176,6 +176,12 @@ def _windowed(
         message = f"a window over {node.table.table} is not supported: windows are over a table"
         message += "; UNNEST is behind them" if relation.unnests else ""
         raise Unreadable(node.table.place, message)
+    if relation.changes and not relation.table.table.key:
+        message = (
+            f"a window over {node.table.table}, whose rows come and go, needs its PRIMARY KEY: "
+            "declare it"
+        )
+        raise Unreadable(node.table.place, message)
     found = windows(node, scope, relation.table, environment)
     more = window_columns(found, len(relation.table.stored))
     bounds = tuple(one for _, one in more)

@@ -77,6 +77,12 @@ SETTINGS: Sequence[Key] = (
         "instead.",
         "0",
     ),
+    Key(
+        "table.exec.source.cdc-events-duplicate",
+        "note",
+        "has no effect: a change that comes twice counts once where its table has a PRIMARY KEY",
+        "false",
+    ),
     Key("table.exec.sink.*", "note", _BY_SPARK),
     Key("table.exec.mini-batch.*", "note", _BY_SPARK),
     Key("table.*", "note", _BY_SPARK),

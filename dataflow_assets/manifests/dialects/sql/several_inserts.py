@@ -1,15 +1,29 @@
-"""Several INSERTs into one table, some of which have state: their rows must have other keys."""
+"""Several INSERTs into one table: rows that are replaced and deleted must have other keys."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
-from dataflow_assets.sql.expressions import CastTo, Constant, Expression, compiled
+from dataflow_assets.sql.expressions import (
+    Call,
+    CastTo,
+    Column,
+    Constant,
+    Expression,
+    Shared,
+    compiled,
+    lasting,
+    operands,
+)
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.plan import Output, Plan
+from dataflow_assets.sql.no_value import NO_VALUE
+from dataflow_assets.sql.plan import Plan
+from dataflow_assets.sql.ranking import Ranking
+from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.view import ViewPlan
 
 
@@ -23,9 +37,9 @@ class Made(NamedTuple):
 def check_apart(insert: Insert, made: Plan | ViewPlan, others: list[Made]) -> None:
     """Raises Unreadable where rows of another INSERT, and those of this one, could have one key.
 
-    Rows of queries with state are replaced and deleted by their keys, whoever has written them. A
-    constant in the PRIMARY KEY that is another one in each INSERT keeps them apart, as it is behind
-    its casts.
+    Rows of queries with state, and of tables of upserts, are replaced and deleted by their keys,
+    whoever has written them. A constant in the PRIMARY KEY that is another one in each INSERT
+    keeps them apart, as it is behind its casts.
 
     Args:
         insert: what was read.
@@ -34,27 +48,36 @@ def check_apart(insert: Insert, made: Plan | ViewPlan, others: list[Made]) -> No
     """
     for other in others:
         if collide(made, other.plan):
-            message = (
-                f"the INSERT in line {other.insert.place.line} writes into the same table: rows "
-                "of both would replace and delete each other; give each a table of its own, or a "
-                "constant in a column of the PRIMARY KEY that the other one has not"
-            )
-            raise Unreadable(insert.query.place, message)
+            message = f"the INSERT in line {other.insert.place.line} writes into the same table"
+            raise Unreadable(insert.query.place, f"{message}, {reason(made)}")
     others.append(Made(insert, made))
+
+
+def reason(made: Plan | ViewPlan) -> str:
+    """Why an INSERT that collides with another one is refused, and what to write instead."""
+    key = ", ".join(one.name for one in made.outputs if one.key)
+    same = f"PRIMARY KEY ({key})" if key else "PRIMARY KEY"
+    return (
+        f"and its rows may have the same {same}: rows of both would replace and delete each other. "
+        "Add a column to the PRIMARY KEY in which each INSERT has a constant of its own, like 'a' "
+        "and 'b', or give each a table of its own"
+    )
 
 
 def collide(made: Plan | ViewPlan, other: Plan | ViewPlan) -> bool:
     """Whether a row of one could replace, or delete, a row of the other one in the same table."""
-    stateful = any(isinstance(one, ViewPlan) and _has_key(one) for one in (made, other))
-    return stateful and not _apart(made, other)
+    return (_changes(made) or _changes(other)) and not _apart(made, other)
 
 
-def _has_key(made: ViewPlan) -> bool:
+def _changes(made: Plan | ViewPlan) -> bool:
+    """Whether it replaces and deletes rows; rows that only come are no loss to each other."""
+    if isinstance(made, Plan):
+        return made.changelog
     return any(one.key for one in made.outputs)
 
 
 def _apart(made: Plan | ViewPlan, other: Plan | ViewPlan) -> bool:
-    mine, theirs = _constants(made.outputs), _constants(other.outputs)
+    mine, theirs = dict(_constants(made)), dict(_constants(other))
     return any(name in theirs and _differ(theirs[name], one) for name, one in mine.items())
 
 
@@ -65,23 +88,54 @@ def _differ(one: Constant, other: Constant) -> bool:
     return alike and one.value != other.value and str(one.value) != str(other.value)
 
 
-def _constants(outputs: tuple[Output, ...]) -> dict[str, Constant]:
+def _constants(made: Plan | ViewPlan) -> Iterator[tuple[str, Constant]]:
     """By the column of the PRIMARY KEY its value, where all rows have the same."""
-    found = {one.name: _computed(one.expression) for one in outputs if one.key}
-    return {name: one for name, one in found.items() if one is not None}
+    stages = made.stages if isinstance(made, ViewPlan) else ()
+    for one in made.outputs:
+        found = _computed(one.expression, made.shared, stages) if one.key else None
+        if found is not None:
+            yield one.name, found
 
 
-def _computed(one: Expression) -> Constant | None:
-    """A constant behind its casts; None where a record, or the zone of the flow, decides."""
+def _computed(
+    one: Expression, shared: Sequence[Expression], stages: Sequence[Stage]
+) -> Constant | None:
+    """A constant, computed; None where a record, the present or the zone of the flow decides.
+
+    Args:
+        one: over the rows of the last stage, or of the table.
+        shared: what it may need.
+        stages: those above the table.
+    """
     if isinstance(one, Constant):
         return one
-    if not isinstance(one, CastTo) or "TIMESTAMP_LTZ" in (one.type.kind, one.given.type.kind):
+    if isinstance(one, Shared):
+        return _computed(shared[one.at], shared, stages)
+    if isinstance(one, Column):
+        inner = _passed_on(stages[-1]).get(one.at) if stages else None
+        return None if inner is None else _computed(inner, stages[-1].shared, stages[:-1])
+    given = [_computed(inner, shared, stages) for inner in operands(one)]
+    known = [inner for inner in given if inner is not None]
+    if len(known) < len(given) or not lasting(one):
         return None
-    given = _computed(one.given)
-    if given is None:
+    if any(inner.type.kind == "TIMESTAMP_LTZ" for inner in (one, *known)):
         return None
+    if isinstance(one, CastTo):
+        return _evaluated(replace(one, given=known[0]))
+    return _evaluated(replace(one, arguments=tuple(known))) if isinstance(one, Call) else None
+
+
+def _passed_on(stage: Stage) -> Mapping[int, Expression]:
+    """By their places columns of what a stage passes on that are columns of its rows."""
+    found = dict(enumerate(stage.keys))
+    if isinstance(stage, Ranking):
+        arguments = enumerate((one.argument for one in stage.calls), len(stage.keys))
+        found |= {at: one for at, one in arguments if one is not None}
+    return found
+
+
+def _evaluated(one: Expression) -> Constant | None:
     try:
-        value = compiled(replace(one, given=given), Environment())(())
-    except ValueError:
+        return Constant(one.type, compiled(one, Environment())(()))
+    except NO_VALUE:
         return None
-    return Constant(one.type, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,23 +14,18 @@ from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.change_formats import CHANGE_FORMATS, envelope
+from dataflow_assets.manifests.dialects.sql.column_problems import column_problems
 from dataflow_assets.manifests.dialects.sql.layouts import layouts
 from dataflow_assets.manifests.dialects.sql.settings import milliseconds
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
 from dataflow_assets.manifests.dialects.sql.tokens import Place
-from dataflow_assets.sql.bytes.layout import Layouts
-from dataflow_assets.sql.casts import cast
+from dataflow_assets.sql.bytes.layout import ChangeLayout, Layouts
 from dataflow_assets.sql.expressions import Column as Cell
 from dataflow_assets.sql.expressions import Expression
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.metadata import METADATA
-from dataflow_assets.sql.types import STRING, Type
-
-_NO_METADATA = {
-    "leader-epoch": "is not known to readers here",
-    "timestamp-type": "is not known to readers here",
-}
-
+from dataflow_assets.sql.metadata import METADATA, OF_CHANGES
+from dataflow_assets.sql.types import STRING
 
 _BUFFER = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
 
@@ -66,6 +61,12 @@ class Declared:
     def stored(self) -> tuple[Column, ...]:
         """The columns of a row as it is read: without computed ones."""
         return tuple(one for one in self.table.columns if one.computed is None)
+
+    @property
+    def changes(self) -> bool:
+        """Whether its records replace and delete rows."""
+        captured = self.layouts is not None and isinstance(self.layouts.value, ChangeLayout)
+        return self.connector == known.UPSERT or captured
 
     @property
     def physical(self) -> tuple[Column, ...]:
@@ -125,7 +126,8 @@ def declared(table: Table, file: str, notes: Notes) -> Declared | None:
         allowed = allowed or f"allowed: {', '.join(known.CONNECTORS)}"
         notes.wrong((document, "connector"), f"{said}; {allowed}", key=not connector)
         return None
-    for problem in _column_problems(table, connector):
+    metadata = {**METADATA, **OF_CHANGES.get(envelope(given) or "", {})}
+    for problem in column_problems(table, connector, metadata):
         notes.findings.append(_at(file, table, *problem))
     found = Declared(table, connector, given, document)
     if connector == known.JDBC:
@@ -156,7 +158,7 @@ def _at(file: str, table: Table, place: Place, message: str) -> Finding:
 
 def _check_options(found: Declared, notes: Notes) -> None:
     plain = known.of_connector(found.connector)
-    both = [replace(one, name=one.name) for one in known.FORMATS]
+    both = (*known.FORMATS, *CHANGE_FORMATS)
     prefixed = [
         replace(one, name=f"{prefix}.{one.name}") for prefix in ("key", "value") for one in both
     ]
@@ -198,10 +200,12 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "properties.allow.auto.create.topics": ("true", "false"),
     "json.decode.json-parser.enabled": ("true", "false"),
     "json.map-null-key.mode": ("FAIL",),
-    "avro-confluent.basic-auth.credentials-source": ("USER_INFO",),
-    "avro-confluent.bearer-auth.credentials-source": ("STATIC_TOKEN",),
+    "basic-auth.credentials-source": ("USER_INFO",),
+    "bearer-auth.credentials-source": ("STATIC_TOKEN",),
     "avro.encoding": ("binary",),
 }
+_START = re.compile(r"^(?:(?:key|value)\.)?(?:(?:debezium|canal|maxwell)-)?(?:avro-confluent\.)?")
+"""Of options of formats; those of changes mean what those of rows do."""
 _NUMBERS = ("scan.parallelism", "sink.parallelism", "sink.buffer-flush.max-rows")
 _DURATIONS = ("scan.topic-partition-discovery.interval", "sink.buffer-flush.interval")
 
@@ -209,7 +213,7 @@ _DURATIONS = ("scan.topic-partition-discovery.interval", "sink.buffer-flush.inte
 def _check_values(found: Declared, notes: Notes) -> None:
     """Also of options without effect: a misspelt value is no option of Flink's."""
     for key, option in found.options.items():
-        plain = key.removeprefix("key.").removeprefix("value.")
+        plain = _START.sub("", key)
         where = (found.document, key)
         allowed = _CHOICES.get(plain)
         if allowed is not None and option.value not in allowed:
@@ -238,56 +242,13 @@ def _check_required(found: Declared, notes: Notes) -> None:
         notes.findings.append(
             _at(found.document.file, table, table.place, f"PRIMARY KEY {message}")
         )
-    if not upsert and table.key:
+    if not upsert and table.key and envelope(found.options) is None:
         place = table.key_place or table.place
         message = (
-            "a PRIMARY KEY needs the connector upsert-kafka: records of a kafka table are inserts"
+            "a PRIMARY KEY needs the connector upsert-kafka, or a format of changes such as "
+            "debezium-json: other records of a kafka table are inserts"
         )
         notes.findings.append(_at(found.document.file, table, place, message))
-
-
-def _column_problems(table: Table, connector: str) -> Iterator[tuple[Place, str]]:
-    named = {one.name: one for one in table.columns}
-    for name in table.key:
-        one = named.get(name)
-        place = table.key_place or table.place
-        if one is None:
-            yield place, f"PRIMARY KEY: no column {name}; {meant(name, named)}"
-        elif not one.physical:
-            yield place, f"PRIMARY KEY: {name} is not a column of the record itself"
-    for column in table.columns:
-        if column.metadata is not None:
-            yield from _metadata_problems(column, connector)
-    if table.watermark is not None:
-        yield from _watermark_problems(table, named)
-
-
-def _metadata_problems(column: Column, connector: str) -> Iterator[tuple[Place, str]]:
-    key = column.metadata or ""
-    if connector in known.TABLES:
-        yield column.place, "METADATA is of topics only"
-    elif key in _NO_METADATA:
-        yield column.place, f"METADATA {key}: {_NO_METADATA[key]}"
-    elif key not in METADATA:
-        yield column.place, f"no METADATA {key}; {meant(key, METADATA)}"
-    elif column.type is not None and not _casts(METADATA[key], column.type):
-        message = f"METADATA {key} is {METADATA[key]}, which cannot be cast to {column.type}"
-        yield column.place, message
-
-
-def _casts(kind: Type, wanted: Type) -> bool:
-    return cast(kind, wanted, Environment().local) is not None
-
-
-def _watermark_problems(table: Table, named: Mapping[str, Column]) -> Iterator[tuple[Place, str]]:
-    watermark = table.watermark
-    assert watermark is not None  # noqa: S101
-    one = named.get(watermark.column)
-    if one is None:
-        message = f"WATERMARK: no column {watermark.column}; {meant(watermark.column, named)}"
-        yield watermark.place, message
-    elif one.type is not None and not one.type.moment:
-        yield watermark.place, f"WATERMARK: {one.name} is {one.type}, and no TIMESTAMP(3)"
 
 
 def environment_of(settings: Mapping[str, Any]) -> Environment:

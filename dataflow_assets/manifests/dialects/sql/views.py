@@ -9,9 +9,9 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from dataflow_assets.contracts import Source
+from dataflow_assets.manifests.dialects.sql.changelogs import check_grouped_changes, check_upserts
 from dataflow_assets.manifests.dialects.sql.inserts import (
     cells_of,
-    check_upserts,
     outputs_of,
     readable,
     sharing,
@@ -19,7 +19,6 @@ from dataflow_assets.manifests.dialects.sql.inserts import (
     times_of,
 )
 from dataflow_assets.manifests.dialects.sql.key_columns import column_at
-from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.pruning import pruned
 from dataflow_assets.manifests.dialects.sql.ranked_keys import by_key
 from dataflow_assets.manifests.dialects.sql.ranking import arrival_cells
@@ -57,6 +56,7 @@ def view(
     relation = relation.limited()
     outputs = outputs_of(insert, relation, target, settings)
     check_grouped(relation.windows, relation.stages, insert.query.place)
+    check_grouped_changes(insert, relation)
     appends = not relation.changes and not target.table.key
     if isinstance(relation.stages[-1], Ranking) and not appends:
         relation, outputs = by_key(insert, relation, target, outputs)
@@ -119,8 +119,6 @@ def _table_rows(insert: Insert, relation: Relation, used: Sequence[int]) -> Tabl
 
 
 def _primary(table: Declared, cells: tuple[Cell, ...]) -> Iterator[tuple[int, Type]]:
-    if table.connector != UPSERT:
-        return
     places = {one.name: at for at, one in enumerate(cells)}
     types = {one.name: one.type for one in table.stored}
     for name in table.table.key:
