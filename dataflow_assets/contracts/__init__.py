@@ -37,6 +37,7 @@ Who calls what when, in the order of a run:
 | `SourceSession.close`, `SinkSession.close` | the driver | at the end of each attempt |
 | `SourceSession.ends` | the driver, of a run that has an end | once |
 | `Sink.peek` | reset, preview, replay and the tables of assets, beside a run | once each |
+| `Source.for_branches` | whoever loads manifests | once |
 | `Source.incremental` | whoever loads manifests; the sensor `ingest`; a lane | each time |
 | `Source.keeps_running` | a lane | twice a second |
 | `Connector.shared` | whoever looks at many flows; a task that reads slices together | each time |

@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from dataflow_assets.contracts import (
     ABSENT,
     INFINITE,
+    KIND,
     MAX_LENGTH,
     NO_NUL,
     SYSTEM_COLUMNS,
     TYPED,
+    kind_of,
 )
 from dataflow_assets.errors import NewColumns, PermanentError
 from dataflow_assets.formats.conversions import convert
@@ -59,6 +61,39 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
     strict = pa.schema([*schema, *list(rows.schema)[len(schema) :]], schema.metadata)
     kept = _without(rows, refused)
     return Conformed(pa.RecordBatch.from_arrays(kept.columns, schema=strict), refused)
+
+
+def fit(table: object, frame: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A frame's rows as a table stores them: by the rules of typed rows of flows.
+
+    Called in the tasks of users' assets, for each batch. Text in a column of JSON, or of arrays and
+    the like, is the JSON of a value.
+
+    Args:
+        table: as errors name it.
+        frame: its columns, all of which the schema has.
+        schema: the sink's, of these columns.
+
+    Raises:
+        PermanentError: a value that cannot be stored without loss; nothing of the frame is.
+    """
+    given = [_as_json(column, schema.field(column.name)) for column in frame.schema]
+    found = conform(pa.RecordBatch.from_arrays(frame.columns, schema=pa.schema(given)), schema)
+    for reason in found.refused.values():
+        raise refused(table, reason)
+    return found.rows
+
+
+def refused(table: object, reason: str) -> PermanentError:
+    """The error of a frame with a value that its table cannot hold."""
+    return PermanentError(f"{table}: {reason}; cast it in the frame, or alter the table")
+
+
+def _as_json(given: pa.Field, wanted: pa.Field) -> pa.Field:
+    json_text = kind_of(wanted) == b"json" or pa.types.is_nested(wanted.type)
+    if pa.types.is_string(given.type) and json_text:
+        return given.with_metadata({KIND: b"json"})
+    return given
 
 
 def _check(given: dict[str, pa.Field], schema: pa.Schema, unknown_fields: str) -> None:

@@ -63,6 +63,8 @@ def _nested(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
         return _list(column, given.type, wanted.type)
     if pa.types.is_struct(wanted.type) and pa.types.is_struct(given.type):
         return _struct(column, given.type, wanted.type)
+    if pa.types.is_map(wanted.type) and pa.types.is_map(given.type):
+        return _map(column, given.type, wanted.type)
     return _read_from_json(column, given, wanted)
 
 
@@ -198,7 +200,7 @@ def _text(column: pa.Array, given: pa.Field) -> pa.Array:
         return pa.array([_bare(text) for text in column.to_pylist()], pa.string())
     if pa.types.is_string(given.type):
         return column
-    if pa.types.is_temporal(given.type):
+    if pa.types.is_temporal(given.type) and not pa.types.is_duration(given.type):
         return pa.array(moments(column), pa.string())
     if pa.types.is_boolean(given.type) or pa.types.is_integer(given.type):
         return column.cast(pa.string())
@@ -250,6 +252,13 @@ def _list(column: pa.Array, given: Any, wanted: Any) -> pa.Array:
     values = convert(column.values, given.value_field, wanted.value_field)
     mask = column.is_null() if column.null_count else None
     return pa.ListArray.from_arrays(column.offsets, values, type=wanted, mask=mask)
+
+
+def _map(column: pa.Array, given: Any, wanted: Any) -> pa.Array:
+    keys = convert(column.keys, given.key_field, wanted.key_field)
+    items = convert(column.items, given.item_field, wanted.item_field)
+    mask = column.is_null() if column.null_count else None
+    return pa.MapArray.from_arrays(column.offsets, keys, items, type=wanted, mask=mask)
 
 
 def _struct(column: pa.Array, given: Any, wanted: Any) -> pa.Array:

@@ -10,7 +10,8 @@
 | binary | base64 |
 | KIND json | the JSON itself |
 | string, KIND uuid, KIND text | text |
-| list, struct | array, object |
+| duration | ISO 8601: `PT3600.5S` |
+| list, struct and map | array, object |
 """
 
 from __future__ import annotations
@@ -127,6 +128,9 @@ def cells(column: pa.Array, field: pa.Field) -> list[Any]:
     if pa.types.is_binary(arrow):
         found = column.to_pylist()
         return [None if value is None else base64.b64encode(value).decode() for value in found]
+    if pa.types.is_duration(arrow):
+        counts = column.cast(pa.duration("us")).cast(pa.int64()).to_pylist()
+        return [None if count is None else _iso(count) for count in counts]
     if pa.types.is_temporal(arrow):
         return moments(column)
     return _nested(column, arrow) if pa.types.is_nested(arrow) else column.to_pylist()
@@ -234,6 +238,21 @@ def _nested(column: pa.Array, arrow: pa.DataType) -> list[Any]:
         found = [dict(zip(names, row, strict=True)) for row in rows]
         return [row if there else None for row, there in zip(found, valid, strict=True)]
     bounds = column.offsets.to_pylist()
-    items = cells(column.values, arrow.value_field)
     spans = zip(bounds[:-1], bounds[1:], valid, strict=True)
+    if pa.types.is_map(arrow):
+        keys = map(_name, cells(column.keys, arrow.key_field))
+        pairs = list(zip(keys, cells(column.items, arrow.item_field), strict=True))
+        return [dict(pairs[start:end]) if there else None for start, end, there in spans]
+    items = cells(column.values, arrow.value_field)
     return [items[start:end] if there else None for start, end, there in spans]
+
+
+def _name(key: Any) -> str:
+    """JSON's names are texts."""
+    return key if isinstance(key, str) else exact_json(key).decode()
+
+
+def _iso(count: int) -> str:
+    """Microseconds as a duration of ISO 8601."""
+    sign, (seconds, rest) = "-" if count < 0 else "", divmod(abs(count), 1_000_000)
+    return f"{sign}PT{seconds}" + (f".{rest:06}".rstrip("0") if rest else "") + "S"

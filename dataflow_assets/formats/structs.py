@@ -72,11 +72,14 @@ def _hides(array: pa.Array) -> bool:
 def _like(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """The values in their own types, whose fields are required where those of `kind` are.
 
-    Texts in place of 16 bytes are UUIDs.
+    Texts in place of 16 bytes are UUIDs, and the other way round.
     """
     if pa.types.is_string(array.type) and kind == pa.binary(16):
         texts = array.to_pylist()
         return pa.array([t if t is None else uuid.UUID(t).bytes for t in texts], kind)
+    if pa.types.is_string(kind) and array.type in (pa.binary(16), pa.uuid()):
+        octets = array.cast(pa.binary(16)).to_pylist()
+        return pa.array([o if o is None else str(uuid.UUID(bytes=o)) for o in octets], kind)
     for is_kind, rebuilt in _REBUILT:
         if is_kind(array.type) and is_kind(kind):
             return rebuilt(array, kind)

@@ -13,7 +13,7 @@ from functools import cache
 import pyarrow as pa
 
 from dataflow_assets.contracts import OFFSET, Chunk, Sent
-from dataflow_assets.formats.rows import unfit
+from dataflow_assets.formats.rows import unfit, unfit_values
 from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.formatted import merged
@@ -23,6 +23,8 @@ from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.records.record import Record, parse
 
 _DELETED = {"operation": "delete"}
+_SHOWN = 60  # letters of a value
+_KINDS = "an array of other dimensions than declared, or a time beyond the year 294246"
 
 
 def parted(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
@@ -55,10 +57,31 @@ def joined(
         found.take(at, 0, Record(parse(body), _DELETED if at in gone else {}))
     ordinals = rows.column(OFFSET)
     read = found.chunk(ordinals.to_numpy(), Messages(ordinals, messages, places=places))
-    refused = [replace(one, stage="encode").of(sent[one.offset]) for one in read.rejected]
+    reasons = _reasons(rows)
+    refused = [
+        replace(one, stage="encode", reason=f"{reasons[one.offset]}; {one.reason}").of(
+            sent[one.offset]
+        )
+        for one in read.rejected
+    ]
     return replace(
         chunk,
         rows=merged([chunk.rows, read.rows]),
         rejected=sorted([*chunk.rejected, *refused], key=lambda one: one.offset),
         size=chunk.size + read.size,
     )
+
+
+def _reasons(rows: pa.RecordBatch) -> dict[int, str]:
+    """By ordinal what the columns of the source have no place for."""
+    ordinals = rows.column(OFFSET).to_pylist()
+    return {
+        ordinals[row]: f"{', '.join(map(_shown, values.items()))}: {_KINDS}"
+        for row, values in unfit_values(rows).items()
+    }
+
+
+def _shown(item: tuple[str, bytes]) -> str:
+    name, text = item[0], bytes(item[1]).decode()
+    cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return f"column {name} of the source holds {cut}"

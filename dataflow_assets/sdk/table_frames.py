@@ -21,16 +21,23 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Sink
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.table_partitions import Partitions
+from dataflow_assets.spark.errors import task_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-ATTEMPT = "_attempt"
-"""Column of a stage: which attempt of a task has put the row there."""
 _STAGED = pa.schema([("attempt", pa.string()), ("rows", pa.int64())])
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
 Mode = Literal["append", "overwrite", "upsert"]
 
 
@@ -100,6 +107,24 @@ def chosen(
     return known if names is None else names
 
 
+def spark_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which a frame has values of another one.
+
+    Spark has no unsigned numbers, no times of day, no nanoseconds and no more than 38 digits.
+    """
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_time(kind) or pa.types.is_decimal256(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(spark_type(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(spark_type(each.type)) for each in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
+    return _WIDER.get(kind, kind)
+
+
 def several_of_one_key(table: object) -> PermanentError:
     """The error of a frame that is upserted, and has two rows of one key."""
     return PermanentError(
@@ -113,6 +138,20 @@ def null_in_key(table: object, key: Sequence[str]) -> PermanentError:
         f"{table}: the frame has rows with null in the key ({', '.join(key)}): no later run could "
         "find them again, and each would add them once more; fill the key or leave these rows out"
     )
+
+
+def refuse_null_keys(table: object, batch: pa.RecordBatch, key: Sequence[str]) -> None:
+    """Raises PermanentError for a row without a value in the key of an upsert."""
+    if any(batch.column(name).null_count for name in key):
+        raise null_in_key(table, key)
+
+
+def attempt_column(names: Iterable[str]) -> str:
+    """The column of a stage that says which attempt of a task has put the row there.
+
+    Called by `TableFrames.write` on the driver, with the frame's columns, none of which it is.
+    """
+    return free_stem(names, "_attempt")
 
 
 def refuse_unknown_columns(table: object, names: Iterable[str], known: Collection[str]) -> None:
@@ -135,7 +174,7 @@ def refuse_unknown_columns(table: object, names: Iterable[str], known: Collectio
         )
 
 
-def map_batches(frame: DataFrame, work: Work, schema: str) -> DataFrame:
+def map_batches(frame: DataFrame, work: Work, schema: str | StructType) -> DataFrame:
     """The frame's rows through a function, whatever its columns are called.
 
     `mapInArrow` takes a dot in a column's name for the way into a struct: the columns travel under
@@ -144,7 +183,7 @@ def map_batches(frame: DataFrame, work: Work, schema: str) -> DataFrame:
     Args:
         frame: any frame.
         work: called once in each task, with the batches of its partition under their own names.
-        schema: DDL of what the function yields.
+        schema: of what the function yields; a text is DDL.
 
     Returns:
         A lazy frame of what the function yields.
@@ -173,19 +212,30 @@ def stage(
 
     Args:
         frame: any frame.
-        put: called once in each attempt of a task, with its batches; the last column is `ATTEMPT`.
+        put: called once in each attempt of a task, with its batches; the last column is the
+            `attempt_column`.
             Batches are not empty, but there may be none.
 
     Returns:
         The attempts that have succeeded, and how many rows they have put there.
+
+    Raises:
+        DataflowError: what a task has raised.
     """
-    done = map_batches(frame, _Marked(put), "attempt string, rows bigint").toArrow()
+    from pyspark.errors import PySparkException
+
+    marked = _Marked(put, attempt_column(frame.columns))
+    try:
+        done = map_batches(frame, marked, "attempt string, rows bigint").toArrow()
+    except PySparkException as error:
+        raise task_failure(error) from error
     return done.column("attempt").to_pylist(), sum(done.column("rows").to_pylist())
 
 
 @dataclass(frozen=True)
 class _Marked:
     put: Callable[[Iterator[pa.RecordBatch]], None]
+    mark: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt, counts = uuid.uuid4().hex, [0]
@@ -194,7 +244,7 @@ class _Marked:
             for batch in batches:
                 if rows := batch.num_rows:
                     counts.append(rows)
-                    yield batch.append_column(ATTEMPT, pa.array([attempt] * rows))
+                    yield batch.append_column(self.mark, pa.array([attempt] * rows))
 
         self.put(marked())
         yield pa.record_batch([[attempt], [sum(counts)]], _STAGED)

@@ -197,7 +197,8 @@ def test_rows_of_other_partitions_are_refused(runs: Runs, key: list[str]) -> Non
     """Each run would store them once more."""
     for other in ("b", None):
         said = runs.write(outside(key, other), "a")
-        assert "outside of the partitions of this run (a)" in said or "NULL" in said
+        outside_of = "outside of the partitions of this run (a)"
+        assert outside_of in said or "column day: must not be null" in said
         assert "Traceback" not in said.partition("Stack Trace")[0]
     empty = frame_asset(key, TEXTS, nothing, LETTERS, partition_expr="day")
     assert runs.write(empty, "c") == ""

@@ -9,15 +9,19 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.memory import Store
+from dataflow_assets.connectors.trino import types
+from dataflow_assets.connectors.trino.encode import lines
+from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.matrix.test_matrix import run
 from tests.matrix.typed_tables import SHAPES, make, stored
-from tests.matrix.types import KINDS, REJECTED, TABLES, Case
+from tests.matrix.types import KINDS, REJECTED, TABLES, TRINO, Case
 from tests.systems import SYSTEMS, Config, manifest, messages
 
 
@@ -66,16 +70,15 @@ def test_a_value_is_stored_exactly_or_its_record_is_rejected(
     engine: SparkSession,
     tmp_path: Path,
 ) -> None:
-    sink, kinds = (
-        SYSTEMS[system](request),
-        [k.spelled[system] for k in KINDS if system in k.spelled],
-    )
+    sink = SYSTEMS[system](request)
     config = sink.at("sink", {})
-    make(sink, config, kinds, SHAPES[shape])
+    kinds = [kind.spelled[system] for kind in KINDS if system in kind.spelled]
+    columns = [(kind, SHAPES[shape]) for kind in kinds]
+    make(sink, config, columns)
     tried = cells(system, shape)
     records = [{"id": at, **cell.sent} for at, cell in enumerate(tried)]
     reasons = stored_of(store, tmp_path, (system, config), records, engine)
-    rows = stored(sink, config, kinds, SHAPES[shape])
+    rows = stored(sink, config, columns)
     assert sorted([*rows, *reasons]) == [*range(len(tried))]
     wrong = []
     for at, cell in enumerate(tried):
@@ -83,6 +86,26 @@ def test_a_value_is_stored_exactly_or_its_record_is_rejected(
         if found != cell.case.expected(system, shape):
             wrong.append((kinds[cell.column], cell.case, found, reasons.get(at)))
     assert not wrong, "\n".join(map(str, wrong[:20]))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_trino_cannot_hold_is_rejected_before_a_statement(shape: str) -> None:
+    """A cast of Trino's would round, or end the statement for all of its rows."""
+    spelled = [kind.spelled[TRINO] for kind in KINDS if TRINO in kind.spelled]
+    fields = [
+        types.sink_field(
+            f"c{at}", SHAPES[shape].types[TRINO].format(kind), nullable=True, comment=""
+        )
+        for at, kind in enumerate(spelled)
+    ]
+    tried = cells(TRINO, shape)
+    bodies = pa.array([json.dumps(cell.sent).encode() for cell in tried], pa.binary())
+    found = JsonDecoder(pa.schema(fields)).decode(bodies, pa.array(range(len(tried)), pa.int64()))
+    expected = [cell.case.expected(TRINO, shape) for cell in tried]
+    assert [one.offset for one in found.rejected] == [
+        at for at, text in enumerate(expected) if text == REJECTED
+    ]
+    assert len(lines(found.rows, [field.name for field in fields])) == found.rows.num_rows
 
 
 SCHEMALESS = ("files", "kafka", "postgresql")
@@ -102,7 +125,7 @@ def test_json_is_stored_as_it_was_sent(
     config = sink.at("sink", {})
     table = system == "postgresql"
     if table:
-        make(sink, config, ["jsonb"] * len(SHAPES), SHAPES["plain"])
+        make(sink, config, [("jsonb", SHAPES["plain"])] * len(SHAPES))
     records = [
         {"id": at, **{f"c{n}": shape.sent(value) for n, shape in enumerate(SHAPES.values())}}
         for at, value in enumerate(EVERY.values())

@@ -71,9 +71,13 @@ SHAPES = {
 }
 
 
-def make(system: System, config: Config, kinds: Sequence[str], shape: Shape) -> None:
-    """The table of the config: `id`, and `c0`, `c1`, ... of these types."""
-    whole = [shape.types[system.type].format(kind) for kind in kinds]
+Typed = Sequence[tuple[str, Shape]]
+"""The columns `c0`, `c1`, ... of a table: the type of a value, and where it stands."""
+
+
+def make(system: System, config: Config, columns: Typed) -> None:
+    """The table of the config: `id`, and these columns."""
+    whole = [shape.types[system.type].format(kind) for kind, shape in columns]
     {PG: _postgresql, CH: _clickhouse, ICE: _iceberg, TRINO: _trino}[system.type](
         system, config, whole
     )
@@ -86,13 +90,12 @@ def _columns(types: Sequence[str]) -> str:
 def _postgresql(system: Any, config: Config, types: Sequence[str]) -> None:
     schema = config["table"].partition(".")[0]
     with psycopg.connect(system.dsn, autocommit=True) as connection:
-        for statement in (
-            f"set search_path to {schema}",
-            "create type mood as enum ('ok')",
-            "create domain short as text check (length(value) < 3)",
-            f"create table {config['table']} (id bigint, {_columns(types)})",
-        ):
-            connection.execute(statement.encode())
+        connection.execute(f"set search_path to {schema}".encode())
+        if any("mood" in kind for kind in types):
+            connection.execute("create type mood as enum ('ok')")
+            connection.execute("create domain short as text check (length(value) < 3)")
+        table = f"create table {config['table']} (id bigint, {_columns(types)})"
+        connection.execute(table.encode())
 
 
 def _clickhouse(system: Any, config: Config, types: Sequence[str]) -> None:
@@ -112,53 +115,50 @@ def _trino(system: Any, config: Config, types: Sequence[str]) -> None:
     system.execute(f"CREATE TABLE {config['table']} (id bigint, {_columns(types)})")
 
 
-def stored(
-    system: System, config: Config, kinds: Sequence[str], shape: Shape
-) -> dict[int, list[str | None]]:
+def stored(system: System, config: Config, columns: Typed) -> dict[int, list[str | None]]:
     """By `id` the text of each value."""
     rows = {PG: _pg_rows, CH: _ch_rows, ICE: _ice_rows, TRINO: _trino_rows}[system.type]
     return {
         row[0]: [
-            None if value is None else _plain(kind, value)
-            for kind, value in zip(kinds, row[1:], strict=True)
+            None if value is None else plain(kind, value)
+            for (kind, _), value in zip(columns, row[1:], strict=True)
         ]
-        for row in rows(system, config, kinds, shape)
+        for row in rows(system, config, columns)
     }
 
 
-def _paths(system: str, count: int, shape: Shape) -> list[str]:
-    return [shape.paths[system].format(f"c{at}") for at in range(count)]
+def _paths(system: str, columns: Typed) -> list[str]:
+    return [shape.paths[system].format(f"c{at}") for at, (_, shape) in enumerate(columns)]
 
 
-def _pg_rows(system: Any, config: Config, kinds: Sequence[str], shape: Shape) -> Any:
-    listed = ", ".join(_paths(PG, len(kinds), shape))
+def _pg_rows(system: Any, config: Config, columns: Typed) -> Any:
+    listed = ", ".join(_paths(PG, columns))
     with psycopg.connect(system.dsn) as connection:
         connection.execute("set timezone = 'UTC'")
         return connection.execute(f"select id, {listed} from {config['table']}".encode()).fetchall()
 
 
-def _ch_rows(system: Any, config: Config, kinds: Sequence[str], shape: Shape) -> Any:
-    listed = ", ".join(f"toString({path})" for path in _paths(CH, len(kinds), shape))
+def _ch_rows(system: Any, config: Config, columns: Typed) -> Any:
+    listed = ", ".join(f"toString({path})" for path in _paths(CH, columns))
     return system.client.query(f"SELECT id, {listed} FROM {config['table']}").result_rows
 
 
-def _ice_rows(system: Any, config: Config, kinds: Sequence[str], shape: Shape) -> Any:
+def _ice_rows(system: Any, config: Config, columns: Typed) -> Any:
     table = system.catalog.load_table((config["namespace"], config["table"]))
     for row in table.scan().to_arrow().to_pylist():
         id_, *values = row.values()
-        yield id_, *(shape.inside(value) for value in values)
+        shapes = [shape for _, shape in columns]
+        yield id_, *(shape.inside(value) for shape, value in zip(shapes, values, strict=True))
 
 
-def _trino_rows(system: Any, config: Config, kinds: Sequence[str], shape: Shape) -> Any:
-    paths = zip(kinds, _paths(TRINO, len(kinds), shape), strict=True)
-    listed = ", ".join(
-        f"to_hex({path})" if kind == "varbinary" else f"CAST({path} AS varchar)"
-        for kind, path in paths
-    )
-    return system.execute(f"SELECT id, {listed} FROM {config['table']}")
+def _trino_rows(system: Any, config: Config, columns: Typed) -> Any:
+    shown = {"varbinary": "to_hex({})", "real": "CAST(CAST({} AS double) AS varchar)"}
+    paths = zip(columns, _paths(TRINO, columns), strict=True)
+    texts = [shown.get(kind, "CAST({} AS varchar)").format(path) for (kind, _), path in paths]
+    return system.execute(f"SELECT id, {', '.join(texts)} FROM {config['table']}")
 
 
-def _plain(kind: str, value: Any) -> str:
+def plain(kind: str, value: Any) -> str:
     """What a system shows of a value, in one form."""
     if isinstance(value, bytes):
         return value.hex()
@@ -176,6 +176,6 @@ def _plain(kind: str, value: Any) -> str:
     if re.match(r"bytea|varbinary", kind):
         return text.removeprefix("\\x").lower()
     if re.match(r"time|datetime", kind, re.IGNORECASE) and kind != "timetz":
-        bare = re.sub(r" UTC$|\+00(:00)?(?=$| BC)", "", text)
+        bare = re.sub(r"Z$| UTC$|\+00(:00)?(?=$| BC)", "", re.sub(r"(?<=\d)T(?=\d)", " ", text))
         return re.sub(r"(\.\d*?)0+$", r"\1", bare).removesuffix(".")
     return text

@@ -8,6 +8,7 @@ import signal
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
+from dataflow_assets.runs.news import news
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.statuses import statuses
 from dataflow_assets.testing import chosen
@@ -108,6 +110,10 @@ def test_the_query_is_appended_once_and_says_that_it_is_complete(
     assert "complete. All its rows were read at" in caplog.text
     ((status,),) = (one.found for one in statuses([flow]))
     assert (status.lag.records, status.lag.seconds) == (0, 0.0)
+    assert status.checkpoint is not None
+    with closing(flow.source.open(flow.id)) as session:
+        assert news(session, session.start(), session.ends())
+        assert not news(session, status.checkpoint.positions, session.ends())
     with pytest.raises(PermanentError, match="is appended to: rewinding would store its records"):
         drained(flow, Start("earliest"))
     drained(flow, Start("earliest", table="truncate"))
@@ -185,3 +191,24 @@ def test_a_load_that_is_killed_stores_each_row_once(
     assert ends.ids() == answer(*numbers)
     assert drain_apart(str(ends.path)) == 0
     assert ends.ids() == answer(*numbers)
+
+
+@pytest.mark.crash
+def test_a_killed_load_into_a_partitioned_clickhouse_goes_on_with_the_very_same_rows(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """An INSERT into partitions is several blocks: other rows could be there twice."""
+    rest = {"partitionBy": "id % 4", "columns": {"id": "Int64"}}
+    ends = Ends.make(request, "postgresql", "clickhouse", tmp_path / "a.yaml", **rest)
+    ends.insert(1)
+    ends.write()
+    assert drain_apart(str(ends.path), failpoint="clickhouse.inserted:kill:1") == -signal.SIGKILL
+    with pytest.raises(PermanentError, match="its records give other rows now"):
+        drained(chosen(load(ends.path), None))
+    sorted_ = QUERIES["postgresql"].replace("random()", "1")
+    asked = sorted_.format(table=ends.config["source"]["table"], n=EACH)
+    ends.config["sink"]["table"] = "sorted"
+    ends.write(query=asked)
+    assert drain_apart(str(ends.path), failpoint="clickhouse.inserted:kill:1") == -signal.SIGKILL
+    assert drain_apart(str(ends.path)) == 0
+    assert ends.ids() == answer(1)

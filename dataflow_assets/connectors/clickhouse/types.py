@@ -154,7 +154,7 @@ def digits(text: str) -> int | None:
     """How many digits of a second a point in time keeps; None of what is none."""
     bare = Type.of(text).bare
     if bare.name == "DateTime64":
-        return _fraction(bare)
+        return fraction(bare)
     return 0 if bare.name in {*DAYS, "DateTime", "DateTime32"} else None
 
 
@@ -164,7 +164,7 @@ def declared(column: pa.Field) -> str:
     if hint := metadata.get(CLICKHOUSE_TYPE):
         return str(hint.decode())
     name = _declared(column.type, metadata.get(KIND))
-    wrapped = column.nullable and not name.startswith(("Array(", "Tuple("))
+    wrapped = column.nullable and not name.startswith(("Array(", "Map(", "Tuple("))
     return f"Nullable({name})" if wrapped else name
 
 
@@ -223,7 +223,7 @@ def _arrow(name: str, kind: Type) -> tuple[pa.DataType, bytes | None]:
         precision, scale = _decimal(bare)
         return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale), None
     if bare.name == "DateTime64":
-        return pa.timestamp("ns" if _fraction(bare) > 6 else "us", "UTC"), None
+        return pa.timestamp("ns" if fraction(bare) > 6 else "us", "UTC"), None
     rule = _BY_NAME.get(bare.name)
     if rule is None:
         raise PermanentError(
@@ -250,7 +250,7 @@ def _cast(kind: Type) -> str:
     elif bare.name == "Map":
         text = f"Map({', '.join(_cast(Type.of(each)) for each in bare.arguments)})"
     elif bare.name == "DateTime64":
-        text = f"DateTime64({9 if _fraction(bare) > 6 else 6}, 'UTC')"
+        text = f"DateTime64({9 if fraction(bare) > 6 else 6}, 'UTC')"
     else:
         rule = _BY_NAME.get(bare.name)
         text = (rule and rule.cast) or bare.spelled
@@ -264,6 +264,6 @@ def _decimal(kind: Type) -> tuple[int, int]:
     return precision or 10, scale
 
 
-def _fraction(kind: Type) -> int:
+def fraction(kind: Type) -> int:
     """Digits after the second of a DateTime64."""
     return int(kind.arguments[0]) if kind.arguments else 3

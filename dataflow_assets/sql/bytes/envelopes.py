@@ -41,6 +41,8 @@ class _Change(NamedTuple):
     """`c`, `u` or `d`."""
     before: Fields | None
     after: Fields | None
+    absent: Sequence[str] = ()
+    """Fields that the row after the change has not been sent with."""
 
 
 class Changes:
@@ -58,21 +60,24 @@ class Changes:
         """Rows in the order of their changes, and whether each is gone; none of what is skipped.
 
         A row that is replaced is gone and comes again, unless its PRIMARY KEY says that it is the
-        same one. Raises RejectedRecord.
+        same one. Raises RejectedRecord; a change that lacks something is no message that cannot be
+        read, so it is rejected even where such messages are left out.
         """
         try:
-            return [one for change in self._read(body) for one in self._rows(change)]
+            changes = list(self._read(body))
         except RejectedRecord:
             if self._layout.ignore_errors:
                 return []
             raise
+        return [one for change in changes for one in self._rows(change)]
 
     def _rows(self, change: _Change) -> list[tuple[Fields, bool]]:
-        before, after = change.before, change.after
+        before = change.before
         if change.kind == _DELETE:
             return [(self._known(before, "which row is gone"), True)]
-        if after is None:
+        if change.after is None:
             raise _rejected("the change has no row after it")
+        after = _whole(change.after, change.absent, before)
         if change.kind == _INSERT:
             return [(after, False)]
         if self._layout.primary and (before is None or not self._has_moved(before, after)):
@@ -141,13 +146,10 @@ def _debezium(body: Any) -> Iterator[_Change]:
     kind = event.fields["op"]
     if kind not in (_SNAPSHOT, _INSERT, _UPDATE, _DELETE):
         raise _rejected(f"{event.place}op is none of c, r, u, d")
-    before, after = event.row("before", {}, ()), None
-    row = None if before is None else before[0]
-    if kind != _DELETE:
-        after = event.row("after", {}, _ABSENT)
-    yield _Change(
-        _INSERT if kind == _SNAPSHOT else kind, row, None if after is None else _whole(*after, row)
-    )
+    found = event.row("before", {}, ())
+    before = None if found is None else found[0]
+    after = None if kind == _DELETE else event.row("after", {}, _ABSENT)
+    yield _Change(_INSERT if kind == _SNAPSHOT else kind, before, *(after or (None, ())))
 
 
 def _whole(after: Fields, absent: Sequence[str], before: Fields | None) -> Fields:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -19,15 +20,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import devservers
+from dataflow_assets.connectors.postgresql.frames import write as frames_write
 from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
 from dataflow_assets.connectors.postgresql.frames.read import read
-from dataflow_assets.connectors.postgresql.frames.texts import texts
-from dataflow_assets.connectors.postgresql.frames.write import write
+from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
+from dataflow_assets.contracts import KIND
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.table_frames import Mode
 from dataflow_assets.spark.errors import task_failure
 from tests.frames import local_frame
 
+write = partial(frames_write.write, encode=textual)
 ODD_ROLE = "?options=" + "%20".join(
     f"-c%20{each}" for each in ("datestyle%3Dgerman", "bytea_output%3Descape", "timezone%3DPRC")
 )
@@ -178,8 +182,9 @@ def test_nested_values_keep_their_types() -> None:
         {"n": {"d": None, "b": None}, "l": [], "m": [('a"b', None)], "k": None, "t": [], "e": []},
     ]
     batch = pa.RecordBatch.from_pylist(list(rows), pa.schema(kinds))
+    json_texts = pa.schema([pa.field(n, pa.string(), metadata={KIND: b"json"}) for n in kinds])
     for start in (0, 1, 2):
-        (found, *_) = texts(batch.slice(start)).to_pylist()
+        (found, *_) = fit("t", batch.slice(start), json_texts).to_pylist()
         assert (
             found
             == [

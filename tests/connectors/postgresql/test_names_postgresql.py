@@ -17,9 +17,10 @@ from typing_extensions import override
 
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
+from dataflow_assets.connectors.postgresql.frames import write as frames_write
 from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
 from dataflow_assets.connectors.postgresql.frames.read import read
-from dataflow_assets.connectors.postgresql.frames.write import write
+from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
 from dataflow_assets.contracts import DELETE, OP, OffsetSlice, Rejection, Run
 from dataflow_assets.sdk.database import joined, split
 from dataflow_assets.sdk.rejected_records import error_record
@@ -171,7 +172,7 @@ def test_frames_take_any_name(
     names = ["1 Order.No", 'it\'s "%" {x}']
     for value in ("a", "b"):
         frame = spark.createDataFrame([(1, value)], f"`{names[0]}` int, `{names[1]}` string")
-        assert write(place, frame, "upsert", names[:1]) == 1
+        assert frames_write.write(place, frame, "upsert", names[:1], encode=textual) == 1
     with ExitStack() as held:
         found = read(place, spark, names[1:], held).collect()
     assert [tuple(row) for row in found] == [("b",)]

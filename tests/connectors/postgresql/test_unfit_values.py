@@ -124,6 +124,8 @@ def test_a_target_of_one_depth_rejects_the_row_alone(followed: Followed) -> None
     (refused,) = chunk.rejected
     assert (refused.offset, refused.stage) == (1, "encode")
     assert json.loads(refused.body or b"") == {"id": 2, "a": [[1, 2]]}
+    said = "column a of the source holds [[1,2]]: an array of other dimensions than declared"
+    assert refused.reason.startswith(said)
     assert "$.a" in refused.reason
 
 

@@ -25,7 +25,7 @@ from dataflow_assets.connectors.clickhouse.frames.frame_table import (
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.server_failure import translated
-from dataflow_assets.sdk.table_frames import chosen
+from dataflow_assets.sdk.table_frames import chosen, spark_type
 from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
@@ -42,12 +42,6 @@ WHERE database = {database:String} AND table = {table:String}
 AND default_kind NOT IN ('MATERIALIZED', 'ALIAS', 'EPHEMERAL') ORDER BY position
 """
 _FOLDED = ("Replacing", "Collapsing", "Summing", "Aggregating")
-_WIDER = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-}
 
 
 @dataclass(frozen=True)
@@ -108,7 +102,7 @@ class _Reader:
     def schema(self) -> pa.Schema:
         """In types that Spark has."""
         fields = [types.field(name, kind) for name, kind in self.columns.items()]
-        kinds = [pa.binary() if f.name in self.bytes else _spark_type(f.type) for f in fields]
+        kinds = [pa.binary() if f.name in self.bytes else spark_type(f.type) for f in fields]
         return pa.schema(
             [pa.field(f.name, kind, f.nullable) for f, kind in zip(fields, kinds, strict=True)]
         )
@@ -167,19 +161,3 @@ def _found(client: Client, place: FrameTable) -> Found:
     marked = frozenset(name for name, kind, comment in rows if is_bytes(kind, comment))
     columns = tuple((name, kind) for name, kind, _ in rows)
     return Found(columns, final, None if final else total, marked)
-
-
-def _spark_type(arrow: pa.DataType) -> pa.DataType:
-    """Spark has no unsigned integers, no nanoseconds and no more than 38 digits."""
-    if arrow in _WIDER:
-        return _WIDER[arrow]
-    if pa.types.is_timestamp(arrow):
-        return pa.timestamp("us", arrow.tz)
-    if pa.types.is_decimal256(arrow):
-        return pa.string()
-    if pa.types.is_list(arrow):
-        item = arrow.value_field
-        return pa.list_(item.with_type(_spark_type(item.type)))
-    if pa.types.is_struct(arrow):
-        return pa.struct([each.with_type(_spark_type(each.type)) for each in arrow])
-    return arrow

@@ -26,13 +26,16 @@ from dataflow_assets.connectors.clickhouse.client import (
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.frames.conditions import condition
 from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
-from dataflow_assets.connectors.clickhouse.frames.target import Target, create
-from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.connectors.clickhouse.frames.target import Target
+from dataflow_assets.connectors.clickhouse.table.table import Column, Table
+from dataflow_assets.connectors.clickhouse.table.unfit_values import EXACT, unfit
+from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.formats.columns import fit, refused
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.sdk.table_frames import (
-    ATTEMPT,
     Mode,
-    null_in_key,
+    attempt_column,
+    refuse_null_keys,
     several_of_one_key,
     stage,
 )
@@ -70,7 +73,7 @@ def write(
         work = _Write(client, place, table, columns, mode, tuple(key), partitions)
         try:
             work.create_stage()
-            attempts, count = stage(frame, _Stager(work.stage))
+            attempts, count = stage(frame, _Stager(place, work.stage, work.schema(), work.matched))
             work.build(attempts)
             work.publish()
         finally:
@@ -82,12 +85,26 @@ def write(
 class _Stager:
     """Inserts the rows of one Spark partition into the stage."""
 
+    place: FrameTable
     stage: FrameTable
+    schema: pa.Schema
+    key: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        with closing(connect(self.stage.connection, APPLICATION)) as client, failing():
-            for table in _gathered(batches):
-                insert(client, self.stage.name, table)
+        with (
+            translated(f"writing {self.place}"),
+            closing(connect(self.stage.connection, APPLICATION)) as client,
+            failing(),
+        ):
+            for table in _gathered(map(self._fitted, batches)):
+                insert(client, self.stage.name, table.replace_schema_metadata(None))
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        refuse_null_keys(self.place, batch, self.key)
+        rows = fit(self.place, batch, self.schema)
+        for reason in unfit(rows, self.schema, EXACT).values():
+            raise refused(self.place, reason)
+        return rows
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -125,17 +142,38 @@ class _Write:
         """A table like the target, of the rows that count."""
         return self.place.beside(self.name)
 
+    @property
+    def mark(self) -> str:
+        """The stage's column that says which attempt a row is of."""
+        return attempt_column(self.columns.names)
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """The key that rows are matched by; empty where they are not."""
+        return self.key if self.mode == "upsert" else ()
+
+    def schema(self) -> pa.Schema:
+        """The columns of the stage as rows are inserted."""
+        fields = [_field(self._column(given.name), given) for given in self.columns]
+        return pa.schema([*fields, pa.field(self.mark, pa.string())])
+
     def create_stage(self) -> None:
-        """For the frame's own types: what does not fit the target's is told at once later."""
-        mark = pa.field(ATTEMPT, pa.string(), nullable=False)
-        create(self.client, self.stage, [*self.columns, mark], "MergeTree", ())
+        """In the target's types."""
+        given = [f"{quote(name)} {self._column(name).type}" for name in self.columns.names]
+        columns = ", ".join([*given, f"{quote(self.mark)} String"])
+        self._command(
+            f"CREATE TABLE {self.stage.name} ({columns}) ENGINE = MergeTree ORDER BY tuple()"
+        )
+
+    def _column(self, name: str) -> Column:
+        return next(column for column in self.table.columns if column.name == name)
 
     def build(self, attempts: Sequence[str]) -> None:
-        """The rows of these attempts in the target's types; a value that does not fit raises."""
+        """The rows of these attempts."""
         counting = ", ".join(map(literal, attempts)) or "''"  # a frame without rows has none
-        source = f"{self.stage.name} WHERE {quote(ATTEMPT)} IN ({counting})"
+        source = f"{self.stage.name} WHERE {quote(self.mark)} IN ({counting})"
         self._command(f"CREATE TABLE {self.built.name} AS {self.place.name}")
-        rows = f"SELECT {', '.join(map(self._value, self.columns.names))} FROM {source}"  # noqa: S608
+        rows = f"SELECT {listed(self.columns.names)} FROM {source}"  # noqa: S608
         if self.mode != "upsert":
             self._insert(self.columns.names, rows)
         else:
@@ -143,10 +181,6 @@ class _Write:
             self._insert_upserts(rows)
         if self.partitions is not None:
             self._check_inside(self.partitions)
-
-    def _value(self, name: str) -> str:
-        kind = next(column.type for column in self.table.columns if column.name == name)
-        return f"accurateCast({quote(name)}, {literal(kind)}) AS {quote(name)}"
 
     def _insert(self, names: Sequence[str], rows: str) -> None:
         self._command(f"INSERT INTO {self.built.name} ({listed(names)}) {rows}")
@@ -174,10 +208,7 @@ class _Write:
     def _check_keys(self, source: str) -> None:
         """Before they are in the table: it would keep any row of a key."""
         key = listed(self.key)
-        missing = " OR ".join(f"isNull({quote(name)})" for name in self.key)
         # S608: names are quoted
-        if query_rows(self.client, f"SELECT 1 FROM {source} AND ({missing}) LIMIT 1"):  # noqa: S608
-            raise null_in_key(self.place, self.key)
         query = f"SELECT 1 FROM {source} GROUP BY {key} HAVING count() > 1 LIMIT 1"  # noqa: S608
         if query_rows(self.client, query):
             raise several_of_one_key(self.place)
@@ -238,3 +269,11 @@ class _Write:
     def _command(self, statement: str) -> None:
         with failing():
             self.client.command(statement, settings={"max_partitions_per_insert_block": 0})
+
+
+def _field(column: Column, given: pa.Field) -> pa.Field:
+    """Bytes go into text as they are."""
+    is_text = Type.of(column.type).bare.name in {"String", "FixedString"}
+    if is_text and pa.types.is_binary(given.type):
+        return pa.field(column.name, pa.binary(), nullable=Type.of(column.type).nullable)
+    return column.field()

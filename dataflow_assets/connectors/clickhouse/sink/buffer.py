@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.sink.chunks import Piece
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
-from dataflow_assets.connectors.clickhouse.sink.unfit_values import unfit
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
+from dataflow_assets.connectors.clickhouse.table.unfit_values import unfit
 from dataflow_assets.contracts import (
     ABSENT,
     OFFSET,

@@ -22,13 +22,13 @@ from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.frames.conditions import condition
-from dataflow_assets.connectors.iceberg.frames.values import readable
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.table.stored_rows import live_rows
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.table_frames import chosen
+from dataflow_assets.formats.structs import cast_rows
+from dataflow_assets.sdk.table_frames import chosen, spark_type
 from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def frame_of(
     """A lazy frame of such rows of these files."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    columns = _readable(table, names)
+    columns = readable(table, names)
     groups = tuple(grouped(tasks)) or ((),)
     reader = _Reader(table.metadata, write_target(table), groups, columns, rows)
     count = len(groups)
@@ -86,12 +86,11 @@ def describe(sink: CatalogConnection) -> tuple[pa.Schema, int | None]:
         return row_schema(table.schema()), total_records(table)
 
 
-def _readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
+def readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
     """The columns in Spark's types: times and the like as text."""
     known = {field.name: field.type for field in row_schema(table.schema())}
     wanted = chosen(f"table {'.'.join(table.name())}", names, known)
-    times = {name: pa.string() for name, kind in known.items() if pa.types.is_time(kind)}
-    return pa.schema([(name, times.get(name, known[name])) for name in wanted])
+    return pa.schema([(name, spark_type(known[name])) for name in wanted])
 
 
 def grouped(tasks: Sequence[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
@@ -125,9 +124,8 @@ class _Reader:
 
     def _read(self, tasks: tuple[FileScanTask, ...]) -> Iterator[pa.RecordBatch]:
         for table in rows_of(self.metadata, self.target, tasks, self.columns.names, self.rows):
-            pairs = zip(table.columns, self.columns, strict=True)
-            columns = [readable(column, field.type) for column, field in pairs]
-            yield from pa.table(columns, self.columns).combine_chunks().to_batches()
+            for batch in table.to_batches():
+                yield cast_rows(batch.rename_columns(self.columns.names), self.columns)
 
 
 def rows_of(

@@ -13,11 +13,12 @@ from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.frames.values import writable
+from dataflow_assets.connectors.iceberg.frames.read import readable
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
-from dataflow_assets.connectors.iceberg.types import file_schema
-from dataflow_assets.formats.structs import cast_rows
+from dataflow_assets.connectors.iceberg.types import file_schema, row_schema
+from dataflow_assets.formats.columns import fit, refused
+from dataflow_assets.formats.structs import cast, cast_rows
 from dataflow_assets.sdk.table_frames import map_batches
 from dataflow_assets.sdk.table_partitions import Partitions
 
@@ -80,16 +81,56 @@ class _Writer:
         yield written(self.target, self.names, map(self._checked, batches))
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        fitted = self._fitted(batch)
+        fitted = _fitted(self.table, self.target, batch)
         if self.outside is not None:
             self.outside.check(self.table, self.target, fitted)
         return fitted
 
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        schema = file_schema(self.target.iceberg_schema, self.names)
-        kinds = self.target.iceberg_schema
-        columns = [writable(batch.column(f.name), kinds.find_type(f.name), f.type) for f in schema]
-        return cast_rows(pa.RecordBatch.from_arrays(columns, names=schema.names), schema)
+
+def _fitted(table: str, target: WriteTarget, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of a frame in the types of files. Raises PermanentError for a value that is not kept."""
+    kinds, names = target.iceberg_schema, batch.schema.names
+    wanted = pa.schema([one for one in row_schema(kinds) if one.name in names])
+    rows = fit(table, batch.select(wanted.names), wanted)
+    schema = file_schema(kinds, names)
+    columns = [_in_file(table, rows.column(field.name), field) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _in_file(table: str, column: pa.Array, field: pa.Field) -> pa.Array:
+    """Bytes of a fixed length are the one type that files have and rows do not."""
+    try:
+        return cast(column, field.type)
+    except pa.ArrowInvalid as error:
+        raise refused(table, f"column {field.name}: {error}") from None
+
+
+def as_read(frame: DataFrame, table: Table) -> DataFrame:
+    """The frame's rows as they are read once they are stored; called on the driver.
+
+    Of two values that are stored as one, such as spellings of a UUID, Spark would make two keys;
+    and stored numbers beside others would become fractions.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    given: pa.Schema = to_arrow_schema(frame.schema)
+    stored = file_schema(table.schema(), frame.columns)
+    if all(given.field(column.name).type == column.type for column in stored):
+        return frame
+    columns = readable(table, frame.columns)
+    reader = _AsRead(f"table {'.'.join(table.name())}", write_target(table), columns)
+    return map_batches(frame, reader, from_arrow_schema(columns))
+
+
+@dataclass(frozen=True)
+class _AsRead:
+    table: str
+    target: WriteTarget
+    columns: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield cast_rows(_fitted(self.table, self.target, batch), self.columns)
 
 
 def written(

@@ -21,7 +21,7 @@ from dataflow_assets.connectors.iceberg.frames.conditions import condition, othe
 from dataflow_assets.connectors.iceberg.frames.read import frame_of
 from dataflow_assets.connectors.iceberg.frames.replace import Replacement, append, mixed
 from dataflow_assets.connectors.iceberg.frames.rewrite import rewritten
-from dataflow_assets.connectors.iceberg.frames.staged import Outside, staged
+from dataflow_assets.connectors.iceberg.frames.staged import Outside, as_read, staged
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.commit import Committer
@@ -88,13 +88,14 @@ def _overwrite_some(
 def _upsert(
     sink: TableSinkOptions, committer: Committer, frame: DataFrame, key: Sequence[str]
 ) -> int:
-    _check_keys(_name(committer.table), frame, key)
+    given = as_read(frame, committer.table)
+    _check_keys(_name(committer.table), given, key)
 
     def made(tasks: Sequence[FileScanTask]) -> list[DataFile]:
         here = committer.table
         _refuse_loss(here)
         stored = frame_of(here, frame.sparkSession, tasks)
-        return staged(_merged(frame, stored, key), here)[0]
+        return staged(_merged(given, stored, key), here)[0]
 
     Replacement(sink, committer, AlwaysTrue()).run(made)
     return frame.count()

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any
-
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.frames.frame_table import is_bytes
-from dataflow_assets.formats.rows import cells
-from dataflow_assets.records.record import exact_json
-
-_SECOND = 1_000_000  # of Spark's microseconds
 
 
 def sql_type(kind: pa.DataType) -> str:
@@ -40,60 +33,14 @@ def sql_type(kind: pa.DataType) -> str:
 
 
 def texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """What CSV cannot hold as text: nested values as JSON, bytes as PostgreSQL's hex."""
-    columns = [_text(batch.column(i)) for i in range(batch.num_columns)]
+    """Durations as PostgreSQL reads intervals."""
+    columns = [
+        _intervals(column) if pa.types.is_duration(column.type) else column
+        for column in batch.columns
+    ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _text(column: pa.Array) -> pa.Array:
-    kind = column.type
-    if pa.types.is_nested(kind):
-        found = [None if v is None else exact_json(v).decode() for v in _values(column)]
-    elif is_bytes(kind):
-        found = [None if v is None else f"\\x{v.hex()}" for v in column.to_pylist()]
-    elif pa.types.is_duration(kind):
-        counts = column.cast(pa.duration("us")).cast(pa.int64()).to_pylist()
-        found = [None if v is None else f"{v} microseconds" for v in counts]
-    else:
-        return column
-    return pa.array(found, pa.string())
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """As the JSON encoder takes them: numbers keep their digits, bytes are base64."""
-    kind = column.type
-    if pa.types.is_duration(kind):
-        counts = column.cast(pa.duration("us")).cast(pa.int64()).to_pylist()
-        return [None if v is None else _iso(v) for v in counts]
-    if pa.types.is_struct(kind):
-        members = [_values(column.field(i)) for i in range(kind.num_fields)]
-        names = [member.name for member in kind]
-        rows = zip(*members, strict=True) if members else [()] * len(column)
-        return _valid(column, [dict(zip(names, row, strict=True)) for row in rows])
-    if pa.types.is_map(kind):
-        names = list(map(_name, _values(column.keys)))
-        pairs = list(zip(names, _values(column.items), strict=True))
-        return _valid(column, [dict(pairs[start:end]) for start, end in _bounds(column)])
-    if pa.types.is_list(kind):
-        items = _values(column.values)
-        return _valid(column, [items[start:end] for start, end in _bounds(column)])
-    return cells(column, pa.field("", kind))
-
-
-def _bounds(column: pa.Array) -> Iterator[tuple[int, int]]:
-    return pairwise(column.offsets.to_pylist())
-
-
-def _valid(column: pa.Array, found: list[Any]) -> list[Any]:
-    valid = column.is_valid().to_pylist()
-    return [each if there else None for each, there in zip(found, valid, strict=True)]
-
-
-def _name(key: Any) -> str:
-    """JSON's names are texts."""
-    return key if isinstance(key, str) else exact_json(key).decode()
-
-
-def _iso(count: int) -> str:
-    sign, (seconds, rest) = "-" if count < 0 else "", divmod(abs(count), _SECOND)
-    return f"{sign}PT{seconds}" + (f".{rest:06}".rstrip("0") if rest else "") + "S"
+def _intervals(column: pa.Array) -> pa.Array:
+    counts = column.cast(pa.duration("us")).cast(pa.int64())
+    return pc.binary_join_element_wise(counts.cast(pa.string()), " microseconds", "")

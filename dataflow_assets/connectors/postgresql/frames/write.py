@@ -7,7 +7,7 @@ see all of them or none. Connection settings travel by closure.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,26 +23,39 @@ from dataflow_assets.connectors.postgresql.frames.frame_table import (
     FrameTable,
     translated_frames,
 )
+from dataflow_assets.connectors.postgresql.frames.modifiers import (
+    ColumnTypes,
+    StagedValues,
+    column_types,
+)
 from dataflow_assets.connectors.postgresql.frames.texts import sql_type, texts
+from dataflow_assets.connectors.postgresql.table import table
+from dataflow_assets.contracts import NO_NUL
+from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.table_frames import (
-    ATTEMPT,
     Mode,
-    null_in_key,
+    attempt_column,
+    refuse_null_keys,
     refuse_unknown_columns,
     stage,
 )
 from dataflow_assets.sdk.table_partitions import Partitions
 
+Encode = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Rows of a sink as text COPY takes them."""
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def write(
+def write(  # noqa: PLR0913 - as `TableFrames.write`, and how its sink encodes rows
     place: FrameTable,
     frame: DataFrame,
     mode: Mode,
     key: Sequence[str],
     partitions: Partitions | None = None,
+    *,
+    encode: Encode,
 ) -> int:
     """As `TableFrames.write`; the driver moves the rows in one transaction."""
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -58,7 +71,9 @@ def write(
         move = _Move(place, beside, types, mode, key, _only(link, place, partitions))
         _create_stage(link, beside, types)
         try:
-            attempts, rows = stage(frame, _Stager(beside))
+            matched = tuple(key) if mode == "upsert" else ()
+            stager = _Stager(place, beside, _schema(link, place, columns), matched, encode)
+            attempts, rows = stage(frame, stager)
             move.check(link, attempts, partitions)
             move.run(link, attempts)
         finally:
@@ -78,14 +93,32 @@ def _only(link: TextLink, place: FrameTable, partitions: Partitions | None) -> s
 class _Stager:
     """Copies the rows of one Spark partition into the stage."""
 
+    place: FrameTable
     stage: FrameTable
+    schema: pa.Schema
+    key: tuple[str, ...]
+    encode: Encode
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        with closing(TextLink(self.stage.connection, APPLICATION)) as link:
+        with (
+            translated_frames(self.place, "writing"),
+            closing(TextLink(self.stage.connection, APPLICATION)) as link,
+        ):
             link.execute("BEGIN")
             for batch in batches:
-                link.load_text(self.stage.schema, self.stage.table, texts(batch))
+                refuse_null_keys(self.place.name, batch, self.key)
+                rows = fit(self.place.name, texts(batch), self.schema)
+                link.load_text(self.stage.schema, self.stage.table, self.encode(rows))
             link.execute("COMMIT")
+
+
+def _schema(link: TextLink, place: FrameTable, columns: pa.Schema) -> pa.Schema:
+    """The columns as rows of flows have them; those that only the server fills are text."""
+    found = table.find(link, place.schema, place.table)
+    known = {column.name: column.field for column in found.columns} if found else {}
+    fields = [known.get(name) or pa.field(name, pa.string()) for name in columns.names]
+    mark = pa.field(attempt_column(columns.names), pa.string())
+    return pa.schema([*fields, mark], {NO_NUL: b"1"})
 
 
 def _create(link: TextLink, place: FrameTable, columns: pa.Schema, key: Sequence[str]) -> None:
@@ -102,20 +135,16 @@ def _create(link: TextLink, place: FrameTable, columns: pa.Schema, key: Sequence
     link.execute("COMMIT")
 
 
-def _types(link: TextLink, place: FrameTable, columns: pa.Schema) -> dict[str, str]:
+def _types(link: TextLink, place: FrameTable, columns: pa.Schema) -> dict[str, ColumnTypes]:
     """The target's types of the frame's columns; a column that the table lacks is an error."""
-    query = (
-        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
-        "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"
-    )
-    known: dict[str, str] = dict(link.execute(query, place.name))
+    known = column_types(link, place)
     refuse_unknown_columns(place.name, columns.names, known)
     return {name: known[name] for name in columns.names}
 
 
-def _create_stage(link: TextLink, stage: FrameTable, types: dict[str, str]) -> None:
-    columns = [f"{quote(name)} {kind}" for name, kind in types.items()]
-    listed = ", ".join([*columns, f"{quote(ATTEMPT)} text"])
+def _create_stage(link: TextLink, stage: FrameTable, types: Mapping[str, ColumnTypes]) -> None:
+    columns = [f"{quote(name)} {each.staged}" for name, each in types.items()]
+    listed = ", ".join([*columns, f"{quote(attempt_column(types))} text"])
     link.execute(f"CREATE UNLOGGED TABLE {stage.name} ({listed})")
 
 
@@ -125,18 +154,16 @@ class _Move:
 
     place: FrameTable
     stage: FrameTable
-    types: dict[str, str]
+    types: Mapping[str, ColumnTypes]
     mode: Mode
     key: Sequence[str]
     only: str = ""
     """Which rows `overwrite` replaces; empty for all of them."""
 
     def check(self, link: TextLink, attempts: list[str], partitions: Partitions | None) -> None:
-        """Raises PermanentError for rows that no later run would find and replace."""
-        if self.mode == "upsert":
-            missing = " OR ".join(f"{quote(name)} IS NULL" for name in self.key)
-            if self._example(link, attempts, self.key, missing):
-                raise null_in_key(self.place.name, self.key)
+        """Raises PermanentError for rows that the target would change, or that are of others."""
+        staged = StagedValues(link, self.place.name, self._staged, attempts)
+        staged.refuse_changes(self.types)
         if partitions is not None:
             names = partitions.columns
             if row := self._example(link, attempts, names, f"({self.only}) IS NOT TRUE"):
@@ -151,7 +178,7 @@ class _Move:
 
     @property
     def _staged(self) -> str:
-        return f"FROM {self.stage.name} WHERE {quote(ATTEMPT)} = ANY($1)"
+        return f"FROM {self.stage.name} WHERE {quote(attempt_column(self.types))} = ANY($1)"
 
     def run(self, link: TextLink, attempts: list[str]) -> None:
         """Raises Failure; then nothing has changed."""
@@ -172,9 +199,8 @@ class _Move:
         link.execute(f"DELETE FROM {self.place.name}" + (self.only and f" WHERE {self.only}"))  # noqa: S608
 
 
-def _on_conflict(types: dict[str, str], key: Sequence[str]) -> str:
-    others = [quote(name) for name in types if name not in key]
-    target = f" ON CONFLICT ({', '.join(map(quote, key))}) DO "
-    if not others:
-        return target + "NOTHING"
-    return target + "UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in others)
+def _on_conflict(types: Iterable[str], key: Sequence[str]) -> str:
+    """Of a key alone too: unlike DO NOTHING, this refuses two rows of one key."""
+    changed = [quote(name) for name in types if name not in key] or list(map(quote, key))
+    values = ", ".join(f"{name} = excluded.{name}" for name in changed)
+    return f" ON CONFLICT ({', '.join(map(quote, key))}) DO UPDATE SET {values}"

@@ -99,10 +99,13 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
         """Tables of PostgreSQL. A write is one transaction; `overwrite` keeps the table itself."""
         from dataflow_assets.connectors.postgresql.frames import read, write
         from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
+        from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
 
         place = FrameTable(self.dsn(), namespace or self.usual_schema(), table)
         return TableFrames(
-            partial(read.read, place), partial(write.write, place), partial(read.describe, place)
+            partial(read.read, place),
+            partial(write.write, place, encode=textual),
+            partial(read.describe, place),
         )
 
 

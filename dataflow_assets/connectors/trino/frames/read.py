@@ -20,7 +20,7 @@ from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table.table import Column, Place, Table, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.server_failure import translated
-from dataflow_assets.sdk.table_frames import chosen
+from dataflow_assets.sdk.table_frames import chosen, spark_type
 from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class _Reader:
     def schema(self) -> pa.Schema:
         """In types that Spark has."""
         fields = [types.field(column.name, column.type) for column in self.columns]
-        return pa.schema([pa.field(f.name, _spark_type(f.type)) for f in fields])
+        return pa.schema([pa.field(f.name, spark_type(f.type)) for f in fields])
 
     def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in given:
@@ -104,16 +104,3 @@ class _Reader:
             for column, field in zip(batch.columns, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-def _spark_type(arrow: pa.DataType) -> pa.DataType:
-    """Spark has no nanoseconds and no times of day."""
-    if pa.types.is_timestamp(arrow):
-        return pa.timestamp("us", arrow.tz)
-    if pa.types.is_time(arrow):
-        return pa.string()
-    if pa.types.is_list(arrow):
-        return pa.list_(arrow.value_field.with_type(_spark_type(arrow.value_type)))
-    if pa.types.is_struct(arrow):
-        return pa.struct([each.with_type(_spark_type(each.type)) for each in arrow])
-    return arrow

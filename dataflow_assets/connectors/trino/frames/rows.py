@@ -12,7 +12,7 @@ from dataflow_assets.connectors.trino.frames.conditions import condition
 from dataflow_assets.connectors.trino.table import capabilities, statement
 from dataflow_assets.connectors.trino.table.table import Column, Table
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.table_frames import Mode, null_in_key, several_of_one_key
+from dataflow_assets.sdk.table_frames import Mode, several_of_one_key
 from dataflow_assets.sdk.table_partitions import Partitions
 
 ATTEMPTS = 30
@@ -30,12 +30,9 @@ class Rows:
 
     def check(self, mode: Mode) -> None:
         """Raises PermanentError for rows that no later run would find and replace."""
-        if mode == "upsert":
-            missing = " OR ".join(f"{quote(name)} IS NULL" for name in self.key)
-            if self._first(self.key, f"WHERE {missing}"):
-                raise null_in_key(self.table.place, self.key)
-            if self._first(self.key, f"GROUP BY {listed(self.key)} HAVING count(*) > 1"):
-                raise several_of_one_key(self.table.place)
+        several = f"GROUP BY {listed(self.key)} HAVING count(*) > 1"
+        if mode == "upsert" and self._first(self.key, several):
+            raise several_of_one_key(self.table.place)
         if self.partitions is not None:
             names = self.partitions.columns
             inside = condition(self.partitions, self.table)

@@ -23,8 +23,14 @@ from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
 from dataflow_assets.connectors.trino.table.table import Place, Table, find
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.server_failure import translated
-from dataflow_assets.sdk.table_frames import ATTEMPT, Mode, refuse_unknown_columns
+from dataflow_assets.sdk.table_frames import (
+    Mode,
+    attempt_column,
+    refuse_null_keys,
+    refuse_unknown_columns,
+)
 from dataflow_assets.sdk.table_frames import stage as staged_attempts
 from dataflow_assets.sdk.table_partitions import Partitions
 
@@ -51,13 +57,21 @@ def write(
     with translated(f"writing {place}"), closing(Client(sink, "dataflow-frames")) as client:
         table = _target(client, sink, place, columns)
         refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
-        _refuse_rounding(table, columns)
         _check(client, table, mode, tuple(key), partitions)
         chosen = tuple(c for c in table.columns if c.name in columns.names)
-        names = tuple(column.name for column in chosen)
+        fields = [
+            *(column.field for column in chosen),
+            pa.field(attempt_column(columns.names), pa.string()),
+        ]
+        schema = pa.schema(fields, table.schema().metadata)
+        matched = tuple(key) if mode == "upsert" else ()
+        stager = _Stager(sink, waits, table.place, schema, matched)
         try:
             stage.create(client, waits)
-            attempts, count = staged_attempts(frame, _Stager(sink, waits, names))
+            attempts, count = staged_attempts(
+                frame,
+                stager,
+            )
             source = statement.Source(chosen, "[]", waits, attempts)  # no attempts: no rows
             rows = Rows(client, table, source, tuple(key), partitions)
             rows.check(mode)
@@ -75,20 +89,23 @@ class _Stager:
 
     sink: TrinoSinkOptions
     stage: Place
-    names: tuple[str, ...]
+    place: Place
+    schema: pa.Schema
+    key: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        most = self.sink.max_statement_length
+        most, names = self.sink.max_statement_length, self.schema.names[:-1]
         with (
             translated(f"writing {self.stage}"),
             closing(Client(self.sink, "dataflow-frames")) as client,
         ):
             chunks: stage.Chunks | None = None
             for batch in batches:
-                attempt = batch.column(ATTEMPT)[0].as_py()
+                refuse_null_keys(self.place, batch, self.key)
+                attempt = batch.column(-1)[0].as_py()
                 chunks = chunks or stage.Chunks(client, self.stage, attempt, most)
                 blank = ["0"] * batch.num_rows, [""] * batch.num_rows
-                for line in lines(batch, self.names, *blank):
+                for line in lines(fit(self.place, batch, self.schema), names, *blank):
                     text = line.decode()
                     chunks.add(text, stage.length_of(text))
             if chunks is not None:
@@ -117,17 +134,3 @@ def _check(
             f"mode overwrite needs CREATE OR REPLACE TABLE, which catalog {table.place.catalog} "
             "does not have: delete the rows, and append"
         )
-
-
-def _refuse_rounding(table: Table, columns: pa.Schema) -> None:
-    """A cast rounds silently, where an INSERT of the same values would be refused."""
-    for column in table.columns:
-        if column.name not in columns.names or column.kind.name != "decimal":
-            continue
-        kind, scale = columns.field(column.name).type, (*column.kind.numbers, 0)[1]
-        if pa.types.is_decimal(kind) and kind.scale > scale:
-            raise PermanentError(
-                f"column {column.name} of {table.place} is {column.type} and the frame's is "
-                f"decimal({kind.precision}, {kind.scale}): digits would be rounded away; round or "
-                "cast it in the frame"
-            )

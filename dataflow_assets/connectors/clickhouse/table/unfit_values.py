@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.clickhouse.type_names import Type
-from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, GEOMETRIES
+from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, GEOMETRIES, fraction
 from dataflow_assets.sdk.key_folding import Bools, Ints, matrix
 
 Unfit = Iterator[tuple[int, str]]
@@ -35,13 +35,17 @@ _IPV6 = rf"^({_FOUR}(:{_FOUR}){{7}}|({_FOUR}(:{_FOUR}){{0,2}})?::({_FOUR}(:{_FOU
 _LONGEST = 60  # characters of a value that a reason shows
 
 
-def unfit(rows: pa.RecordBatch, schema: pa.Schema) -> dict[int, str]:
+def unfit(
+    rows: pa.RecordBatch, schema: pa.Schema, checks: Mapping[str, Check] | None = None
+) -> dict[int, str]:
     """By row why it cannot be stored as it is. Called inside tasks, for each batch.
 
     Args:
         rows: the sink's columns in their order, and ABSENT.
         schema: the sink's.
+        checks: by type; EXACT also refuses what flows cut off as the server does.
     """
+    checks = CHECKS if checks is None else checks
     found: dict[int, str] = {}
     numbers, masks = matrix(rows, len(schema))
     for index, field in enumerate(schema):
@@ -49,10 +53,10 @@ def unfit(rows: pa.RecordBatch, schema: pa.Schema) -> dict[int, str]:
         if text is None:
             continue
         kind, column = _type(text.decode()), rows.column(index)
-        if column.null_count == 0 and _is_sound(kind, column):
+        if column.null_count == 0 and _is_sound(kind, column, checks):
             continue
         absent = masks[numbers, index]
-        for row, reason in (*_null(kind, column, absent), *_of(kind, column)):
+        for row, reason in (*_null(kind, column, absent), *_of(kind, column, checks)):
             found.setdefault(row, f"column {field.name}: {reason}")
     return found
 
@@ -74,7 +78,7 @@ def _null(kind: Type, column: pa.Array, absent: Bools) -> Unfit:
         yield from ((row, "must not be null") for row in _rows(sent))
 
 
-def _is_sound(kind: Type, column: pa.Array) -> bool:
+def _is_sound(kind: Type, column: pa.Array, checks: Mapping[str, Check]) -> bool:
     """Whether there is nothing to look at: no type with a check, no null among what takes none."""
     bare = kind.bare
     if pa.types.is_struct(column.type):
@@ -84,8 +88,8 @@ def _is_sound(kind: Type, column: pa.Array) -> bool:
     elif pa.types.is_list(column.type):
         inside = [(_element(bare), column.values)]
     else:
-        return bare.name not in _CHECKS and bare.name not in _UNFILLED
-    return all((k.nullable or not v.null_count) and _is_sound(k, v) for k, v in inside)
+        return bare.name not in checks and bare.name not in _UNFILLED
+    return all((k.nullable or not v.null_count) and _is_sound(k, v, checks) for k, v in inside)
 
 
 def _element(bare: Type) -> Type:
@@ -93,18 +97,18 @@ def _element(bare: Type) -> Type:
     return _type(bare.arguments[0]) if bare.name == "Array" else Type("Tuple", bare.arguments)
 
 
-def _of(kind: Type, column: pa.Array) -> Unfit:
+def _of(kind: Type, column: pa.Array, checks: Mapping[str, Check]) -> Unfit:
     bare = kind.bare
     if pa.types.is_nested(column.type):
         for inside, parents, values in _members(bare, column):
             if not inside.nullable and values.null_count:
                 reason = f"holds null, and {inside.spelled} takes none"
                 yield from ((int(parents[row]), reason) for row in _rows(values.is_null()))
-            yield from ((int(parents[row]), why) for row, why in _of(inside, values))
+            yield from ((int(parents[row]), why) for row, why in _of(inside, values, checks))
     elif bare.name in _UNFILLED:  # as JSON text
         reason = f"a flow cannot fill {kind.spelled}: give the column arrays, tuples or a String"
         yield from ((row, reason) for row in _rows(column.is_valid()))
-    elif check := _CHECKS.get(bare.name):
+    elif check := checks.get(bare.name):
         yield from check(bare, column)
 
 
@@ -214,7 +218,7 @@ def _time(kind: Type, column: pa.Array) -> Unfit:
 
 
 _SECONDS = _outside(datetime(1970, 1, 1, tzinfo=UTC), datetime(2106, 2, 7, 6, 28, 15, tzinfo=UTC))
-_CHECKS: dict[str, Check] = {
+CHECKS: dict[str, Check] = {
     "Date": _outside(date(1970, 1, 1), date(2149, 6, 6)),
     **dict.fromkeys(("DateTime", "DateTime32"), _SECONDS),
     **{f"Int{bits}": _whole(bits, signed=True) for bits in (128, 256)},
@@ -224,6 +228,28 @@ _CHECKS: dict[str, Check] = {
     "IPv4": _ipv4,
     "IPv6": _ipv6,
     **dict.fromkeys(("Time", "Time64"), _time),
+}
+
+
+def _cut(kind: Type, column: pa.Array) -> Unfit:
+    """Moments with more digits of a second than the type keeps."""
+    kept = fraction(kind) if kind.name == "DateTime64" else 0
+    step = 10 ** ((9 if column.type.unit == "ns" else 6) - kept)
+    counts = column.cast(pa.int64())
+    whole = pc.multiply(pc.divide(counts, step), step)
+    for row in _rows(pc.not_equal(whole, counts)):
+        yield row, f"{_written(column[row])} has more digits of a second than {kind.spelled}"
+
+
+def _seconds(kind: Type, column: pa.Array) -> Unfit:
+    yield from _SECONDS(kind, column)
+    yield from _cut(kind, column)
+
+
+EXACT: Mapping[str, Check] = {
+    **CHECKS,
+    **dict.fromkeys(("DateTime", "DateTime32"), _seconds),
+    "DateTime64": _cut,
 }
 
 
