@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -107,6 +108,7 @@ def test_a_condition_of_many_parts_is_read_in_one_go(
     """Each AND adds one part, and copies none of those before it."""
     copied: list[int] = []
 
+    @dataclass(frozen=True)
     class Counted(Invoked):
         def __post_init__(self) -> None:
             copied.append(len(self.arguments))
