@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class Rows:
         bodies = batch.column("body").to_pylist()
         if "metadata" in batch.schema.names:
             known = batch.column("metadata").to_pylist()
-            return ((body, parse(text)) for body, text in zip(bodies, known, strict=True))
+            return ((body, _kept(text)) for body, text in zip(bodies, known, strict=True))
         static = self.source.metadata(self.piece)
         columns = dict(self._columns(batch))
         if not columns:
@@ -155,6 +156,14 @@ def _time(value: pa.TimestampScalar) -> Any:
 def _headers(column: pa.Array) -> list[dict[str, str]]:
     """By name; of several of one name the last."""
     return [{one["key"]: _text(one["value"]) for one in row or ()} for row in column.to_pylist()]
+
+
+def _kept(text: bytes) -> Mapping[str, Any]:
+    """The metadata of an entry, in which times are text."""
+    metadata: dict[str, Any] = parse(text)
+    if isinstance(time := metadata.get("timestamp"), str):
+        metadata["timestamp"] = datetime.fromisoformat(time)
+    return metadata
 
 
 def _with_headers(metadata: dict[str, Any]) -> dict[str, Any]:

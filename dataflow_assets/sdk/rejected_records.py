@@ -28,6 +28,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import RejectedRecord, Stopped
 from dataflow_assets.records.record import encode, parse
+from dataflow_assets.sdk.rejected_rows import written
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
         "message": one.reason.encode("utf-8", "backslashreplace").decode(),
         "timestamp": utc_now().isoformat().replace("+00:00", "Z"),
         "original_sink": target.branch.partition(":")[0],
-        "metadata": _kept(_with_place(one.metadata or {}, place)) or place,
+        "metadata": _with_place(one.metadata or {}, place),
         "id": name,
         "type": one.error_type or classify(one.reason, one.stage),
         "flow": target.flow,
@@ -175,17 +176,11 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
     }
 
 
-def _with_place(metadata: Mapping[str, Any], place: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_place(metadata: Mapping[str, Any], place: Mapping[str, Any]) -> Any:
     """Where nobody has read the metadata, it is the place, beside all headers of the message."""
-    return metadata if metadata.keys() - {HEADER_LIST} else {**place, **metadata}
-
-
-def _kept(metadata: Mapping[str, Any]) -> msgspec.Raw | None:
-    """The metadata, unless it holds what JSON cannot: an error record is never refused."""
-    try:
-        return msgspec.Raw(encode(dict(metadata)))
-    except RejectedRecord:
-        return None
+    known = metadata if metadata.keys() - {HEADER_LIST} else {**place, **metadata}
+    text = written(known)
+    return place if text is None else msgspec.Raw(text.encode())
 
 
 def _original(body: bytes | None) -> tuple[str, Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataflow_assets.contracts import Entry, attempt_of, place_of
+from dataflow_assets.decoding import decode_json
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.record import encode
 
 
 def encoded(value: bytes | None, refused: str = "") -> tuple[str | None, str | None]:
@@ -49,15 +52,35 @@ def row_entry(row: Sequence[Any]) -> Entry:
 
     Args:
         row: id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition,
-            offset, rows and reading.
+            offset, metadata, rows and reading.
     """
-    id_, branch, stage, n, body, body_encoding, key, key_encoding, *place, rows, reading = row
+    id_, branch, stage, n, body, body_encoding, key, key_encoding, *origin, rows, reading = row
     sent, named = decoded(body, body_encoding), decoded(key, key_encoding)
-    return Entry(id_, branch, stage, n, sent, named, origin(id_, *place), rows, reading)
+    return Entry(id_, branch, stage, n, sent, named, metadata_of(id_, *origin), rows, reading)
 
 
-def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]:
-    """The metadata of a record that a table of rejected records keeps without its own.
+def written(metadata: Mapping[str, Any] | None) -> str | None:
+    """The metadata of a rejected record as a column of text has it.
+
+    Called inside tasks, once for each rejected record.
+
+    Args:
+        metadata: what the flow has read of it; None: nothing.
+
+    Returns:
+        A JSON object; None for None, and where a step has made what JSON cannot hold: a rejected
+        record is never refused.
+    """
+    try:
+        return encode(dict(metadata)).decode() if metadata else None
+    except RejectedRecord:
+        return None
+
+
+def metadata_of(
+    id_: str, source: str, partition: str, offset: int, metadata: str | None
+) -> dict[str, Any]:
+    """The metadata of a record that a table of rejected records keeps.
 
     Called by a connector on the driver, for each row that a replay looks at.
 
@@ -66,11 +89,18 @@ def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]
         source: name of the topic or table that it was read from.
         partition: the row's column of that name.
         offset: the row's column of that name.
+        metadata: the row's column of that name; None: an earlier version has stored the row, or
+            the flow had read nothing.
 
     Returns:
-        Topic, partition and offset of the message as it was first read; of a row of a part that a
-        replay has rejected only the topic.
+        What the flow had read, beside topic, partition and offset of the message as it was first
+        read; of a row of a part that a replay has rejected only the topic.
     """
+    known = decode_json(metadata, dict[str, Any]) if metadata else {}
+    return _origin(id_, source, partition, offset) | known
+
+
+def _origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]:
     if attempt_of(id_) > 1:  # its columns tell of the replay that it was rejected in
         found = place_of(id_)
         if found is None:

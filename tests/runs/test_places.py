@@ -10,7 +10,7 @@ import pytest
 from dataflow_assets.contracts import Entry, OffsetSlice, PartSlice, Place, Rejection, Target
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.sdk.place import constant, named, named_by
-from dataflow_assets.sdk.rejected_rows import origin
+from dataflow_assets.sdk.rejected_rows import metadata_of
 
 TARGET = Target("ns/f", "postgresql:db/public/t", "hash", "t", "1.2")
 PART = PartSlice("part-0", None, "end")
@@ -49,8 +49,12 @@ def test_two_places_never_make_one_id() -> None:
 def test_an_id_of_a_place_tells_no_offset(values: dict[str, str]) -> None:
     id_ = id_of(Place(values, "0" * 32))
     assert entry(id_).place is None
-    assert origin(f"{id_}#attempt-2", "t", "entries", 0) == {"topic": "t"}
-    assert origin(id_, "t", "part-0", 3) == {"topic": "t", "partition": "part-0", "offset": 3}
+    assert metadata_of(f"{id_}#attempt-2", "t", "entries", 0, None) == {"topic": "t"}
+    assert metadata_of(id_, "t", "part-0", 3, None) == {
+        "topic": "t",
+        "partition": "part-0",
+        "offset": 3,
+    }
 
 
 def test_an_offset_names_its_record_by_itself() -> None:
@@ -64,7 +68,7 @@ def test_an_offset_names_its_record_by_itself() -> None:
 def test_an_id_of_an_earlier_version_still_tells_its_place() -> None:
     id_ = 'ns/f/b/1.2/part-1@{"order":"7"}/3/0/sink#attempt-2'
     assert entry(id_).message == 'ns/f/b/1.2/part-1@{"order":"7"}/3'
-    assert origin(id_, "t", "entries", 0)["offset"] == 3
+    assert metadata_of(id_, "t", "entries", 0, None)["offset"] == 3
 
 
 def rows() -> Iterator[tuple[bytes, pa.RecordBatch]]:

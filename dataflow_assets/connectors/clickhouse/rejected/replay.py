@@ -21,7 +21,7 @@ _AT_ONCE = 500  # ids in one statement
 _THERE = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
 _PENDING = """
 SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, offset,
-    rows, intDiv(_version, 2)
+    metadata, rows, intDiv(_version, 2)
 FROM {r} FINAL WHERE flow = {{flow:String}} AND _version % 2 = 0 AND rejected_at >= {since}
 ORDER BY rejected_at, id LIMIT {{most:UInt64}}
 """

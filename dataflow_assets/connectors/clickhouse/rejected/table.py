@@ -16,7 +16,7 @@ from dataflow_assets.connectors.clickhouse.client import (
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.table.table import WINDOW
 from dataflow_assets.contracts import Rejection, Slice, Target
-from dataflow_assets.sdk.rejected_rows import encoded
+from dataflow_assets.sdk.rejected_rows import encoded, written
 
 _TEXT = "Nullable(String)"
 _COLUMNS = {
@@ -36,6 +36,7 @@ _COLUMNS = {
     "step": "Nullable(Int32)",
     "step_type": _TEXT,
     "rows": "Nullable(Int32)",
+    "metadata": _TEXT,
     "rejected_at": "DateTime64(6, 'UTC') DEFAULT now64(6)",
 }
 REPLAYED = {"replayed_at": "Nullable(DateTime64(6, 'UTC'))", "_version": "UInt64"}
@@ -46,7 +47,8 @@ still: FINAL shows the last of them.
 """
 _NARROW = """
 SELECT 1 FROM system.columns WHERE database = {database:String} AND table = {table:String}
-AND name = '_version' AND type != 'UInt64'
+HAVING countIf(name = '_version') > 0 AND (countIf(name = '_version' AND type = 'UInt64') = 0
+    OR countIf(name IN {columns:Array(String)}) < length({columns:Array(String)}))
 """
 _WIDEN = "ALTER TABLE {place} {columns} MODIFY COLUMN _version UInt64"
 
@@ -56,9 +58,12 @@ def place(database: str, table: str) -> tuple[str, str]:
     return database, f"{table}_rejected"
 
 
-def widen(client: Client, where: tuple[str, str], columns: Sequence[str] = ("rows",)) -> None:
+def widen(
+    client: Client, where: tuple[str, str], columns: Sequence[str] = ("rows", "metadata")
+) -> None:
     """Gives the table of an earlier version these columns, and readings. Raises Failure."""
-    if not query_rows(client, _NARROW, dict(zip(("database", "table"), where, strict=True))):
+    asked = dict(zip(("database", "table"), where, strict=True)) | {"columns": [*columns]}
+    if not query_rows(client, _NARROW, asked):
         return
     added = "".join(f"ADD COLUMN IF NOT EXISTS {quote(n)} {_COLUMNS[n]}, " for n in columns)
     with failing():
@@ -125,5 +130,6 @@ def _row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
         "step": one.step,
         "step_type": one.step_type,
         "rows": one.rows,
+        "metadata": written(one.metadata),
         "_version": version(one.reading(target, piece)),
     }

@@ -37,12 +37,12 @@ from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.rejected_rows import origin
+from dataflow_assets.sdk.rejected_rows import metadata_of
 
 ATTEMPTS = 20  # other writers' commits to give way to
 _AT_ONCE = 1_000  # ids in one commit
 _COLUMNS = ("id", "branch", "source", "partition", "offset", "n", "stage", "body", "key")
-_LATER = ("rows", "reading")  # which tables of an earlier version lack
+_LATER = ("rows", "reading", "metadata")  # which tables of an earlier version lack
 _ID, _AT, _READING = Reference("id"), Reference("rejected_at"), Reference("reading")
 
 
@@ -159,7 +159,8 @@ def _remove(
 
 
 def _entry(row: dict[str, Any]) -> Entry:
-    metadata = origin(row["id"], row["source"], row["partition"], row["offset"])
+    known = row.get("metadata")
+    metadata = metadata_of(row["id"], row["source"], row["partition"], row["offset"], known)
     sent = row["body"], row["key"]
     again = row.get("rows"), row.get("reading") or 0
     return Entry(row["id"], row["branch"], row["stage"], row["n"], *sent, metadata, *again)

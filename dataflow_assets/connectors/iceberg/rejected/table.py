@@ -28,6 +28,7 @@ from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.contracts import Rejection, Slice, Target, utc_now
 from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.rejected_rows import written
 
 COLUMNS = pa.schema(
     [
@@ -47,6 +48,7 @@ COLUMNS = pa.schema(
         pa.field("step_type", pa.string()),
         pa.field("rows", pa.int32()),
         pa.field("reading", pa.int64()),
+        pa.field("metadata", pa.string()),
     ]
 )
 REJECTED = "rejected"
@@ -143,6 +145,7 @@ class RejectWriter:
             "step_type": rejection.step_type,
             "rows": rejection.rows,
             "reading": rejection.reading(target, self._piece),
+            "metadata": written(rejection.metadata),
         }
 
 

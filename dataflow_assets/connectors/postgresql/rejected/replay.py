@@ -20,7 +20,7 @@ from dataflow_assets.sdk.server_failure import translated
 
 _PENDING = """
 SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, "offset",
-    rows, reading
+    metadata, rows, reading
 FROM {r} WHERE flow = $1 AND replayed_at IS NULL
 AND rejected_at >= COALESCE($2::text::timestamptz, '-infinity')
 ORDER BY rejected_at, id LIMIT $3::bigint

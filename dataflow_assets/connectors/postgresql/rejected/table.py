@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.contracts import Rejection, Slice, Target
-from dataflow_assets.sdk.rejected_rows import encoded
+from dataflow_assets.sdk.rejected_rows import encoded, written
 
 _INSERT = """
 INSERT INTO {r} (id, flow, branch, source, partition, "offset", n, stage, reason,
-                 body, body_encoding, key, key_encoding, step, step_type, rows, reading)
+                 body, body_encoding, key, key_encoding, step, step_type, rows, reading,
+                 metadata)
 SELECT e->>0, $1, $2, $3, $4, (e->>1)::bigint, (e->>2)::integer, e->>3, e->>4, e->>5, e->>6,
-       e->>7, e->>8, (e->>9)::integer, e->>10, (e->>11)::integer, (e->>12)::bigint
+       e->>7, e->>8, (e->>9)::integer, e->>10, (e->>11)::integer, (e->>12)::bigint,
+       e->>13
 FROM json_array_elements($5::json) AS e
 ON CONFLICT (id) DO NOTHING RETURNING 1
 """
@@ -21,7 +23,7 @@ ON CONFLICT (id) DO NOTHING RETURNING 1
 _AGAIN = """
 UPDATE {r} AS r SET reason = e->>4, body = e->>5, body_encoding = e->>6, key = e->>7,
     key_encoding = e->>8, step = (e->>9)::integer, step_type = e->>10, rows = (e->>11)::integer,
-    reading = (e->>12)::bigint, rejected_at = now(), replayed_at = NULL
+    reading = (e->>12)::bigint, metadata = e->>13, rejected_at = now(), replayed_at = NULL
 FROM json_array_elements($1::json) AS e
 WHERE r.id = e->>0 AND r.reading < (e->>12)::bigint
 """
@@ -45,7 +47,7 @@ def _row(target: Target, piece: Slice, rejection: Rejection) -> str:
     reason = rejection.reason.encode("utf-8", "replace").decode().replace("\0", "\\0")
     sent = (*encoded(rejection.body, "\0"), *encoded(rejection.key, "\0"))
     step = (rejection.step, rejection.step_type)
-    again = (rejection.rows, rejection.reading(target, piece))
+    again = (rejection.rows, rejection.reading(target, piece), written(rejection.metadata))
     return json.dumps([*where, rejection.stage, reason, *sent, *step, *again])
 
 

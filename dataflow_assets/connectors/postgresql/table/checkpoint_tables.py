@@ -45,7 +45,7 @@ _TABLES = {
     partition text NOT NULL, "offset" bigint NOT NULL, n integer NOT NULL, stage text NOT NULL,
     reason text NOT NULL, body text, body_encoding text, key text, key_encoding text,
     rejected_at timestamptz NOT NULL DEFAULT now(), step integer, step_type text,
-    replayed_at timestamptz, rows integer, reading bigint NOT NULL DEFAULT 0)""",
+    replayed_at timestamptz, rows integer, reading bigint NOT NULL DEFAULT 0, metadata text)""",
 }
 _MISSING = """
 SELECT to_regclass(place) IS NULL
@@ -53,15 +53,16 @@ FROM json_array_elements_text($1::json) WITH ORDINALITY AS asked (place, n) ORDE
 """
 _LATEST = """
 SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1::text)
-AND attname IN ('step', 'step_type', 'replayed_at', 'rows', 'reading')
-OR attrelid = to_regclass($2::text) AND attname = 'reading' HAVING count(*) = 6
+AND attname IN ('step', 'step_type', 'replayed_at', 'rows', 'reading', 'metadata')
+OR attrelid = to_regclass($2::text) AND attname = 'reading' HAVING count(*) = 7
 """
 _ADD_LATEST = (
     "ALTER TABLE {h} ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0",
     """ALTER TABLE {r} ADD COLUMN IF NOT EXISTS step integer,
     ADD COLUMN IF NOT EXISTS step_type text, ADD COLUMN IF NOT EXISTS replayed_at timestamptz,
     ADD COLUMN IF NOT EXISTS rows integer,
-    ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0""",
+    ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS metadata text""",
 )
 _HEADS = """
 SELECT flow, branch, epoch, run, manifest, source, target, intent,
