@@ -13,7 +13,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import Invoked
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sql import expressions
 from dataflow_assets.sql.arrivals import Arrivals
-from dataflow_assets.sql.expressions import Expression
+from dataflow_assets.sql.expressions import Call, Expression
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.query import SqlQuery
 from dataflow_assets.views.source import ViewSource
@@ -100,6 +100,27 @@ def test_a_view_that_is_united_with_itself_level_by_level_is_refused(
         "UNION ALL: these are the rows of 1024 queries, with those of the views, and at most 1000 "
         "are supported: a view that is united with itself doubles them"
     )
+
+
+def test_equal_columns_of_many_views_are_compared_in_few_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = [0]
+    equal = Call.__eq__
+
+    def counted(one: Call, other: object) -> bool:
+        compared[0] += 1
+        assert compared[0] < MOST, "work for each way through the views"
+        return equal(one, other)
+
+    monkeypatch.setattr(Call, "__eq__", counted)
+    layer = "SELECT k, a + a AS a, c + c AS c FROM v{below}"
+    query = "SELECT DISTINCT k, IF(a = c, a, c) FROM (SELECT DISTINCT k, a, c FROM v{below})"
+    file = layered(tmp_path, APPENDED, layer, query)
+    text = file.read_text().replace("SELECT k, a, f FROM s", "SELECT k, a, a AS c FROM s")
+    file.write_text(text.replace("PRIMARY KEY (k)", "PRIMARY KEY (k, a)"))
+    assert load(file).findings == ()
+    assert compared[0] > 0
 
 
 def test_a_condition_of_many_parts_is_read_in_one_go(
