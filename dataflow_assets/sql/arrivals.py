@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import Record
 from dataflow_assets.sql.columns import Columns, spread_out
-from dataflow_assets.sql.expressions import columns
+from dataflow_assets.sql.expressions import looked_at
 from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.input import Input, Messages, Source
 from dataflow_assets.sql.stages import Intake
@@ -72,7 +72,7 @@ class Arrivals:
         """`table`: whose messages are read."""
         source = Source(table.value, table.key, table.cells, view.changelog)
         first, primary = view.stages[0], frozenset(at for at, _ in view.primary)
-        used = frozenset[int]().union(*(columns(one, first.shared) for one in first.expressions))
+        used = looked_at(first.expressions, first.shared)
         used = primary | table.cells_for(used)
         self._input = Input(source, environment.local, used)
         self._rows = Rows(table, environment)

@@ -7,7 +7,7 @@ null is None.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -100,29 +100,34 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
     return (expression.given,) if isinstance(expression, CastTo | Member) else ()
 
 
-def columns(expression: Expression, shared: Sequence[Expression] = ()) -> frozenset[int]:
-    """The places of a row that it looks at; `shared`: what it may need."""
-    if isinstance(expression, Column):
-        return frozenset({expression.at})
-    if isinstance(expression, Shared):
-        return columns(shared[expression.at], shared[: expression.at])
-    return frozenset[int]().union(*(columns(one, shared) for one in operands(expression)))
+def parts(
+    expressions: Iterable[Expression], shared: Sequence[Expression] = ()
+) -> Iterator[Expression]:
+    """Expressions and all that they are made of, each once; `shared`: what they may need.
 
-
-def looked_at(expressions: Iterable[Expression]) -> frozenset[int]:
-    """The places of a row that expressions look at, before what they share was taken out."""
-    found: set[int] = set()
-    seen: set[int] = set()  # a part that several have is looked at once
+    A view's column is one object wherever it is used: views over views have few objects, and as
+    good as endlessly many ways to them.
+    """
+    seen: set[int] = set()
     waiting = list(expressions)
     while waiting:
         one = waiting.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, Column):
-            found.add(one.at)
-        waiting += operands(one)
-    return frozenset(found)
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting += (shared[one.at],) if isinstance(one, Shared) else operands(one)
+
+
+def columns(expression: Expression, shared: Sequence[Expression] = ()) -> frozenset[int]:
+    """The places of a row that it looks at; `shared`: what it may need."""
+    return looked_at((expression,), shared)
+
+
+def looked_at(
+    expressions: Iterable[Expression], shared: Sequence[Expression] = ()
+) -> frozenset[int]:
+    """The places of a row that expressions look at; `shared`: what they may need."""
+    return frozenset(one.at for one in parts(expressions, shared) if isinstance(one, Column))
 
 
 def over_others(
@@ -152,12 +157,18 @@ def _over_others(
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
-    """What must hold, each by itself."""
-    if condition is None:
-        return ()
-    if isinstance(condition, Call) and condition.name == "AND":
-        return tuple(one for inner in condition.arguments for one in conjuncts(inner))
-    return (condition,)
+    """What must hold, each by itself; what an AND holds is there once, wherever views use it."""
+    found: list[Expression] = []
+    seen: set[int] = set()
+    waiting = [] if condition is None else [condition]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, Call) or one.name != "AND":
+            found.append(one)
+        elif id(one) not in seen:
+            seen.add(id(one))
+            waiting += reversed(one.arguments)
+    return tuple(found)
 
 
 def conjunction(conditions: Sequence[Expression]) -> Expression | None:
@@ -169,9 +180,8 @@ def conjunction(conditions: Sequence[Expression]) -> Expression | None:
 
 def lasting(expression: Expression) -> bool:
     """Whether it has the same value for the same row at all times."""
-    if isinstance(expression, Call) and presents(expression.name, len(expression.arguments)):
-        return False
-    return all(map(lasting, operands(expression)))
+    calls = (one for one in parts((expression,)) if isinstance(one, Call))
+    return not any(presents(one.name, len(one.arguments)) for one in calls)
 
 
 def program(

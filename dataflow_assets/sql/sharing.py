@@ -63,6 +63,15 @@ def _key(expression: Expression, inner: tuple[int, ...]) -> object:
     return type(expression), expression.type, own, inner
 
 
+def unified(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
+    """The same expressions, with one object for all that are equal.
+
+    Objects are compared at once; equal ones of many levels by each way through them.
+    """
+    found = _Parts()
+    return tuple(found.parts[found.number(one)] for one in expressions)
+
+
 def shared(
     expressions: Sequence[Expression],
 ) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.bytes.layout import Layout
 from dataflow_assets.sql.columns import Columns, taken
-from dataflow_assets.sql.expressions import Expression, columns, program
+from dataflow_assets.sql.expressions import Expression, looked_at, program
 from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.no_value import NO_VALUE, holds
 from dataflow_assets.sql.plan import Cell, metadata_of
@@ -46,8 +46,8 @@ class TableRows:
         """The places in front of `selected`."""
         if self.selected is None:
             return places
-        looked_at = [self.selected[at] for at in places] + ([] if also is None else [also])
-        return frozenset[int]().union(*(columns(one, self.shared) for one in looked_at))
+        used = [self.selected[at] for at in places] + ([] if also is None else [also])
+        return looked_at(used, self.shared)
 
 
 class Rows:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.columns import Columns
-from dataflow_assets.sql.expressions import Expression, columns, program
+from dataflow_assets.sql.expressions import Expression, columns, looked_at, program
 from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.no_value import NO_VALUE, holds
 from dataflow_assets.sql.types import INT, Type
@@ -95,8 +95,7 @@ def read_for(unnests: Sequence[Unnest], places: Iterable[int]) -> frozenset[int]
     """The same with all that is looked at to know how many rows come out."""
     found = frozenset(places)
     for one in reversed(unnests):
-        inner = (columns(each, one.shared) for each in one.expressions)
-        found = one.before(found).union(*inner)
+        found = one.before(found) | looked_at(one.expressions, one.shared)
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -54,12 +54,20 @@ class Group:
     def committed(
         self, topic: str, partitions: Iterable[int], seconds: float
     ) -> dict[int, Committed]:
-        """By partition; those without an offset are left out. Raises KafkaException."""
+        """By partition; those without an offset are left out.
+
+        Raises:
+            KafkaException: no answer, or none about one of the partitions: taken for one without an
+                offset, the flow would read it from its beginning.
+        """
         asked = [TopicPartition(topic, number) for number in partitions]
+        found = self._consumer.committed(asked, timeout=seconds)
+        for failed in (one.error for one in found if one.error is not None):
+            raise KafkaException(failed)
         return {
-            found.partition: Committed(found.offset, found.metadata or "", _epoch(found))
-            for found in self._consumer.committed(asked, timeout=seconds)
-            if found.offset >= 0
+            one.partition: Committed(one.offset, one.metadata or "", _epoch(one))
+            for one in found
+            if one.offset >= 0
         }
 
     def commit(

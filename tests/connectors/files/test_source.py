@@ -75,6 +75,47 @@ def test_lines_are_cut_at_their_ends_wherever_a_part_ends(
         assert text[row[reserved("position")] :].startswith(row["body"])
 
 
+def test_a_long_line_is_put_together_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy for each block that was read would be two million megabytes here."""
+    monkeypatch.setattr(reading, "BLOCK", 64)
+    line = b"[" + b"1," * (8 << 20) + b"1]"
+    (folder / "a.jsonl").write_bytes(b"1\n" + line + b"\n2\n")
+    assert Reader(folder).bodies() == [b"1", line, b"2"]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_a_batch_has_a_bound_in_bytes_and_in_lines(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "BATCH_BYTES", 1_000)
+    lines = [b"%d" % number * 100 for number in range(50)] + [b"1"] * 12_000
+    text = b"\n".join(lines)
+    (folder / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    reader = Reader(folder)
+    batches = [
+        batch.column("body").to_pylist()
+        for span in reader.spans(Limit())
+        for piece in span.slices
+        for batch in reader.source.batches(piece, frozenset())
+    ]
+    assert [one for batch in batches for one in batch] == lines
+    assert all(sum(map(len, batch[:-1])) < 1_000 for batch in batches)
+    monkeypatch.setattr(reading, "BATCH_BYTES", 1 << 20)
+    reader = Reader(folder)
+    (piece,) = reader.plan().slices
+    assert [one.num_rows for one in reader.source.batches(piece, frozenset())] == [10_000, 2_050]
+
+
+def test_a_line_that_no_batch_can_hold_is_an_error_that_says_where_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "BLOCK", 8)
+    monkeypatch.setattr(reading, "LONGEST_LINE", 100)
+    (folder / "a.jsonl").write_bytes(b"1\n" + b"x" * 200)
+    with pytest.raises(PermanentError, match=r"a\.jsonl: .+begins at byte 2 is longer than 100 b"):
+        Reader(folder).bodies()
+
+
 @pytest.mark.parametrize("size", [1, 2, 5, 1_000])
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "A.JSONL.GZ"])
 def test_a_byte_order_mark_is_no_part_of_the_first_line(folder: Path, size: int, name: str) -> None:

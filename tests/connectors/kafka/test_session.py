@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ListOffsetsResultInfo,
@@ -21,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource, shared_client
+from dataflow_assets.connectors.kafka.consumer_group import Group
 from dataflow_assets.connectors.kafka.source import current_topic
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Run, Span, Target
@@ -406,6 +408,23 @@ def test_an_offset_that_a_broken_connection_left_unanswered_is_no_position(
             question()
     (end,) = KafkaSourceSession.ends_together([session])
     assert isinstance(end, TransientError)
+
+
+def test_a_partition_whose_offset_the_group_does_not_tell_is_no_partition_without_one(
+    kafka: devservers.Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+    answers = [
+        SimpleNamespace(partition=0, offset=7, metadata="", leader_epoch=None, error=None),
+        SimpleNamespace(partition=1, offset=OFFSET_INVALID, metadata="", error=refused),
+    ]
+    with closing(Group({"bootstrap.servers": kafka.bootstrap}, "some-group")) as group:
+        consumer = SimpleNamespace(committed=lambda *_, **__: answers, close=lambda: None)
+        monkeypatch.setattr(group, "_consumer", consumer)
+        with pytest.raises(KafkaException, match="COORDINATOR_LOAD_IN_PROGRESS"):
+            group.committed("topic", range(2), 1.0)
+        del answers[1]
+        assert {p: one.offset for p, one in group.committed("topic", [0], 1.0).items()} == {0: 7}
 
 
 def test_a_refused_commit_is_logged_not_raised(

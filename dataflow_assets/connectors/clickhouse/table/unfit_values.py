@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, GEOMETRIES, fraction
+from dataflow_assets.formats.second_digits import has_more_digits
 from dataflow_assets.sdk.key_folding import Bools, Ints, matrix
 
 Unfit = Iterator[tuple[int, str]]
@@ -234,10 +235,7 @@ CHECKS: dict[str, Check] = {
 def _cut(kind: Type, column: pa.Array) -> Unfit:
     """Moments with more digits of a second than the type keeps."""
     kept = fraction(kind) if kind.name == "DateTime64" else 0
-    step = 10 ** ((9 if column.type.unit == "ns" else 6) - kept)
-    counts = column.cast(pa.int64())
-    whole = pc.multiply(pc.divide(counts, step), step)
-    for row in _rows(pc.not_equal(whole, counts)):
+    for row in _rows(has_more_digits(column, kept)):
         yield row, f"{_written(column[row])} has more digits of a second than {kind.spelled}"
 
 

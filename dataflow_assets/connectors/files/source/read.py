@@ -16,13 +16,21 @@ from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesSourceOptions
 from dataflow_assets.connectors.files.source.planning import Range, compression, ranges_of
 from dataflow_assets.contracts import PartSlice, Slice, metadata_column
-from dataflow_assets.errors import TransientError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.place import constant, named
 
 BLOCK = 1 << 20  # bytes of one read
 _ROWS = 10_000  # of one batch
+BATCH_BYTES = 8 * 1024 * 1024  # of lines, with which a batch is full
+LONGEST_LINE = 1 << 30  # bytes; Arrow's batches hold less than twice as many
 _METADATA = {"file": pa.string(), "position": pa.int64()}
+
+_TOO_LONG = (
+    "the file {name}: the line that begins at byte {at} is longer than {most} bytes, which no "
+    "record may be: take the file out of the folder, and write it under another name with a "
+    "record on each line"
+)
 
 Line = tuple[int, bytes]
 """The byte at which it begins, and the line without its end."""
@@ -36,8 +44,7 @@ def read(
     folder = Folder(source)
     for one in ranges_of(piece.part):
         with translated(source, f"read {one.name} of"):
-            lines = (line for line in _lines_of(folder, one) if line[1].strip())
-            while rows := list(islice(lines, _ROWS)):
+            for rows in _batches(_lines_of(folder, one)):
                 reach("files.read")
                 yield _batch(one.name, rows, metadata)
             check_unchanged(folder, one)
@@ -79,6 +86,22 @@ def _batch(name: str, rows: list[Line], metadata: frozenset[str]) -> pa.RecordBa
     return named(batch, {"file": constant(name, len(rows)), "byte": at})
 
 
+def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """The lines that are not blank, as many at once as a task can hold, however long they are."""
+    rows: list[Line] = []
+    size = 0
+    for line in lines:
+        if not line[1].strip():
+            continue
+        rows.append(line)
+        size += len(line[1])
+        if size >= BATCH_BYTES or len(rows) == _ROWS:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
 def _lines_of(folder: Folder, one: Range) -> Iterator[Line]:
     try:
         file = folder.open(one.name)
@@ -88,16 +111,16 @@ def _lines_of(folder: Folder, one: Range) -> Iterator[Line]:
     with file:
         kind = compression(one.name)
         if kind == "gzip":
-            yield from _lines(_unzipped(file), 0, None)
+            yield from _lines(one.name, _unzipped(file), 0, None)
         elif kind:
             with pa.CompressedInputStream(file, kind) as plain:
-                yield from _lines(_blocks(plain), 0, None)
+                yield from _lines(one.name, _blocks(plain), 0, None)
         elif one.begin:
             # What begins before the range is the end of a line of the range before it.
             file.seek(one.begin - 1)
-            yield from islice(_lines(_blocks(file), one.begin - 1, one.end), 1, None)
+            yield from islice(_lines(one.name, _blocks(file), one.begin - 1, one.end), 1, None)
         else:
-            yield from _lines(_blocks(file), 0, one.end)
+            yield from _lines(one.name, _blocks(file), 0, one.end)
 
 
 def _blocks(file: Any) -> Iterator[bytes]:
@@ -114,16 +137,26 @@ def _unzipped(file: Any) -> Iterator[bytes]:
         raise gzip.BadGzipFile(str(error)) from None
 
 
-def _lines(blocks: Iterable[bytes], at: int, end: int | None) -> Iterator[Line]:
+def _lines(name: str, blocks: Iterable[bytes], at: int, end: int | None) -> Iterator[Line]:
     """The lines that begin before `end`, of a file read from `at` on."""
-    rest = b""
+    parts: list[bytes] = []  # of the line that has not ended yet
+    size = 0
     for block in blocks:
-        *whole, rest = (rest + block).split(b"\n")
-        for line in whole:
+        first, *others = block.split(b"\n")
+        parts.append(first)
+        size += len(first)
+        if size > LONGEST_LINE:
+            raise PermanentError(_TOO_LONG.format(name=name, at=at, most=LONGEST_LINE))
+        if not others:
+            continue
+        *whole, rest = others
+        for line in (b"".join(parts), *whole):
             if end is not None and at >= end:
                 return
             yield _unmarked(at, line) if at == 0 else (at, line)
             at += len(line) + 1
+        parts, size = [rest], len(rest)
+    rest = b"".join(parts)
     if rest and (end is None or at < end):
         yield _unmarked(at, rest) if at == 0 else (at, rest)
 

@@ -17,17 +17,17 @@ import pyarrow as pa
 from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.encode import lines
 from dataflow_assets.connectors.trino.errors import ANY
+from dataflow_assets.connectors.trino.frames.digits import refuse_rounding
 from dataflow_assets.connectors.trino.frames.read import described, place_of
 from dataflow_assets.connectors.trino.frames.rows import Rows, check_merge
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
-from dataflow_assets.connectors.trino.table.table import Place, Table, find
+from dataflow_assets.connectors.trino.table.table import Column, Place, Table, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.sdk.table_frames import (
     Mode,
-    attempt_column,
     refuse_null_keys,
     refuse_unknown_columns,
 )
@@ -59,19 +59,11 @@ def write(
         refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
         _check(client, table, mode, tuple(key), partitions)
         chosen = tuple(c for c in table.columns if c.name in columns.names)
-        fields = [
-            *(column.field for column in chosen),
-            pa.field(attempt_column(columns.names), pa.string()),
-        ]
-        schema = pa.schema(fields, table.schema().metadata)
         matched = tuple(key) if mode == "upsert" else ()
-        stager = _Stager(sink, waits, table.place, schema, matched)
+        stager = _Stager(sink, waits, table, chosen, matched)
         try:
             stage.create(client, waits)
-            attempts, count = staged_attempts(
-                frame,
-                stager,
-            )
+            attempts, count = staged_attempts(frame, stager)
             source = statement.Source(chosen, "[]", waits, attempts)  # no attempts: no rows
             rows = Rows(client, table, source, tuple(key), partitions)
             rows.check(mode)
@@ -89,27 +81,37 @@ class _Stager:
 
     sink: TrinoSinkOptions
     stage: Place
-    place: Place
-    schema: pa.Schema
+    table: Table
+    columns: tuple[Column, ...]
+    """Those that the frame has."""
     key: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        most, names = self.sink.max_statement_length, self.schema.names[:-1]
+        most = self.sink.max_statement_length
+        names = [column.name for column in self.columns]
         with (
             translated(f"writing {self.stage}"),
             closing(Client(self.sink, "dataflow-frames")) as client,
         ):
             chunks: stage.Chunks | None = None
             for batch in batches:
-                refuse_null_keys(self.place, batch, self.key)
+                rows = self._fitted(batch)
                 attempt = batch.column(-1)[0].as_py()
                 chunks = chunks or stage.Chunks(client, self.stage, attempt, most)
                 blank = ["0"] * batch.num_rows, [""] * batch.num_rows
-                for line in lines(fit(self.place, batch, self.schema), names, *blank):
+                for line in lines(rows, names, *blank):
                     text = line.decode()
                     chunks.add(text, stage.length_of(text))
             if chunks is not None:
                 chunks.flush()
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        place, names = self.table.place, [column.name for column in self.columns]
+        refuse_null_keys(place, batch, self.key)
+        schema = pa.schema([c.field for c in self.columns], self.table.schema().metadata)
+        rows = fit(place, batch.select(names), schema)
+        refuse_rounding(place, rows, self.columns)
+        return rows
 
 
 def _target(client: Client, sink: TrinoSinkOptions, place: Place, columns: pa.Schema) -> Table:

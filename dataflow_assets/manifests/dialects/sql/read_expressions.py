@@ -47,10 +47,15 @@ def _joined(cursor: Cursor, operand: Callable[[Cursor], Node], *operators: str) 
     while cursor.next.says(*operators):
         token = cursor.take()
         name = token.text.upper()
-        given: tuple[Node, ...] = (found, operand(cursor))
-        if name in _FLAT and isinstance(found, Invoked) and found.name == name:
-            given = (*found.arguments, given[1])  # a long list of conditions is not a deep one
-        found = Invoked(token.place, name, given)
+        flat = name in _FLAT  # a long list of conditions is not a deep one
+        given = [found]
+        if flat and isinstance(found, Invoked) and found.name == name:
+            given = [*found.arguments]
+        given.append(operand(cursor))
+        while flat and cursor.next.says(name):
+            token = cursor.take()
+            given.append(operand(cursor))
+        found = Invoked(token.place, name, tuple(given))
     return found
 
 

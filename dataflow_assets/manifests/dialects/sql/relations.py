@@ -40,6 +40,7 @@ from dataflow_assets.manifests.dialects.sql.windows import closing, windows
 from dataflow_assets.manifests.dialects.sql.windows import columns as window_columns
 from dataflow_assets.sql.expressions import Column, Expression, conjunction, conjuncts
 from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.sharing import unified
 from dataflow_assets.sql.stages import Stage
 
 
@@ -85,6 +86,8 @@ def _plain(select: Select, source: Relation, scope: Scope) -> Relation:
 
 def _selected(select: Select, source: Relation, scope: Scope) -> Relation:
     columns, places = zip(*_columns(select, scope), strict=True)
+    names, found = zip(*columns, strict=True)
+    columns = tuple(zip(names, unified(found), strict=True))
     return replace(source, columns=columns, places=places)
 
 

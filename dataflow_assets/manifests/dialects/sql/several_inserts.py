@@ -26,6 +26,9 @@ from dataflow_assets.sql.ranking import Ranking
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.view import ViewPlan
 
+Known = dict[tuple[int, int], Constant | None]
+"""Of expressions, by the number of stages below them and by identity."""
+
 
 class Made(NamedTuple):
     """An INSERT that was read."""
@@ -91,14 +94,15 @@ def _differ(one: Constant, other: Constant) -> bool:
 def _constants(made: Plan | ViewPlan) -> Iterator[tuple[str, Constant]]:
     """By the column of the PRIMARY KEY its value, where all rows have the same."""
     stages = made.stages if isinstance(made, ViewPlan) else ()
+    known: Known = {}
     for one in made.outputs:
-        found = _computed(one.expression, made.shared, stages) if one.key else None
+        found = _computed(one.expression, made.shared, stages, known) if one.key else None
         if found is not None:
             yield one.name, found
 
 
 def _computed(
-    one: Expression, shared: Sequence[Expression], stages: Sequence[Stage]
+    one: Expression, shared: Sequence[Expression], stages: Sequence[Stage], known: Known
 ) -> Constant | None:
     """A constant, computed; None where a record, the present or the zone of the flow decides.
 
@@ -106,23 +110,33 @@ def _computed(
         one: over the rows of the last stage, or of the table.
         shared: what it may need.
         stages: those above the table.
+        known: what was computed before; what several expressions need is computed once.
     """
+    at = len(stages), id(one)
+    if at not in known:
+        known[at] = _compute(one, shared, stages, known)
+    return known[at]
+
+
+def _compute(
+    one: Expression, shared: Sequence[Expression], stages: Sequence[Stage], known: Known
+) -> Constant | None:
     if isinstance(one, Constant):
         return one
     if isinstance(one, Shared):
-        return _computed(shared[one.at], shared, stages)
+        return _computed(shared[one.at], shared, stages, known)
     if isinstance(one, Column):
         inner = _passed_on(stages[-1]).get(one.at) if stages else None
-        return None if inner is None else _computed(inner, stages[-1].shared, stages[:-1])
-    given = [_computed(inner, shared, stages) for inner in operands(one)]
-    known = [inner for inner in given if inner is not None]
-    if len(known) < len(given) or not lasting(one):
+        return None if inner is None else _computed(inner, stages[-1].shared, stages[:-1], known)
+    results = [_computed(inner, shared, stages, known) for inner in operands(one)]
+    given = [inner for inner in results if inner is not None]
+    if len(given) < len(results) or not lasting(one):
         return None
-    if any(inner.type.kind == "TIMESTAMP_LTZ" for inner in (one, *known)):
+    if any(inner.type.kind == "TIMESTAMP_LTZ" for inner in (one, *given)):
         return None
     if isinstance(one, CastTo):
-        return _evaluated(replace(one, given=known[0]))
-    return _evaluated(replace(one, arguments=tuple(known))) if isinstance(one, Call) else None
+        return _evaluated(replace(one, given=given[0]))
+    return _evaluated(replace(one, arguments=tuple(given))) if isinstance(one, Call) else None
 
 
 def _passed_on(stage: Stage) -> Mapping[int, Expression]:

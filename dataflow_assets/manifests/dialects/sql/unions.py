@@ -13,6 +13,8 @@ from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.sql.expressions import Column, cast_to
 from dataflow_assets.sql.types import Type, common
 
+MOST_TABLES = 1000  # of one query: each use of a view is read by itself
+
 Part = tuple[Select, Sequence[Relation]]
 """A query and its rows, which may be those of several tables; their columns have one type each."""
 
@@ -20,6 +22,12 @@ Part = tuple[Select, Sequence[Relation]]
 def alike(parts: Sequence[Part]) -> tuple[Relation, ...]:
     """All rows, with the names that the first query has for their columns. Raises Unreadable."""
     first = parts[0][1][0]
+    if (count := sum(len(relations) for _, relations in parts)) > MOST_TABLES:
+        message = (
+            f"UNION ALL: these are the rows of {count} queries, with those of the views, and at "
+            f"most {MOST_TABLES} are supported: a view that is united with itself doubles them"
+        )
+        raise Unreadable(parts[-1][0].place, message)
     for query, relations in parts:
         if len(relations[0].columns) != len(first.columns):
             message = (
