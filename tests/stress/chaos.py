@@ -104,7 +104,10 @@ class Storm:
         if not stored:
             positions, ends = self._driver.positions, self.target.model.ends
             where = self._driver.stacks()
-            raise AssertionError(f"{self.tally}: {positions} of {ends} is stored: {where}")
+            verdict = self.target.verdict()
+            raise AssertionError(
+                f"{self.tally}: {verdict}: {positions} of {ends} is stored: {where}"
+            )
         verdict = self.target.verdict()
         assert not verdict, f"{self.tally}: {verdict}"
         if not self.target.rejects:
@@ -144,6 +147,7 @@ class Storm:
     def _narrow(self) -> bool:
         """The publication of a followed database is narrowed while the driver runs, or is dead."""
         assert isinstance(self.target, Narrowed)
+        self.account()  # what is left out before the tables are loaded is no loss
         if self.chance.random() < 0.5:
             self.close()
         self.target.narrow()

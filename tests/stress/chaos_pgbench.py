@@ -132,7 +132,8 @@ class Pgbench:
         for table in KEYS:
             ((lost,),) = self._run(_LACKS.format(table, f"{table}_copy"))
             ((more,),) = self._run(_LACKS.format(f"{table}_copy", table))
-            found += Verdict(lost=lost, doubled=more, examples=(table,) if lost or more else ())
+            examples = (f"{table}: {lost} lost, {more} more",) if lost or more else ()
+            found += Verdict(lost=lost, doubled=more, examples=examples)
         self._running.set()
         return found
 
