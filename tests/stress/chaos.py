@@ -24,8 +24,6 @@ from tests.own_servers import own_servers
 from tests.stress.chaos_clock import kill_by_the_clock, kinds_by_the_clock
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_kills import (
-    HOSTED,
-    KINDS,
     PAUSES,
     STEPS,
     Places,
@@ -38,6 +36,8 @@ from tests.stress.chaos_kills import (
     victims_of,
 )
 from tests.stress.chaos_modes import FOLLOWED, MODES, target
+from tests.stress.chaos_narrowed import AGAIN, NARROWED, Narrowed
+from tests.stress.chaos_report import KINDS as ALL_KINDS
 from tests.stress.chaos_report import RESULT, Done, Tally
 from tests.stress.fuzz import commit
 from tests.systems import Fixtures
@@ -104,10 +104,15 @@ class Storm:
         if not stored:
             positions, ends = self._driver.positions, self.target.model.ends
             where = self._driver.stacks()
-            raise AssertionError(f"{self.tally}: {positions} of {ends} is stored: {where}")
+            verdict = self.target.verdict()
+            raise AssertionError(
+                f"{self.tally}: {verdict}: {positions} of {ends} is stored: {where}"
+            )
         verdict = self.target.verdict()
         assert not verdict, f"{self.tally}: {verdict}"
-        assert self._driver.rejected == 0, f"{self.tally}: rejected records: {self._driver.said}"
+        if not self.target.rejects:
+            found = self._driver.rejected
+            assert not found, f"{self.tally}: {found} rejected records: {self._driver.said}"
 
     def close(self) -> None:
         """Ends the driver."""
@@ -118,6 +123,8 @@ class Storm:
         return Driver(self._command, self.target.manifest)
 
     def _met(self, kind: str) -> bool:
+        if kind == NARROWED:
+            return self._narrow()
         if kind in STEPS:
             return self._step(with_database="database" in kind)
         return self._pause(kind) if kind in PAUSES else self._kill(kind)
@@ -136,6 +143,18 @@ class Storm:
         victim.ended()
         self._driver = self._begin()
         return met
+
+    def _narrow(self) -> bool:
+        """The publication of a followed database is narrowed while the driver runs, or is dead."""
+        assert isinstance(self.target, Narrowed)
+        self.account()  # what is left out before the tables are loaded is no loss
+        if self.chance.random() < 0.5:
+            self.close()
+        self.target.narrow()
+        stopped = self._driver if self._driver.alive else self._begin()
+        self.target.expect_stopped(stopped)
+        self._driver = Driver(self._command, self.target.manifest, "", *AGAIN)
+        return True
 
     def _kill(self, kind: str) -> bool:
         met = kill(kind, self._driver, self.places, self.chance)
@@ -208,7 +227,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.stress.chaos", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="over all sinks")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="sink and way")
-    parser.add_argument("--kinds", nargs="+", choices=(*KINDS, *HOSTED, *STEPS), default=[])
+    parser.add_argument("--kinds", nargs="+", choices=ALL_KINDS, default=[])
     parser.add_argument(
         "--minutes", type=float, default=10, help="of kills by the clock of a database's follower"
     )

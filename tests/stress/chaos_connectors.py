@@ -21,10 +21,10 @@ from tests.connectors.kafka_connect import debezium
 from tests.connectors.kafka_connect.driver import mirroring, plugins, source
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_kills import HOSTED, PAUSES
-from tests.stress.chaos_model import COLUMNS
 from tests.stress.chaos_targets import Postgresql
 from tests.systems import Change, Config, Fixtures, Kinesis, System
 
+COLUMNS = ("id", "n", "name", "price")
 KILLED = ("driver", "worker", "spark", "database", "driver + worker", "driver + database")
 TASKS = 4
 SPLITS = 6  # of shards, at most

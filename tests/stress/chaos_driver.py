@@ -31,14 +31,17 @@ class Driver:
     would take most of the time between two kills.
     """
 
-    def __init__(self, command: Command, manifest: Path, dies_at: str = "") -> None:
-        """`dies_at`: the name of a step at which it is killed, with the task that comes there."""
+    def __init__(self, command: Command, manifest: Path, dies_at: str = "", *more: str) -> None:
+        """`dies_at`: the name of a step at which it is killed, with the task that comes there.
+
+        `more`: arguments of the command beside those of all drivers.
+        """
         token, name = uuid.uuid4().hex, dies_at or BEGUN
         self._counter = Path(tempfile.gettempdir(), f"dataflow-failpoint-{name}-{token}")
         action = f"{dies_at}:kill" if dies_at else f"{BEGUN}:file:{NEVER}"
         armed = {"DATAFLOW_FAILPOINT": action, "DATAFLOW_FAILPOINT_TOKEN": token}
         armed["DATAFLOW_PATIENCE"] = PATIENCE
-        self.process = command.start("run", str(manifest), "--for", FOR, "--json", **armed)
+        self.process = command.start("run", str(manifest), "--for", FOR, "--json", *more, **armed)
         self.positions: dict[str, int] = {}
         self.reports = 0
         self.committed_at: list[float] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 
 from tests.systems import Change, Row
 
-COLUMNS = ("id", "n", "name", "price")
+COLUMNS = ("id", "n", "name", "price", "tags", "seat")
 KEYS = 300
 PARTITIONS = 2
 

@@ -89,6 +89,7 @@ class Pgbench:
     broker: ClassVar[str] = "postgresql"
     kinds: ClassVar[tuple[str, ...]] = ()
     steps: ClassVar[tuple[str, ...]] = ()
+    rejects: ClassVar[bool] = False
 
     def __init__(self, given: Fixtures, chance: random.Random, folder: Path) -> None:
         self.model = Sent()
@@ -131,7 +132,8 @@ class Pgbench:
         for table in KEYS:
             ((lost,),) = self._run(_LACKS.format(table, f"{table}_copy"))
             ((more,),) = self._run(_LACKS.format(f"{table}_copy", table))
-            found += Verdict(lost=lost, doubled=more, examples=(table,) if lost or more else ())
+            examples = (f"{table}: {lost} lost, {more} more",) if lost or more else ()
+            found += Verdict(lost=lost, doubled=more, examples=examples)
         self._running.set()
         return found
 
@@ -146,8 +148,9 @@ class Pgbench:
         self._run(f"SELECT pg_create_logical_replication_slot('{self._schema}', 'pgoutput')")
         self._run(_FILLED.format(a=ACCOUNTS, t=TELLERS, b=BRANCHES))
 
-    def _written(self, folder: Path) -> Path:
-        read = {
+    def source(self) -> Config:
+        """How the flow reads the four tables."""
+        return {
             "connectionString": self._dsn,
             "slotName": self._schema,
             "publicationName": self._schema,
@@ -155,6 +158,8 @@ class Pgbench:
             "snapshotMode": "never",
             "schemaChanges": "add",
         }
+
+    def _written(self, folder: Path) -> Path:
         main, *others = KEYS
         routes = [
             {"condition": f"metadata.table == '{self._schema}.{table}'", "sink": self._sink(table)}
@@ -165,7 +170,7 @@ class Pgbench:
             "kind": "DataFlow",
             "metadata": {"name": f"pgbench-{uuid.uuid4().hex[:8]}"},
             "spec": {
-                "source": {"type": "postgresql-cdc", "config": read},
+                "source": {"type": "postgresql-cdc", "config": self.source()},
                 "sink": self._sink(main),
                 "transformations": [{"type": "router", "config": {"routes": routes}}],
             },

@@ -14,9 +14,10 @@ from tests.stress.chaos_clock import ByTheClock
 from tests.stress.chaos_kills import HOSTED, STEPS
 from tests.stress.chaos_kills import KINDS as RANDOM
 from tests.stress.chaos_model import Model
+from tests.stress.chaos_narrowed import NARROWED
 from tests.stress.chaos_pgbench import Sent
 
-KINDS = (*RANDOM, *HOSTED, *STEPS)
+KINDS = (*RANDOM, *HOSTED, *STEPS, NARROWED)
 RESULT = ROOT / "docs/evidence/chaos.md"
 PAGE = """# Chaos
 
@@ -40,6 +41,13 @@ pgbench's own transactions, to which columns are added meanwhile, and whose acco
 inserted again and given other keys: its records are transactions, and it was compared with its copy
 row for row, with the clients stopped. `connector` is the process that runs a connector of Kafka
 Connect for the flow.
+
+In the modes `poison` some records hold an element of an array that their column does not take:
+each must stand once among the rejected records, and all others in the table. In `seats` rows
+exchange the values of a unique column, in an order that is legal record by record. In
+`postgresql-cdc narrowed` something is left out of the publication and put back, while the driver
+runs or is dead: the flow must stop and say how its tables are loaded again, and the copy must be
+whole after that.
 
 | sink | records | updates | deletes | lost | doubled | wrong values | wrong order |
 |---|---|---|---|---|---|---|---|

@@ -76,6 +76,7 @@ def first(rows: Iterable[Row]) -> Rows:
 class SqlTarget:
     """A query from one topic into another, and what it was sent."""
 
+    rejects: ClassVar[bool] = False
     server: ClassVar[str] = "kafka"
     broker: ClassVar[str] = "kafka"
     ways: ClassVar[Mapping[str, tuple[tuple[str, str], Callable[[Iterable[Row]], Rows]]]] = {

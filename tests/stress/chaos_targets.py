@@ -51,6 +51,10 @@ class Target(ABC):
     """What befalls it; empty: all that there is."""
     steps: ClassVar[tuple[str, ...]] = ()
     """Where a driver is killed in a `step`."""
+    rejects: ClassVar[bool] = False
+    """Some of its records must be rejected."""
+    spec: ClassVar[Config] = {}
+    """What the flow has beside its two ends."""
     columns: ClassVar[Mapping[str, str]] = {}
     """Their types, where the flow makes the table."""
 
@@ -67,7 +71,7 @@ class Target(ABC):
         if not upserts:
             self.create()
         ends = (self.reads, self.read), (self.type, self.written)
-        self.manifest = manifest(folder, *ends, records=BATCH)
+        self.manifest = manifest(folder, *ends, records=BATCH, **self.spec)
 
     def systems(self, given: Fixtures) -> tuple[System, System]:
         """Where the changes come from, and where they go."""
