@@ -16,6 +16,7 @@ from tests.stress.chaos_targets import ClickhouseTarget, Postgresql, Target
 from tests.systems import Change, Clickhouse, Config, Fixtures, Row
 
 POISON = 0.03  # of all records
+KILLED = ("driver", "worker", "broker", "database", "driver + worker", "driver + database")
 
 
 @dataclass
@@ -56,6 +57,7 @@ class _Poisoned(Target):
     """Refused records stand once in the table of rejected records, and nowhere else."""
 
     rejects: ClassVar[bool] = True
+    kinds: ClassVar[tuple[str, ...]] = KILLED
     spec: ClassVar[Config] = {"onRejected": "table"}
 
     def __init__(
@@ -135,6 +137,7 @@ class Seats(Postgresql):
     """A table with a unique column, which rows exchange record by record."""
 
     ways: ClassVar[tuple[str, ...]] = ("upsert",)
+    kinds: ClassVar[tuple[str, ...]] = KILLED
 
     def __init__(self, way: str, given: Fixtures, chance: random.Random, folder: Path) -> None:
         super().__init__(way, given, chance, folder)
