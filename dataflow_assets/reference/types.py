@@ -24,6 +24,7 @@ Numbers go into other numbers, and so do digits in text; a fraction becomes the 
 whole number only the same one. Dates, timestamps at midnight and timestamps go into each other.
 Everything goes into text, bytes as base64. No other kinds are converted: no number is a time or a
 boolean.
+In JSON, a text for a decimal column may have spaces around its digits and `_` between them.
 
 With steps, in raw mode and for message sinks a row is a JSON object: numbers with all their digits,
 times as RFC 3339 in UTC, bytes as base64, values without a form in JSON as text. A column of floats

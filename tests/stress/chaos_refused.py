@@ -91,7 +91,7 @@ class PoisonedClickhouse(_Poisoned, ClickhouseTarget):
 
     def rejected(self) -> list[int]:
         assert isinstance(self.system, Clickhouse)
-        query = "SELECT JSONExtractInt(body, 'n') FROM dataflow_rejected FINAL"
+        query = f"SELECT JSONExtractInt(body, 'n') FROM {self.written['table']}_rejected FINAL"
         return [n for (n,) in self.system.client.query(query).result_rows]
 
 
