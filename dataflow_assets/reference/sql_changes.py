@@ -21,10 +21,10 @@ the whole row before: REPLICA IDENTITY FULL in PostgreSQL. An update without it 
 delete that has only the key in its row before cannot be told from a row of nulls, and a change that
 comes twice counts twice in groups, as a rejected one does not count; the topic must begin with the
 inserts of its rows, for a row that goes without having come counts as one too few. Declare the
-PRIMARY KEY wherever the table has one. Groups keep how many there are of each row, so a row that is read after
-its delete, from another partition, does not stay (unless `table.exec.state.ttl` is set). In a
-query without groups the PRIMARY KEY of the target must tell the rows of the table apart, and all
-changes of a row must be in one partition. Windows need the PRIMARY KEY of the table.
+PRIMARY KEY wherever the table has one. Groups keep how many there are of each row, so a row that is
+read after its delete, from another partition, does not stay (unless `table.exec.state.ttl` is set).
+In a query without groups the PRIMARY KEY of the target must tell the rows of the table apart, and
+all changes of a row must be in one partition. Windows need the PRIMARY KEY of the table.
 
 %s
 
