@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow_assets.contracts import (
     EVERYTHING,
@@ -81,7 +82,7 @@ class Transforming:
         branches = [branch(gone) for branch in self._branches]
         ways = {route: branch for branch in branches for route in branch.branch.routes}
         again = self._rows.again(batch)
-        stage = SOURCE if REFUSED_ROW in batch.schema.names else "decode"
+        refused_rows = _refused_rows(batch)
         rejected: list[Rejection] = []
         several: dict[int, int] = {}
         as_json, unreadable = in_json(batch, self._form, keys=self._keys)
@@ -90,6 +91,7 @@ class Transforming:
             one = Again(*pair) if pair else None
             # What steps remember is of one micro-batch; entries are of many.
             chain = self._chain if again is None else self._compiled()
+            stage = SOURCE if at in refused_rows else "decode"
             try:
                 found = chain(Record(_parsed(raw, stage, unreadable.get(at)), metadata))
                 chosen = one.chosen(found, ways) if one else enumerate(found)
@@ -117,6 +119,14 @@ class Transforming:
         numbers = pa.array(offsets, pa.int64())
         sent = Messages(numbers, batch, self._rows, several, as_json, places=self._places)
         return [branch.chunk(offsets, sent) for branch in branches]
+
+
+def _refused_rows(batch: pa.RecordBatch) -> frozenset[int]:
+    """Those that their source has refused."""
+    if REFUSED_ROW not in batch.schema.names:
+        return frozenset()
+    present = batch.column(REFUSED_ROW).is_valid()
+    return frozenset(pc.indices_nonzero(present).to_pylist())
 
 
 def _parsed(raw: bytes | None, stage: str, unreadable: str | None) -> Any:

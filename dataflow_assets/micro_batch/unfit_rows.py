@@ -13,6 +13,7 @@ from functools import cache
 import pyarrow as pa
 
 from dataflow_assets.contracts import OFFSET, Chunk, Sent
+from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.rows import unfit, unfit_values
 from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import PassBranch
@@ -54,7 +55,12 @@ def joined(
     decoders = cache(lambda whole: branch.decoder("delete", whole=whole))
     found = BranchRows(branch, None, decoders, "delete", gone)
     for at, body in enumerate(messages.column("body").to_pylist()):
-        found.take(at, 0, Record(parse(body), _DELETED if at in gone else {}))
+        try:
+            record = Record(parse(body), _DELETED if at in gone else {})
+        except RejectedRecord as error:  # JSON of a column that no record can have
+            found.failed.append((at, 0, error))
+        else:
+            found.take(at, 0, record)
     ordinals = rows.column(OFFSET)
     read = found.chunk(ordinals.to_numpy(), Messages(ordinals, messages, places=places))
     reasons = _reasons(rows)

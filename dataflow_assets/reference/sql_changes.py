@@ -12,16 +12,19 @@ both. The target needs a PRIMARY KEY. Such tables are only read.
 
 **With a PRIMARY KEY** a change replaces the row of its key, or deletes it, as with `upsert-kafka`,
 and a change that comes twice counts once. This works with PostgreSQL's default REPLICA IDENTITY,
-which leaves out the row before an update. A change of the key deletes the row of the old key.
+which leaves out the row before an update. A change of the key deletes the row of the old key, if
+the database's log names rows by this key: declare the table's own primary key. WHERE may not ask
+for METADATA of the envelope, since a change of another table would delete the row of its key.
 
 **Without one** a row that goes is known by all of its columns, so each update and delete must carry
 the whole row before: REPLICA IDENTITY FULL in PostgreSQL. An update without it is rejected. A
 delete that has only the key in its row before cannot be told from a row of nulls, and a change that
-comes twice counts twice in groups, as a rejected one does not count: declare the PRIMARY KEY
-wherever the table has one. Groups keep how many there are of each row, so a row that is read after
-its delete, from another partition, does not stay (unless `table.exec.state.ttl` is set). In a
-query without groups the PRIMARY KEY of the target must tell the rows of the table apart, and all
-changes of a row must be in one partition. Windows need the PRIMARY KEY of the table.
+comes twice counts twice in groups, as a rejected one does not count; the topic must begin with the
+inserts of its rows, for a row that goes without having come counts as one too few. Declare the
+PRIMARY KEY wherever the table has one. Groups keep how many there are of each row, so a row that is
+read after its delete, from another partition, does not stay (unless `table.exec.state.ttl` is set).
+In a query without groups the PRIMARY KEY of the target must tell the rows of the table apart, and
+all changes of a row must be in one partition. Windows need the PRIMARY KEY of the table.
 
 %s
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from dataflow_assets.errors import RejectedRecord
 
+_NO_TEXT = "\ufffd"  # in place of bytes that are not UTF-8
 Convert = Callable[[Any], Any]
 
 
@@ -37,6 +38,12 @@ def _converted(metadata: Mapping[str, Any], key: str, convert: Convert) -> Any:
             f"its metadata has no {key}, by which rows are matched: with rawMode conflictKey names "
             f"metadata, and no field of the body; this record has {there or 'none'}. Name one of "
             "these, or leave rawMode out to match rows by fields of the body",
+        )
+    if isinstance(value, str) and _NO_TEXT in value:
+        raise RejectedRecord(
+            "encode",
+            f"metadata {key}, by which rows are matched, is not UTF-8: several such keys would be "
+            "one. Leave upsertMode out, or name other metadata in conflictKey",
         )
     try:
         return convert(value)

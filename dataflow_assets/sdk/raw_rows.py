@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import EVERYTHING, HAS_DEFAULT, Shape, kind_of
+from dataflow_assets.contracts import EVERYTHING, HAS_DEFAULT, HEADER_LIST, Shape, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import NotJson, Record, encode, text_form
 from dataflow_assets.records.times.instant import Instant, read, rfc3339_nano
@@ -45,7 +45,7 @@ class Raw(Shape):
             return record.body
         body, metadata = _parts(record)
         if metadata is record.metadata:
-            given = sorted(metadata.items())
+            given = sorted(one for one in metadata.items() if one[0] != HEADER_LIST)
             metadata = {k: _stamped(v) if v.__class__ is datetime else v for k, v in given}
         return self._key.of(metadata) | {
             self._data: self._write(body),

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from dataflow_assets.contracts import (
-    HEADER_LIST,
     Entry,
     ErrorRecord,
     Rejection,
@@ -28,7 +27,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import RejectedRecord, Stopped
 from dataflow_assets.records.record import encode, parse
-from dataflow_assets.sdk.rejected_rows import written
+from dataflow_assets.sdk.rejected_rows import with_place, written
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +160,7 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
         "message": one.reason.encode("utf-8", "backslashreplace").decode(),
         "timestamp": utc_now().isoformat().replace("+00:00", "Z"),
         "original_sink": target.branch.partition(":")[0],
-        "metadata": _with_place(one.metadata or {}, place),
+        "metadata": _kept(one.metadata or {}, place),
         "id": name,
         "type": one.error_type or classify(one.reason, one.stage),
         "flow": target.flow,
@@ -176,10 +175,8 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
     }
 
 
-def _with_place(metadata: Mapping[str, Any], place: Mapping[str, Any]) -> Any:
-    """Where nobody has read the metadata, it is the place, beside all headers of the message."""
-    known = metadata if metadata.keys() - {HEADER_LIST} else {**place, **metadata}
-    text = written(known)
+def _kept(metadata: Mapping[str, Any], place: Mapping[str, Any]) -> Any:
+    text = written(with_place(metadata, place))
     return place if text is None else msgspec.Raw(text.encode())
 
 
@@ -202,7 +199,7 @@ def _original(body: bytes | None) -> tuple[str, Any]:
 class _Written(msgspec.Struct):
     """An error record as it is read back."""
 
-    error: dict[str, Any]
+    error: msgspec.Raw
     original_message: msgspec.Raw
 
 
@@ -217,14 +214,14 @@ def entry(body: bytes | str) -> tuple[datetime, Entry]:
     Returns:
         When the record was rejected, and the entry.
     """
-    written = decode_json(body, _Written)
-    error = written.error
+    read = decode_json(body, _Written)
+    error = parse(bytes(read.error))  # with all digits of the metadata
     found = Entry(
         error["id"],
         error["branch"],
         error["stage"],
         error["source"]["n"],
-        _sent(error["encoding"], bytes(written.original_message)),
+        _sent(error["encoding"], bytes(read.original_message)),
         None if error["key"] is None else base64.b64decode(error["key"]),
         error["metadata"],
         error["source"].get("rows"),

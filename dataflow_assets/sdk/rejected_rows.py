@@ -6,10 +6,9 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dataflow_assets.contracts import Entry, attempt_of, place_of
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.contracts import HEADER_LIST, Entry, attempt_of, place_of
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records.record import encode
+from dataflow_assets.records.record import encode, parse
 
 
 def encoded(value: bytes | None, refused: str = "") -> tuple[str | None, str | None]:
@@ -79,7 +78,7 @@ def written(metadata: Mapping[str, Any] | None) -> str | None:
 
 def metadata_of(
     id_: str, source: str, partition: str, offset: int, metadata: str | None
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     """The metadata of a record that a table of rejected records keeps.
 
     Called by a connector on the driver, for each row that a replay looks at.
@@ -93,11 +92,16 @@ def metadata_of(
             the flow had read nothing.
 
     Returns:
-        What the flow had read, beside topic, partition and offset of the message as it was first
-        read; of a row of a part that a replay has rejected only the topic.
+        What the flow had read, with all digits; else topic, partition and offset of the message as
+        it was first read, and of a row of a part that a replay has rejected only the topic.
     """
-    known = decode_json(metadata, dict[str, Any]) if metadata else {}
-    return _origin(id_, source, partition, offset) | known
+    known = parse(metadata.encode()) if metadata else {}
+    return with_place(known, _origin(id_, source, partition, offset))
+
+
+def with_place(metadata: Mapping[str, Any], place: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where nobody has read the metadata, it is the place, beside all headers of the message."""
+    return metadata if metadata.keys() - {HEADER_LIST} else {**place, **metadata}
 
 
 def _origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from dataflow_assets.sql.functions import FUNCTIONS
 from dataflow_assets.sql.functions.times import presents
 from dataflow_assets.sql.types import BOOLEAN, Type
 
+_UNFOLDED = 1000  # parts of a condition
 _LARGEST = 1000  # types inside one type: rows of rows would double it at each level
 
 
@@ -157,18 +158,26 @@ def _over_others(
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
-    """What must hold, each by itself; what an AND holds is there once, wherever views use it."""
+    """What must hold, each by itself; as often as views use it, as plans of stored states have it.
+
+    Of views over views that may be exponentially often: of very many parts each is there once.
+    """
+    found = _unfolded(condition, once=False)
+    return tuple(found if len(found) <= _UNFOLDED else _unfolded(condition, once=True))
+
+
+def _unfolded(condition: Expression | None, *, once: bool) -> list[Expression]:
     found: list[Expression] = []
     seen: set[int] = set()
     waiting = [] if condition is None else [condition]
-    while waiting:
+    while waiting and (once or len(found) <= _UNFOLDED):
         one = waiting.pop()
         if not isinstance(one, Call) or one.name != "AND":
             found.append(one)
-        elif id(one) not in seen:
+        elif not once or id(one) not in seen:
             seen.add(id(one))
             waiting += reversed(one.arguments)
-    return tuple(found)
+    return found
 
 
 def conjunction(conditions: Sequence[Expression]) -> Expression | None:

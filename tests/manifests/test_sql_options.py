@@ -226,3 +226,14 @@ def test_a_table_that_ends_at_the_latest_is_noted(tmp_path: Path) -> None:
     assert [hint.message[:40] for hint in found.hints] == [
         "each run reads what is there when the ru"
     ]
+
+
+def test_an_option_of_a_format_is_read_by_the_name_of_the_format_alone(tmp_path: Path) -> None:
+    """`format` and `value.format` are one; their options are not."""
+    for key, other in (
+        ("json.ignore-parse-errors", None),
+        ("value.json.ignore-parse-errors", "json.ignore-parse-errors"),
+    ):
+        found = with_option(tmp_path, key, "true")
+        said = [one.message for one in found.findings]
+        assert said == ([f"has no effect here: write {other}"] if other else [])

@@ -155,3 +155,16 @@ def test_a_table_without_the_column_of_the_key_is_refused(
     raw.source.change(raw.config["source"], CHANGES[:1])
     with pytest.raises(PermanentError, match="has no column key; it has data, _metadata"):
         raw.drain()
+
+
+def test_keys_that_are_no_text_are_rejected(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """As text several of them would be one key."""
+    from confluent_kafka import Producer
+
+    raw = made(request, "postgresql", tmp_path)
+    producer = Producer({"bootstrap.servers": raw.config["source"]["brokers"][0]})
+    for key in (b"ok", b"\x80a", b"\x81a"):
+        producer.produce(raw.config["source"]["topic"], b'{"id": 9}', key, partition=0)
+    assert producer.flush(30) == 0
+    rows = raw.drain(onRejected="skip", maxRejectedPercent=100)
+    assert [row["key"] for row in rows] == ["ok"]

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.contracts import Entry, OffsetSlice, PartSlice, Place, Rejection, Target
+from dataflow_assets.contracts import (
+    HEADER_LIST,
+    Entry,
+    OffsetSlice,
+    PartSlice,
+    Place,
+    Rejection,
+    Target,
+)
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.sdk.place import constant, named, named_by
-from dataflow_assets.sdk.rejected_rows import metadata_of
+from dataflow_assets.sdk.rejected_records import entry as entry_of
+from dataflow_assets.sdk.rejected_records import error_record
+from dataflow_assets.sdk.rejected_rows import metadata_of, written
 
 TARGET = Target("ns/f", "postgresql:db/public/t", "hash", "t", "1.2")
 PART = PartSlice("part-0", None, "end")
@@ -106,3 +117,13 @@ def test_a_place_is_said_as_people_say_it() -> None:
     assert Rejection(1, "decode", "why", b"y", place=place).at(PART) == str(place)
     assert Rejection(1, "decode", "why", b"y").at(PART) == "partition part-0, offset 1"
     assert id_of(place) == id_of(Places(PART).of(lines.slice(1), 0, 0, b"other"))
+
+
+def test_metadata_that_is_kept_has_all_its_digits() -> None:
+    number = Decimal("12345678901234567.890123456789012345")
+    text = written({"id": number, HEADER_LIST: [{"key": "x", "value": b"\xff"}]})
+    known = metadata_of("a/0/3/0/sink", "t", "part-0", 3, text)
+    assert known["id"] == number
+    assert "partition" not in known
+    record = error_record(TARGET, PART, Rejection(3, "sink", "why", b"{}", metadata=known))
+    assert entry_of(record.body)[1].metadata["id"] == number

@@ -284,6 +284,8 @@ def test_a_text_keeps_the_digits_of_its_number(tmp_path: Path) -> None:
 def test_what_cannot_be_done_with_changes_is_refused(tmp_path: Path) -> None:
     rows = table("p", PLAIN)
     keyed, plain, grouped = source(), source(PLAIN), "SELECT MAX(id), name FROM s GROUP BY name"
+    filtered = grouped.replace("FROM s", "FROM s WHERE db = 'shop'")
+    of_table = f"db STRING METADATA FROM 'value.source.database' VIRTUAL, {KEYED}"
     named = "id BIGINT, name STRING, PRIMARY KEY (name) NOT ENFORCED"
     by_name, timed = table("o", named), f"ts TIMESTAMP(3) METADATA FROM 'timestamp', {PLAIN}"
     for statements, says in (
@@ -296,6 +298,14 @@ def test_what_cannot_be_done_with_changes_is_refused(tmp_path: Path) -> None:
         (
             (source(timed), by_name, f"INSERT INTO o {grouped.replace('MAX(id)', 'COUNT(ts)')};"),
             "s has no PRIMARY KEY, so a row that goes",
+        ),
+        (
+            (source(of_table), table("o", KEYED), f"INSERT INTO o {ALL} WHERE db = 'shop';"),
+            "METADATA value.source.database: a change of another table would delete the row",
+        ),
+        (
+            (source(of_table), by_name, f"INSERT INTO o {filtered};"),
+            "METADATA value.source.database: a change of another table would delete the row",
         ),
         (
             (plain, by_name, f"INSERT INTO o {grouped}, UNIX_TIMESTAMP();"),

@@ -13,9 +13,10 @@ from dataflow_assets.manifests.dialects.sql.syntax import Invoked
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sql import expressions
 from dataflow_assets.sql.arrivals import Arrivals
-from dataflow_assets.sql.expressions import Call, Expression
+from dataflow_assets.sql.expressions import Call, Column, Expression, conjuncts
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.query import SqlQuery
+from dataflow_assets.sql.types import BOOLEAN
 from dataflow_assets.views.source import ViewSource
 from tests.sql.test_rows import table
 
@@ -140,3 +141,15 @@ def test_a_condition_of_many_parts_is_read_in_one_go(
     assert found.findings == ()
     assert max(copied) == 1_000
     assert sum(copied) < 10_000
+
+
+def test_what_an_and_holds_is_there_as_often_as_views_use_it() -> None:
+    """States of earlier versions are stored by it; of very many parts each is there once."""
+    a, b, c = (Column(BOOLEAN, at) for at in range(3))
+    active = Call(BOOLEAN, "AND", (a, b))
+    paying = Call(BOOLEAN, "AND", (active, c))
+    assert conjuncts(Call(BOOLEAN, "AND", (active, paying))) == (a, b, a, b, c)
+    condition: Expression = active
+    for _ in range(60):
+        condition = Call(BOOLEAN, "AND", (condition, condition))
+    assert conjuncts(condition) == (a, b)

@@ -61,8 +61,8 @@ _ROWS = frozenset(
 )
 _JDBC = frozenset({"JDBC_ERROR", "JDBC_NON_TRANSIENT_ERROR"})
 _ROW_IN_WORDS = re.compile(
-    "violates|constraint|duplicate (key|entry)|out of range|overflow|too (long|large) for|"
-    "data too long|cannot be null|invalid input|incorrect .* value",
+    r"\b(violates|constraint|duplicate (key|entry)|out of range|overflow|"
+    r"value too (long|large) for|data too long|cannot be null|invalid input|incorrect \w+ value)\b",
     re.IGNORECASE,
 )
 """Trino passes on the words of the database behind a catalog, not its codes."""

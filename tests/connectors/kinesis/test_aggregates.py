@@ -176,3 +176,57 @@ def test_a_damaged_aggregate_is_not_forwarded_as_it_is() -> None:
     assert chunk.rows.column("value").to_pylist() == [b"a", b"b"]
     (rejected,) = chunk.rejected
     assert (rejected.offset, rejected.reason, rejected.body) == (5, "damaged", MAGIC)
+
+
+def test_what_is_undecodable_beside_a_refused_record_is_of_the_stage_of_decoding(
+    stream: Stream, tmp_path: Path
+) -> None:
+    """A replay decodes it again, once its schema was corrected."""
+    stream.put([DAMAGED["altered"], b"\x02\x02a", b"\x04"])
+    fields = [{"name": "id", "type": "int"}, {"name": "v", "type": "string"}]
+    schema = json.dumps({"type": "record", "name": "r", "fields": fields})
+    sink = files.on_disk(tmp_path / "out")
+    source = {**stream.config, "format": "avro", "avroSchema": schema}
+    document = {
+        "apiVersion": "dataflow.dataflow.io/v1",
+        "kind": "DataFlow",
+        "metadata": {"name": "stages"},
+        "spec": {
+            "maxRejectedPercent": 100,
+            "source": {"type": "kinesis", "config": source},
+            "transformations": [{"type": "mask", "config": {"fields": ["x"]}}],
+            "sink": {"type": "files", "config": sink},
+            "onRejected": "table",
+        },
+    }
+    YAML().dump(document, tmp_path / "flow.yaml")
+    drain_file(str(tmp_path / "flow.yaml"))
+    rejected = [row for file in files.lines(files.folder(sink), rejected=True) for row in file]
+    assert sorted(row["error"]["stage"] for row in rejected) == ["decode", "source"]
+
+
+@pytest.mark.parametrize("steps", [[], [{"type": "mask", "config": {"fields": ["x"]}}]], ids=str)
+def test_a_shard_with_nothing_but_records_of_others_goes_on(
+    kinesis: devservers.Kinesis, tmp_path: Path, steps: list[Any]
+) -> None:
+    stream, half = Stream(kinesis, shards=2), 1 << 127
+    foreign = aggregate([("k", b'{"id":1}', half + 5)])
+    sink = files.on_disk(tmp_path / "out")
+    document = {
+        "apiVersion": "dataflow.dataflow.io/v1",
+        "kind": "DataFlow",
+        "metadata": {"name": "foreign"},
+        "spec": {
+            "source": {"type": "kinesis", "config": stream.config},
+            "transformations": steps,
+            "sink": {"type": "files", "config": sink},
+        },
+    }
+    YAML().dump(document, tmp_path / "flow.yaml")
+    for body in (foreign, b'{"id":2}'):
+        to_first = {"PartitionKey": "a", "ExplicitHashKey": "5"}
+        stream.client.put_record(StreamName=stream.name, Data=body, **to_first)
+        drain_file(str(tmp_path / "flow.yaml"))
+    rows = [row for file in files.lines(files.folder(sink)) for row in file]
+    assert [row["id"] for row in rows] == [2]
+    stream.remove()

@@ -143,3 +143,31 @@ def test_elements_are_separated_as_their_type_is(followed: Followed, identity: s
     columns = "id, a::text, b::text, c"
     assert followed.rows("target", columns) == followed.rows("source", columns)
     assert len(followed.rows()) == 4
+
+
+def test_a_row_of_json_that_no_record_can_have_is_rejected_alone(followed: Followed) -> None:
+    """PostgreSQL's `json` keeps a key that is there twice."""
+    followed.rejects = Rejects("table")
+    followed.make("id int PRIMARY KEY, a int[], j json")
+    followed.drain()
+    followed.run(
+        """INSERT INTO source VALUES (1, '{1}', '{"b":1}'), (2, '{{1,2}}', '{"b":1,"b":2}'),"""
+        """ (3, '{{1,2}}', '{"b":3}')"""
+    )
+    followed.drain()
+    assert followed.run("SELECT id FROM target ORDER BY 1") == [(1,), (3,)]
+    ((reason,),) = followed.run("SELECT reason FROM dataflow_rejected")
+    assert "duplicate" in reason
+
+
+def test_rows_whose_keys_do_not_fit_are_rejected_one_by_one(followed: Followed) -> None:
+    """In the first load a key names its row, and all such keys are null in its column."""
+    followed.rejects = Rejects("table")
+    followed.make("id timestamp PRIMARY KEY, v text")
+    followed.run("ALTER TABLE target ADD CHECK (id < '200000-01-01')")
+    followed.run(
+        "INSERT INTO source SELECT '294276-12-31 23:00:00'::timestamp + n * interval '1 s', "
+        "'v' || n FROM generate_series(1, 5) n"
+    )
+    followed.drain()
+    assert followed.run("SELECT count(*) FROM dataflow_rejected") == [(5,)]

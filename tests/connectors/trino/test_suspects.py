@@ -149,6 +149,9 @@ def _whole() -> Chunk:
     [
         ("JDBC_ERROR", "EXTERNAL", 'ERROR: new row violates check constraint "c"', True),
         ("JDBC_ERROR", "EXTERNAL", "An I/O error occurred while sending to the backend.", False),
+        ("JDBC_ERROR", "EXTERNAL", 'No space left: "id", "constraint_id", "overflow_at"', False),
+        ("JDBC_ERROR", "EXTERNAL", "waited too long for a connection", False),
+        ("JDBC_ERROR", "EXTERNAL", "ERROR: value too long for type character varying(3)", True),
         ("PERMISSION_DENIED", "USER_ERROR", "Access Denied", False),
         ("ICEBERG_FILESYSTEM_ERROR", "EXTERNAL", "503", False),
     ],

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.frames.read import readable
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
+from dataflow_assets.connectors.iceberg.table.far_times import far_times
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.types import file_schema, row_schema
 from dataflow_assets.formats.columns import fit, refused
@@ -94,6 +95,9 @@ def _fitted(table: str, target: WriteTarget, batch: pa.RecordBatch) -> pa.Record
     rows = fit(table, batch.select(wanted.names), wanted)
     schema = file_schema(kinds, names)
     columns = [_in_file(table, rows.column(field.name), field) for field in schema]
+    for field, column in zip(schema, columns, strict=True):
+        if len(far_times(column)):
+            raise refused(table, f"column {field.name}: its times must be in the years 1 to 9999")
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

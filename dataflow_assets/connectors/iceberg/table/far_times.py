@@ -20,12 +20,12 @@ def datable(rows: pa.RecordBatch) -> pa.Array:
     """
     far = np.zeros(rows.num_rows, np.bool_)
     for values in rows.columns:
-        far[_far(values)] = True
+        far[far_times(values)] = True
     return pa.array(~far)
 
 
-def _far(values: pa.Array) -> Any:
-    """The indices of values that have one."""
+def far_times(values: pa.Array) -> Any:
+    """The indices of values that have one. Called in tasks, for each column of a batch."""
     kind = values.type
     if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns"):
         first, last = (year.cast(kind) for year in _YEARS)
@@ -34,7 +34,7 @@ def _far(values: pa.Array) -> Any:
     if not pa.types.is_nested(kind):
         return np.zeros(0, np.int64)
     if pa.types.is_struct(kind):
-        return np.concatenate([_far(child) for child in values.flatten()])
+        return np.concatenate([far_times(child) for child in values.flatten()])
     if pa.types.is_map(kind):
         values = values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
-    return pc.list_parent_indices(values).to_numpy()[_far(pc.list_flatten(values))]
+    return pc.list_parent_indices(values).to_numpy()[far_times(pc.list_flatten(values))]

@@ -22,7 +22,7 @@ from dataflow_assets.contracts import (
     metadata_column,
     reserved,
 )
-from dataflow_assets.formats.rows import objects
+from dataflow_assets.formats.rows import objects, unfit_values
 from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.place import constant, named
 
@@ -152,6 +152,9 @@ def _place(records: Records) -> dict[str, pa.Array]:
     names = records.rows.schema.names
     if not records.layout.key or not set(records.layout.key) <= set(names):
         return {}
+    unfit = unfit_values(records.rows).values()
+    if not all(set(records.layout.key).isdisjoint(one) for one in unfit):
+        return {}  # null stands for all such keys
     key = {name: records.rows.column(name) for name in records.layout.key}
     # Ids of rejected records are made of these names: only a key of that very name has another.
     return {free_stem(key, "table") if "table" in key else "table": table, **key}

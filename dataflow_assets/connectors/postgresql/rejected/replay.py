@@ -13,6 +13,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import lent
+from dataflow_assets.connectors.postgresql.rejected.table import has_metadata
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.sdk.rejected_rows import row_entry
@@ -20,7 +21,7 @@ from dataflow_assets.sdk.server_failure import translated
 
 _PENDING = """
 SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, "offset",
-    metadata, rows, reading
+    {metadata}, rows, reading
 FROM {r} WHERE flow = $1 AND replayed_at IS NULL
 AND rejected_at >= COALESCE($2::text::timestamptz, '-infinity')
 ORDER BY rejected_at, id LIMIT $3::bigint
@@ -47,7 +48,9 @@ class PostgresqlReplay(Entries):
                 return []
             checkpoint_tables.prepare(link, self._schema)  # an older table lacks a column
             moment = since.isoformat() if since else None
-            rows = link.execute(_PENDING.format(**self._names), flow, moment, most)
+            metadata = "metadata" if has_metadata(link, self._names["r"]) else "NULL"
+            query = _PENDING.format(**self._names, metadata=metadata)
+            rows = link.execute(query, flow, moment, most)
         return [row_entry(row) for row in rows]
 
     @override

@@ -6,14 +6,32 @@ from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.source.predicates import compared, literal
 from dataflow_assets.connectors.postgresql.source.relation import Relation, SourceColumn, quoted
 from dataflow_assets.connectors.postgresql.source.upper_bound import Reach, reach
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import NOTHING, Pair
+
+_WITH_NAN = {"numeric", "float4", "float8"}
 
 
 def newest(link: Link, relation: Relation, overlap: int = 0) -> Pair:
     """The last pair (change, order) there is now, none of a tick that is not over.
 
     `overlap`: seconds of which rows are read again; a tick that is not longer need not be over.
+
+    Raises PermanentError where that is NaN: the server puts it behind every number, so that no
+    later row would ever be read.
     """
+    change, order = _newest(link, relation, overlap)
+    column = relation.tracked
+    value = change if relation.changes else order
+    if value == "NaN" and column is not None and column.type.base in _WITH_NAN:
+        raise PermanentError(
+            f"column {column.name} of {relation.base} holds NaN, behind which no number comes: "
+            f"give these rows a number, or leave them out by a query (WHERE {column.name} <> 'NaN')"
+        )
+    return change, order
+
+
+def _newest(link: Link, relation: Relation, overlap: int) -> Pair:
     until = reach(link, relation, overlap)
     if not relation.changes:
         assert relation.order is not None  # noqa: S101 - else nothing orders the rows

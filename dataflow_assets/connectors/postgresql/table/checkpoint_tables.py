@@ -52,18 +52,20 @@ SELECT to_regclass(place) IS NULL
 FROM json_array_elements_text($1::json) WITH ORDINALITY AS asked (place, n) ORDER BY n
 """
 _LATEST = """
-SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1::text)
+SELECT count(*) FILTER (WHERE attname <> 'metadata') = 6,
+    count(*) FILTER (WHERE attname = 'metadata') = 1
+FROM pg_attribute WHERE attrelid = to_regclass($1::text)
 AND attname IN ('step', 'step_type', 'replayed_at', 'rows', 'reading', 'metadata')
-OR attrelid = to_regclass($2::text) AND attname = 'reading' HAVING count(*) = 7
+OR attrelid = to_regclass($2::text) AND attname = 'reading'
 """
 _ADD_LATEST = (
     "ALTER TABLE {h} ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0",
     """ALTER TABLE {r} ADD COLUMN IF NOT EXISTS step integer,
     ADD COLUMN IF NOT EXISTS step_type text, ADD COLUMN IF NOT EXISTS replayed_at timestamptz,
     ADD COLUMN IF NOT EXISTS rows integer,
-    ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS metadata text""",
+    ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0""",
 )
+_ADD_METADATA = "ALTER TABLE {r} ADD COLUMN IF NOT EXISTS metadata text"
 _HEADS = """
 SELECT flow, branch, epoch, run, manifest, source, target, intent,
     (to_jsonb(h)->>'reading')::bigint, rows, rejected, bytes
@@ -101,19 +103,26 @@ def prepare(link: Link, schema: str) -> None:
 
     Raises PermanentError where one of them is unlogged.
     """
-    added = _added(schema)
     durability.check_logged(link, statements(schema).values())
-    if not missing(link, schema) and _is_current(link, schema):
-        return
+    is_current, has_metadata = _columns(link, schema)
+    if missing(link, schema) or not is_current:
+        _make(link, schema)
+    elif not has_metadata:
+        _add_metadata(link, schema)
+
+
+def _make(link: Link, schema: str) -> None:
     link.execute("BEGIN")
     try:
         lock_name(link, schema)
         # All of them: the session may remember a table as missing that another has just made.
         for name, columns in _TABLES.items():
             link.execute(f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{quote(name)} {columns}")
-        if not _is_current(link, schema):  # the table of an earlier version
-            for statement in added:
-                link.execute(statement)
+        is_current, has_metadata = _columns(link, schema)
+        for statement in () if is_current else _added(schema):  # the table of an earlier version
+            link.execute(statement)
+        if not has_metadata:
+            link.execute(_ADD_METADATA.format(**statements(schema)))
         link.execute("COMMIT")
     except Failure as failure:
         link.execute("ROLLBACK")
@@ -127,10 +136,20 @@ def missing(link: Link, schema: str) -> list[str]:
     return [name for name, (absent,) in zip(_TABLES, found, strict=True) if absent]
 
 
-def _is_current(link: Link, schema: str) -> bool:
-    """Whether the tables have the columns of this version."""
+def _columns(link: Link, schema: str) -> tuple[bool, bool]:
+    """Whether the tables have the columns without which nothing goes, and that of metadata."""
     names = statements(schema)
-    return bool(link.execute(_LATEST, names["r"], names["h"]))
+    ((is_current, metadata),) = link.execute(_LATEST, names["r"], names["h"])
+    return bool(is_current), bool(metadata)
+
+
+def _add_metadata(link: Link, schema: str) -> None:
+    """Only its owner may: without the column, rejected records are kept as earlier versions did."""
+    try:
+        link.execute(_ADD_METADATA.format(**statements(schema)))
+    except Failure as failure:
+        if failure.sqlstate != "42501":
+            raise
 
 
 def _added(schema: str) -> list[str]:

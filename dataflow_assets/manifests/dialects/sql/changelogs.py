@@ -11,6 +11,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
 from dataflow_assets.sql.expressions import Expression, columns, lasting
+from dataflow_assets.sql.metadata import METADATA
 from dataflow_assets.sql.plan import Cell, Output
 
 
@@ -60,6 +61,29 @@ def check_changelog(
             "docs/reference/sql.md#first-rows-of-each-key says"
         )
         raise Unreadable(insert.table_place, message)
+
+
+def check_conditions(relation: Relation) -> None:
+    """A change that WHERE leaves out deletes the row of its key. Raises Unreadable.
+
+    Of METADATA of its envelope that would be the change of another table.
+    """
+    table = relation.table
+    if not table.changes or not table.table.key:
+        return
+    envelope = {
+        at for at, one in enumerate(table.stored) if one.metadata and one.metadata not in METADATA
+    }
+    first = relation.stages[0] if relation.stages else relation
+    asked = columns(first.where) & envelope if first.where is not None else frozenset()
+    for at in sorted(asked):
+        column = table.stored[at]
+        message = (
+            f"WHERE asks for {column.name}, METADATA {column.metadata}: a change of another table "
+            f"would delete the row of its key. Read one table from the topic: name it by "
+            "canal-json.table.include or maxwell's filter, or let each table have a topic"
+        )
+        raise Unreadable(column.place, message)
 
 
 def check_grouped_changes(insert: Insert, relation: Relation) -> None:

@@ -7,7 +7,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.sql.changelogs import check_changelog, check_unnested
+from dataflow_assets.manifests.dialects.sql.changelogs import (
+    check_changelog,
+    check_conditions,
+    check_unnested,
+)
 from dataflow_assets.manifests.dialects.sql.options import KAFKA
 from dataflow_assets.manifests.dialects.sql.relation import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Insert
@@ -44,6 +48,7 @@ def plan(
     table = relation.table
     layouts = readable(insert, relation)
     check_unnested(relation)
+    check_conditions(relation)
     check_grouped(relation.windows, relation.stages, insert.query.place)
     outputs = outputs_of(insert, relation, target, settings)
     changelog = table.changes

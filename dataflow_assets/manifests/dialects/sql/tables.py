@@ -170,12 +170,25 @@ def _check_options(found: Declared, notes: Notes) -> None:
         where = (found.document, key)
         if one is None:
             notes.wrong(where, _unknown(key, found, (*plain, *formats)), key=True)
+        elif (other := _misplaced(found, key, both)) is not None:
+            notes.wrong(where, f"has no effect here: write {other}", key=True)
         elif one.verdict == "refused":
             notes.wrong(where, one.says, key=True)
         elif one.verdict == "note":
             _note(found, one, key, notes)
         elif one.verdict == "ignored":
             notes.idle(where)
+
+
+def _misplaced(found: Declared, key: str, formats: Sequence[Key]) -> str | None:
+    """The name that the option of a format has by the key that names the format."""
+    if found.connector != known.KAFKA:
+        return None
+    bare = "format" in found.options
+    if not bare and entry(key, formats) is not None:
+        return f"value.{key}"
+    inside = key.removeprefix("value.")
+    return inside if bare and inside != key and entry(inside, formats) is not None else None
 
 
 def _unknown(key: str, found: Declared, keys: Sequence[Key]) -> str:

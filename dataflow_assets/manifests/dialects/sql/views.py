@@ -9,7 +9,11 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from dataflow_assets.contracts import Source
-from dataflow_assets.manifests.dialects.sql.changelogs import check_grouped_changes, check_upserts
+from dataflow_assets.manifests.dialects.sql.changelogs import (
+    check_conditions,
+    check_grouped_changes,
+    check_upserts,
+)
 from dataflow_assets.manifests.dialects.sql.inserts import (
     cells_of,
     outputs_of,
@@ -57,6 +61,7 @@ def view(
     outputs = outputs_of(insert, relation, target, settings)
     check_grouped(relation.windows, relation.stages, insert.query.place)
     check_grouped_changes(insert, relation)
+    check_conditions(relation)
     appends = not relation.changes and not target.table.key
     if isinstance(relation.stages[-1], Ranking) and not appends:
         relation, outputs = by_key(insert, relation, target, outputs)
