@@ -160,7 +160,7 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
         "message": one.reason.encode("utf-8", "backslashreplace").decode(),
         "timestamp": utc_now().isoformat().replace("+00:00", "Z"),
         "original_sink": target.branch.partition(":")[0],
-        "metadata": _kept(one.metadata or {}, place),
+        "metadata": _metadata(one.metadata or {}, place),
         "id": name,
         "type": one.error_type or classify(one.reason, one.stage),
         "flow": target.flow,
@@ -175,7 +175,7 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
     }
 
 
-def _kept(metadata: Mapping[str, Any], place: Mapping[str, Any]) -> Any:
+def _metadata(metadata: Mapping[str, Any], place: Mapping[str, Any]) -> Any:
     text = written(with_place(metadata, place))
     return place if text is None else msgspec.Raw(text.encode())
 

@@ -162,11 +162,11 @@ def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
 
     Of views over views that may be exponentially often: of very many parts each is there once.
     """
-    found = _unfolded(condition, once=False)
-    return tuple(found if len(found) <= _UNFOLDED else _unfolded(condition, once=True))
+    found = _unfold(condition, once=False)
+    return tuple(found if len(found) <= _UNFOLDED else _unfold(condition, once=True))
 
 
-def _unfolded(condition: Expression | None, *, once: bool) -> list[Expression]:
+def _unfold(condition: Expression | None, *, once: bool) -> list[Expression]:
     found: list[Expression] = []
     seen: set[int] = set()
     waiting = [] if condition is None else [condition]

@@ -170,7 +170,7 @@ def _check_options(found: Declared, notes: Notes) -> None:
         where = (found.document, key)
         if one is None:
             notes.wrong(where, _unknown(key, found, (*plain, *formats)), key=True)
-        elif (other := _misplaced(found, key, both)) is not None:
+        elif (other := _effective_name(found, key, both)) is not None:
             notes.wrong(where, f"has no effect here: write {other}", key=True)
         elif one.verdict == "refused":
             notes.wrong(where, one.says, key=True)
@@ -180,7 +180,7 @@ def _check_options(found: Declared, notes: Notes) -> None:
             notes.idle(where)
 
 
-def _misplaced(found: Declared, key: str, formats: Sequence[Key]) -> str | None:
+def _effective_name(found: Declared, key: str, formats: Sequence[Key]) -> str | None:
     """The name that the option of a format has by the key that names the format."""
     if found.connector != known.KAFKA:
         return None
