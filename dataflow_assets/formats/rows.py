@@ -106,9 +106,11 @@ def unfit_values(batch: pa.RecordBatch) -> dict[int, dict[str, msgspec.Raw]]:
     texts = unfit(batch)
     if texts is None:
         return {}
-    kind = dict[str, msgspec.Raw]
-    pairs = enumerate(texts.to_pylist())
-    return {row: msgspec.json.decode(text, type=kind) for row, text in pairs if text is not None}
+    return {
+        row: msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        for row, text in enumerate(texts.to_pylist())
+        if text is not None
+    }
 
 
 def values(column: pa.Array, field: pa.Field) -> list[Any]:
