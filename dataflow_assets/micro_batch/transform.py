@@ -14,11 +14,9 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow_assets.contracts import (
     EVERYTHING,
-    REFUSED_ROW,
     SOURCE,
     Chunk,
     MessageFormat,
@@ -31,7 +29,7 @@ from dataflow_assets.micro_batch import row_changes
 from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
 from dataflow_assets.micro_batch.decode import Decoding
-from dataflow_assets.micro_batch.formatted import in_json
+from dataflow_assets.micro_batch.formatted import in_json, without_refused
 from dataflow_assets.micro_batch.forward import Forwarded, keys_of
 from dataflow_assets.micro_batch.message_metadata import Rows, deletions
 from dataflow_assets.micro_batch.originals import Messages, placed, rejection
@@ -82,7 +80,7 @@ class Transforming:
         branches = [branch(gone) for branch in self._branches]
         ways = {route: branch for branch in branches for route in branch.branch.routes}
         again = self._rows.again(batch)
-        refused_rows = _refused_rows(batch)
+        _, refused_rows = without_refused(batch)
         rejected: list[Rejection] = []
         several: dict[int, int] = {}
         as_json, unreadable = in_json(batch, self._form, keys=self._keys)
@@ -119,14 +117,6 @@ class Transforming:
         numbers = pa.array(offsets, pa.int64())
         sent = Messages(numbers, batch, self._rows, several, as_json, places=self._places)
         return [branch.chunk(offsets, sent) for branch in branches]
-
-
-def _refused_rows(batch: pa.RecordBatch) -> frozenset[int]:
-    """Those that their source has refused."""
-    if REFUSED_ROW not in batch.schema.names:
-        return frozenset()
-    present = batch.column(REFUSED_ROW).is_valid()
-    return frozenset(pc.indices_nonzero(present).to_pylist())
 
 
 def _parsed(raw: bytes | None, stage: str, unreadable: str | None) -> Any:

@@ -269,15 +269,21 @@ class Broker:
         self.admin.poll(0)
 
     def awaited(self, asked: Future[Any], deadline: float | None = None) -> Any:
-        """The answer. Raises PermanentError as soon as it is clear that none will come."""
+        """The answer. Raises PermanentError as soon as it is clear that none will come.
+
+        Raises KafkaException where the client has made one up.
+        """
         deadline = time.monotonic() + TIMEOUT + 1 if deadline is None else deadline
         while True:
             try:
-                return asked.result(min(STEP, max(0.0, deadline - time.monotonic())))
+                answer = asked.result(min(STEP, max(0.0, deadline - time.monotonic())))
             except FutureTimeout:
                 self.insist()
                 if time.monotonic() >= deadline:
                     raise
+            else:
+                raise_if_lost(answer)
+                return answer
 
     def insist(self) -> None:
         """Raises PermanentError where the cluster refuses the client: nobody needs to wait."""
@@ -296,6 +302,4 @@ class Broker:
 
     def _in_order(self, asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
         found = {partition.partition: self.awaited(answer) for partition, answer in asked.items()}
-        for answer in found.values():
-            raise_if_lost(answer)
         return [found[number] for number in sorted(found)]

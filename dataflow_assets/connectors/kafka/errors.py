@@ -71,13 +71,13 @@ def is_of_the_group(error: KafkaError | None) -> bool:
     return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
-def raise_if_lost(answer: ListOffsetsResultInfo) -> None:
+def raise_if_lost(answer: object) -> None:
     """Raises KafkaException where the connection broke while the broker was asked for an offset.
 
     The client reports that by an offset, and not as an error: taken as a position, the flow would
     begin there.
     """
-    if answer.offset == OFFSET_INVALID:
+    if isinstance(answer, ListOffsetsResultInfo) and answer.offset == OFFSET_INVALID:
         raise KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001
 
 

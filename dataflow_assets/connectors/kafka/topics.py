@@ -13,10 +13,9 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import ListOffsetsResultInfo  # type: ignore[attr-defined]
 
 from dataflow_assets.connectors.kafka.client import PATIENCE, TIMEOUT, Broker, Place, Topic
-from dataflow_assets.connectors.kafka.errors import raise_if_lost, settles
+from dataflow_assets.connectors.kafka.errors import settles
 from dataflow_assets.errors import DataflowError, PermanentError
 
 Answer = TypeVar("Answer")
@@ -108,11 +107,8 @@ def _meant(what: str, broker: Broker, answer: Answer | Exception) -> Answer | Da
 def _outcomes(broker: Broker, asked: Mapping[Key, Future[Any]]) -> Iterator[tuple[Key, Any]]:
     """What was found out, or the error, in the order of the questions."""
     deadline = time.monotonic() + TIMEOUT + 1
-    for key, asking in asked.items():
+    for key, answer in asked.items():
         try:
-            answer = broker.awaited(asking, deadline)
-            if isinstance(answer, ListOffsetsResultInfo):
-                raise_if_lost(answer)
-            yield key, answer
+            yield key, broker.awaited(answer, deadline)
         except (KafkaException, FutureTimeout, PermanentError) as error:
             yield key, error

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from ruamel.yaml import YAML
 
 import devservers
 from dataflow_assets.connectors.kinesis.aggregates import deaggregate
@@ -27,6 +26,7 @@ from tests.connectors.kinesis.aggregate import MAGIC, UserRecord, aggregate, sea
 from tests.connectors.kinesis.driver import SHARDS, Stream
 from tests.connectors.kinesis.test_source import Reader
 from tests.drained import drain_file
+from tests.systems import manifest
 
 LOW, HIGH = 5, (1 << 128) - 5  # hash keys of the first and of the last shard
 
@@ -143,19 +143,14 @@ def test_a_damaged_aggregate_is_rejected_and_its_neighbours_stored(
     good = [aggregate(objects(0, 2)), aggregate(objects(2, 4))]
     stream.put([good[0], DAMAGED["altered"], good[1]])
     sink = files.on_disk(tmp_path / "out")
-    document = {
-        "apiVersion": "dataflow.dataflow.io/v1",
-        "kind": "DataFlow",
-        "metadata": {"name": "aggregates"},
-        "spec": {
-            "source": {"type": "kinesis", "config": stream.config | options},
-            "transformations": steps,
-            "sink": {"type": "files", "config": sink},
-            "onRejected": "table",
-        },
-    }
-    YAML().dump(document, tmp_path / "flow.yaml")
-    drain_file(str(tmp_path / "flow.yaml"))
+    path = manifest(
+        tmp_path,
+        ("kinesis", stream.config | options),
+        ("files", sink),
+        transformations=steps,
+        onRejected="table",
+    )
+    drain_file(str(path))
     (rejected,) = [row for file in files.lines(files.folder(sink), rejected=True) for row in file]
     assert "a damaged aggregate: its checksum is not that of its content" in json.dumps(rejected)
     rows = [row for file in files.lines(files.folder(sink)) for row in file]
@@ -187,20 +182,15 @@ def test_what_is_undecodable_beside_a_refused_record_is_of_the_stage_of_decoding
     schema = json.dumps({"type": "record", "name": "r", "fields": fields})
     sink = files.on_disk(tmp_path / "out")
     source = {**stream.config, "format": "avro", "avroSchema": schema}
-    document = {
-        "apiVersion": "dataflow.dataflow.io/v1",
-        "kind": "DataFlow",
-        "metadata": {"name": "stages"},
-        "spec": {
-            "maxRejectedPercent": 100,
-            "source": {"type": "kinesis", "config": source},
-            "transformations": [{"type": "mask", "config": {"fields": ["x"]}}],
-            "sink": {"type": "files", "config": sink},
-            "onRejected": "table",
-        },
-    }
-    YAML().dump(document, tmp_path / "flow.yaml")
-    drain_file(str(tmp_path / "flow.yaml"))
+    path = manifest(
+        tmp_path,
+        ("kinesis", source),
+        ("files", sink),
+        transformations=[{"type": "mask", "config": {"fields": ["x"]}}],
+        onRejected="table",
+        maxRejectedPercent=100,
+    )
+    drain_file(str(path))
     rejected = [row for file in files.lines(files.folder(sink), rejected=True) for row in file]
     assert sorted(row["error"]["stage"] for row in rejected) == ["decode", "source"]
 
@@ -212,21 +202,11 @@ def test_a_shard_with_nothing_but_records_of_others_goes_on(
     stream, half = Stream(kinesis, shards=2), 1 << 127
     foreign = aggregate([("k", b'{"id":1}', half + 5)])
     sink = files.on_disk(tmp_path / "out")
-    document = {
-        "apiVersion": "dataflow.dataflow.io/v1",
-        "kind": "DataFlow",
-        "metadata": {"name": "foreign"},
-        "spec": {
-            "source": {"type": "kinesis", "config": stream.config},
-            "transformations": steps,
-            "sink": {"type": "files", "config": sink},
-        },
-    }
-    YAML().dump(document, tmp_path / "flow.yaml")
+    path = manifest(tmp_path, ("kinesis", stream.config), ("files", sink), transformations=steps)
     for body in (foreign, b'{"id":2}'):
         to_first = {"PartitionKey": "a", "ExplicitHashKey": "5"}
         stream.client.put_record(StreamName=stream.name, Data=body, **to_first)
-        drain_file(str(tmp_path / "flow.yaml"))
+        drain_file(str(path))
     rows = [row for file in files.lines(files.folder(sink)) for row in file]
     assert [row["id"] for row in rows] == [2]
     stream.remove()
