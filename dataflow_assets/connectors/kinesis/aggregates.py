@@ -3,7 +3,8 @@
 An aggregate is four bytes, a message of Protobuf, and the MD5 of that message. Producers group user
 records by the shard that they expect; after a split some of them may not be of the shard in which
 the aggregate has arrived. The library learns of it and sends those again, so they are left out
-here, as they are by the Kinesis Client Library.
+here. (The Kinesis Client Library drops the whole aggregate, and with it those that nobody sends
+again.)
 """
 
 from __future__ import annotations
