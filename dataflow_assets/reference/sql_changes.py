@@ -18,9 +18,9 @@ for METADATA of the envelope, since a change of another table would delete the r
 
 **Without one** a row that goes is known by all of its columns, so each update and delete must carry
 the whole row before: REPLICA IDENTITY FULL in PostgreSQL. An update without it is rejected. A
-delete that has only the key in its row before cannot be told from a row of nulls, and a change that
-comes twice counts twice in groups, as a rejected one does not count; the topic must begin with the
-inserts of its rows, for a row that goes without having come counts as one too few. Declare the
+delete that has only the key in its row before looks the same as one of a row of nulls, and a change
+that comes twice counts twice in groups, as a rejected one does not count; the topic must begin with
+the inserts of its rows, for a row that goes without having come counts as one too few. Declare the
 PRIMARY KEY wherever the table has one. Groups keep how many there are of each row, so a row that is
 read after its delete, from another partition, does not stay (unless `table.exec.state.ttl` is set).
 In a query without groups the PRIMARY KEY of the target must tell the rows of the table apart, and
