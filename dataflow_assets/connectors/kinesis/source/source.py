@@ -23,10 +23,11 @@ class KinesisSource(KinesisSourceOptions):
     apart: each of them is a message with its own partition key, and its sequence number is that of
     the aggregate with its place in it, such as `4957-0`. User records that are not of the shard in
     which the aggregate is are left out, with a warning: the producer has sent them again. An
-    aggregate that is damaged is a rejected record. The driver reads each record once to fix where a
-    micro-batch ends, and a task reads it again to store it. A shard gives 2 MB a second to all its
-    readers together, so a flow reads at most 1 MB a second of each shard. Enhanced fan-out is not
-    used.
+    aggregate that is damaged is a rejected record.
+
+    The driver reads each record once to fix where a micro-batch ends, and a task reads it again to
+    store it. A shard gives 2 MB a second to all its readers together, so a flow reads at most 1 MB
+    a second of each shard. Enhanced fan-out is not used.
     """
 
     type: ClassVar[str] = "kinesis"
