@@ -19,7 +19,14 @@ _SETTLING = MISSING | {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError.KAFKA_STORAGE_ERROR,
 }
+"""A topic, a leader or a coordinator is new, or the brokers do not agree on that yet."""
 _ADVICE = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
         "grant this client Describe on the topic, and Read, Write or Create for what it is to do"
@@ -87,7 +94,7 @@ def code(error: Exception) -> int | None:
 
 
 def settles(error: Exception) -> bool:
-    """Whether the same question may be answered within seconds: a topic or leader is new."""
+    """Whether the same question may be answered within seconds."""
     return code(error) in _SETTLING
 
 

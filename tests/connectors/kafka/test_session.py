@@ -410,6 +410,37 @@ def test_an_offset_that_a_broken_connection_left_unanswered_is_no_position(
     assert isinstance(end, TransientError)
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_a_leader_that_is_new_is_asked_again_at_once(
+    refusal: int, opened: Open, topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = opened(topic())
+    ask, refused = AdminClient.list_offsets, Future[ListOffsetsResultInfo]()
+    refused.set_exception(KafkaException(KafkaError(refusal)))
+    left = [refused]
+
+    def refuse_once(admin: AdminClient, asked: Any, **options: Any) -> Any:
+        return dict.fromkeys(asked, left.pop()) if left else ask(admin, asked, **options)
+
+    monkeypatch.setattr(AdminClient, "list_offsets", refuse_once)
+    assert session.ends() == {"0": 0}
+    assert not left
+    left.append(refused)
+    assert KafkaSourceSession.ends_together([session]) == [{"0": 0}]
+    assert not left
+
+
 def test_a_partition_whose_offset_the_group_does_not_tell_is_no_partition_without_one(
     kafka: devservers.Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
