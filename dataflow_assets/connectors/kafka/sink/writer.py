@@ -181,7 +181,7 @@ class KafkaWriter(SliceTransaction):
 
 
 def _rules_of_record(rules: RulesOf, own: str, topic: str) -> Rules | None:
-    """None also of a topic that a record alone names, and that this client may not see."""
+    """A topic that a record alone names, and that this client may not see, counts as missing."""
     try:
         return rules(topic)
     except HiddenTopic:
