@@ -16,7 +16,8 @@ from ruamel.yaml import YAML
 from dataflow_assets.contracts import Target
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
-from tests.stored.stores import Config, Row, Stores, hidden, send, shown, topic_id
+from tests.stored.stores import Config, Row, Stores, hidden, shown
+from tests.stored.topics import send, topic_id
 
 FIRST, SECOND, THIRD = range(6), range(6, 12), range(12, 18)
 """Ids of the rows of each run; the third is that of the version under test."""
@@ -76,7 +77,8 @@ class StoredFlow:
 
     def _send(self, ids: list[int], *refused: bytes) -> None:
         bodies = [json.dumps({"id": n, "name": f"näme {n}"}).encode() for n in ids]
-        records = [{"partition": n % 2, "value": body} for n, body in enumerate([*bodies, *refused])]
+        sent = enumerate([*bodies, *refused])
+        records = [{"partition": n % 2, "value": body} for n, body in sent]
         send(self.bootstrap, [(self.topic, record) for record in records])
 
     def leave(self, run: Run, in_drain: str, in_replay: str) -> str:
@@ -92,7 +94,7 @@ class StoredFlow:
         """Everything that is stored, and the names that a hash is part of."""
         target = self.target
         hashed = self.stores.hashed(target)
-        stored = json.dumps(self.stores.dump(target), ensure_ascii=False, indent=1)
+        stored = json.dumps(self.stores.dump(), ensure_ascii=False, indent=1)
         names = {**self._names(), **hashed}
         # The ids of rejected records stay: positions of replays have hashes of them.
         id_ = f"{target.flow}/{target.branch}/{names['topic_id']}/"
@@ -111,7 +113,7 @@ class StoredFlow:
         assert self.stores.hashed(was) == found["hashed"], "what it has stored has another name"
         stored = json.dumps(found["stored"], ensure_ascii=False)
         names = {**self._names(), **self.stores.hashed(target)}
-        self.stores.load(json.loads(shown(stored, names)), target)
+        self.stores.load(json.loads(shown(stored, names)))
 
     def _names(self) -> dict[str, str]:
         names = {"topic": self.topic, "topic_id": topic_id(self.bootstrap, self.topic)}

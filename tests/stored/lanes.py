@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,17 +12,18 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.connectors.memory import Store
+from tests.stored.databases import fill, rows_of
 from tests.stored.registry import GOES_ON, LEAVES, asset
 from tests.stored.stores import hidden, shown
 
 ROWS = [b'{"id": 1, "name": "a"}', b'{"id": 2, "name": "b"}']
-REFUSED = [b"no json"]
+MORE = b'{"id": 3, "name": "c"}'
 
 
 def seed(store: Store) -> None:
     """The topics of both flows."""
     store.produce(GOES_ON, 0, ROWS)
-    store.produce(LEAVES, 0, REFUSED)
+    store.produce(LEAVES, 0, [b"no json"])
 
 
 def dump(home: Path, instance: dg.DagsterInstance, store: Store) -> str:
@@ -30,14 +32,15 @@ def dump(home: Path, instance: dg.DagsterInstance, store: Store) -> str:
         values = dict(runs.execute("SELECT key, value FROM kvs WHERE key LIKE 'dataflow/%'"))
     (record,) = instance.get_run_records()
     event = instance.get_latest_materialization_event(asset(store))
-    assert event is not None and event.asset_materialization is not None
-    checkpoints = store.query("SELECT * FROM checkpoints")
+    assert event
+    assert event.asset_materialization
     found = {
         "values": values,
+        "host": socket.gethostname(),
         "run": {"id": record.dagster_run.run_id, "tags": dict(record.dagster_run.tags)},
         "event": dg.serialize_value(event.asset_materialization),
-        "checkpoints": checkpoints,
-        "rows": store.query("SELECT * FROM rows"),
+        "checkpoints": rows_of(store, "checkpoints"),
+        "rows": rows_of(store, "rows"),
     }
     return hidden(json.dumps(found, indent=1) + "\n", {"store": store.name})
 
@@ -47,13 +50,18 @@ def load(text: str, instance: dg.DagsterInstance, store: Store) -> str:
     found = json.loads(shown(text, {"store": store.name}))
     instance.daemon_cursor_storage.set_cursor_values(found["values"])
     for table in ("checkpoints", "rows"):
-        for row in found[table]:
-            store.query(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", *row)
+        fill(store, table, found[table])
     return _run(found, instance)
 
 
 def _run(found: Any, instance: dg.DagsterInstance) -> str:
-    run = dg.DagsterRun("ingest", found["run"]["id"], status=dg.DagsterRunStatus.STARTED, tags=found["run"]["tags"])
+    """As if it had run on this host, so that anybody can see that its process is gone."""
+    here = f" {socket.gethostname()} "
+    was = f" {found['host']} "
+    tags = {name: value.replace(was, here) for name, value in found["run"]["tags"].items()}
+    status = dg.DagsterRunStatus.STARTED
+    run = dg.DagsterRun("ingest", found["run"]["id"], status=status, tags=tags)
     instance.add_run(run)
-    instance.report_runless_asset_event(dg.deserialize_value(found["event"], dg.AssetMaterialization))
+    event = dg.deserialize_value(found["event"], dg.AssetMaterialization)
+    instance.report_runless_asset_event(event)
     return run.run_id

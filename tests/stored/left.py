@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.stored.stores import Clickhouse, Folder, Iceberg, Kafka, Memory, Postgresql, Stores
+from tests.stored.databases import Clickhouse, Memory, Postgresql
+from tests.stored.folders import Folder, Iceberg
+from tests.stored.stores import Stores
+from tests.stored.topics import Kafka
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,13 @@
-"""Makes stored copies with another version, whose checkout is given.
+"""Makes stored copies with another version, whose checkout is given: README.md says what for.
 
-    git worktree add --detach ../release RELEASE
-    python tests/stored/make.py ../release COPIES [pytest's options]
-
-`tests/stored/README.md` says what for.
+python tests/stored/make.py CHECKOUT COPIES [pytest's options]
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import dagster as dg
@@ -20,19 +15,12 @@ import pytest
 
 from dataflow_assets.connectors.memory import Store
 from tests.stored import lanes
+from tests.stored.checkouts import CHECKOUT, HERE, ended, run
 from tests.stored.flows import StoredFlow
 from tests.stored.left import LEFT
 from tests.stored.queries import QUERIES, StoredQuery
 
-HERE = Path(__file__).parent
-CHECKOUT, COPIES = "DATAFLOW_STORED_CHECKOUT", "DATAFLOW_STORED_COPIES"
-
-
-def run(what: str, file: Path, failpoint: str) -> None:
-    """Drains or replays with the version of the checkout, until it ends or is killed."""
-    armed = {"DATAFLOW_FAILPOINT": failpoint, "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
-    code = _ended("running.py", what, str(file), **armed)
-    assert code == (-signal.SIGKILL if failpoint else 0), (what, failpoint)
+COPIES = "DATAFLOW_STORED_COPIES"
 
 
 @pytest.mark.parametrize("name", LEFT)
@@ -50,20 +38,9 @@ def test_copy_of_what_a_lane_has_stored(store: Store, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     lanes.seed(store)
     home = {"DAGSTER_HOME": str(tmp_path), "DATAFLOW_START": "1"}
-    assert _ended("registry.py", store.name, **home) == -signal.SIGKILL
+    assert ended("registry.py", store.name, **home).returncode == -signal.SIGKILL
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         _keep("lane", lanes.dump(tmp_path, instance, store))
-
-
-def _ended(script: str, *arguments: str, **environment: str) -> int:
-    """A script of this folder in the checkout of the other version, and the code it ended with."""
-    checkout = os.environ[CHECKOUT]
-    return subprocess.run(
-        [sys.executable, str(HERE / script), *arguments],
-        cwd=checkout,
-        env={**os.environ, **environment, "PYTHONPATH": checkout},
-        check=False,
-    ).returncode
 
 
 def _keep(name: str, text: str) -> None:

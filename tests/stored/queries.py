@@ -1,7 +1,7 @@
 """Queries of Flink whose state is kept: groups, first rows, windows.
 
 A first run makes the state; a second one is killed between its commit and the end of its span. The
-version under test is given the state, and a topic whose messages of both runs are gone.
+version under test is given the state, and a topic whose messages of the first run are gone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from confluent_kafka.admin import AdminClient
 
 import devservers
 from dataflow_assets.contracts import Target
-from tests.sql.files import Sent, Sql
-from tests.stored.stores import Kafka, hidden, shown, topic_id
+from tests.languages.flink.files import Sent, Sql
+from tests.stored.stores import hidden, shown
+from tests.stored.topics import Kafka, topic_id
 
 EVENTS = "k BIGINT, g STRING, a BIGINT, PRIMARY KEY (k) NOT ENFORCED"
 TIMED = "k BIGINT, g STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '2' SECOND"
@@ -109,10 +110,10 @@ class StoredQuery:
             deleted.result(30)
 
     def result(self) -> list[Sent]:
-        """Every row that was appended; else the last one of each key."""
+        """Every row that was appended; else the last one of each key that is not deleted."""
         rows = self.sql.rows()
-        found = rows if self.query.appends else list(dict(rows).items())
-        return sorted(found, key=str)
+        found = rows if self.query.appends else dict(rows).items()
+        return sorted((row for row in found if row[1] is not None), key=str)
 
     def leave(self, run: Callable[[str, Path, str], None]) -> str:
         """Runs the query until it is as it was left; everything that is stored then."""
@@ -126,7 +127,7 @@ class StoredQuery:
         """What is in the topics of the target, and in the folder."""
         hashed = self.kafka.hashed(self.target)
         names = {**self._names(), **hashed}
-        topics = json.dumps(self.kafka.dump(self.target), ensure_ascii=False)
+        topics = json.dumps(self.kafka.dump(), ensure_ascii=False)
         files = sorted(path for path in self.state.rglob("*") if path.is_file())
         found = {
             "flow": self.target.flow,
@@ -147,12 +148,13 @@ class StoredQuery:
         assert self.kafka.hashed(was) == found["hashed"], "what it has stored has another name"
         names = {**self._names(), **self.kafka.hashed(self.target)}
         stored = json.dumps(found["stored"], ensure_ascii=False)
-        self.kafka.load(json.loads(shown(stored, names)), self.target)
+        self.kafka.load(json.loads(shown(stored, names)))
         for name, content in found["state"].items():
             path = self.state / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(base64.b64decode(content))
 
     def _names(self) -> dict[str, str]:
-        source = {"topic": self.sql.source, "topic_id": topic_id(self.kafka.bootstrap, self.sql.source)}
-        return source | {"branch": self.target.branch, "state": str(self.state)} | self.kafka.names()
+        source = topic_id(self.kafka.bootstrap, self.sql.source)
+        names = {"topic": self.sql.source, "topic_id": source, "state": str(self.state)}
+        return names | {"branch": self.target.branch} | self.kafka.names()

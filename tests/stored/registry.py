@@ -26,6 +26,7 @@ from tests.dagster.flows import SharedSpark, memory_flow
 from tests.in_process import Session
 
 GOES_ON, LEAVES = "goes_on", "leaves"
+LANE = "shared"
 
 
 def flows(store: Store) -> tuple[Flow, Flow]:
@@ -42,9 +43,9 @@ def drive(store: Store, instance: dg.DagsterInstance) -> None:
     shared = SharedSpark(cast("Any", Session(lambda: cast("Any", None))))
     spark = dg.ResourceDefinition.hardcoded_resource(shared)
     ingest_job(lambda: Loaded(flows(store)), spark).execute_in_process(
-        run_config={"ops": {"drive": {"config": {"lane": "shared"}}}},
+        run_config={"ops": {"drive": {"config": {"lane": LANE}}}},
         instance=instance,
-        tags={"dataflow/lane": "shared"},
+        tags={"dataflow/lane": LANE},
         raise_on_error=False,
     )
 
