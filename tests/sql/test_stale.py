@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from dataflow_assets.sql.values import pack
 from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.testing import chosen
 from dataflow_assets.views import tables
+from dataflow_assets.views.digests import digests
 from dataflow_assets.views.hops import hops
 from dataflow_assets.views.manifest import File, Manifest, Table, new_manifest
 from dataflow_assets.views.output import DELETED, Row
@@ -50,9 +52,7 @@ def _manifest(view: ViewPlan, name: str) -> Manifest:
     """A state with a file for each table."""
     found = {hop.table: Table((File(f"{name}/{hop.table}", 1, 1, ""),)) for hop in hops(view)}
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    return new_manifest(
-        shape=view.shape, query=view.query, number=1, at=at, offsets={}, tables=found
-    )
+    return new_manifest(**asdict(digests(view)), number=1, at=at, offsets={}, tables=found)
 
 
 def _groups(*names: str) -> pa.Table:

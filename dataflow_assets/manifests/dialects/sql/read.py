@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as File
 
@@ -41,6 +40,7 @@ from dataflow_assets.sql.plan import Plan
 from dataflow_assets.sql.query import SqlQuery
 from dataflow_assets.sql.view import ViewPlan
 from dataflow_assets.sql.view_rows import ViewRows
+from dataflow_assets.views.digests import PLANS
 
 _SOURCE: Path = ("spec", "source", "config")
 _DEEP = "an expression of this file is nested too deeply: split it"
@@ -251,4 +251,4 @@ def _hash(insert: Insert, tables: Sequence[Declared], made: object, said: Mappin
     options = [sorted((key, one.value) for key, one in table.options.items()) for table in tables]
     accepted = [(key, said[key]) for key in (views.ACCEPTED, views.EQUAL_KEYS) if key in said]
     what = (insert.table, options, made, *accepted)  # without them as it was before there were any
-    return hashlib.sha256(repr(what).encode()).hexdigest()
+    return PLANS.digest(what)
