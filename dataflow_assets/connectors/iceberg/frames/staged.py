@@ -114,8 +114,8 @@ def _fitted(
 
 def _columns(target: WriteTarget, given: Collection[str]) -> tuple[str, ...]:
     """The frame's, and those that no file may lack: required ones, and what tells files apart."""
-    arranging = (*target.partition_spec.fields, *target.sort_order.fields)
-    sources = {field.source_id for field in arranging}
+    sources = {field.source_id for field in target.partition_spec.fields}
+    sources |= {field.source_id for field in target.sort_order.fields}
     return tuple(
         column.name
         for column in target.iceberg_schema.fields
