@@ -50,7 +50,8 @@ LATEST: Place = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 TIMEOUT = 8.0  # seconds for one question
 STEP = 0.2  # seconds between two looks at what the client complains of
-PATIENCE = 2.0  # seconds in which a topic just made, or a coordinator just moved, settles
+PATIENCE = 2.0  # seconds in which a topic just made, or a leader just chosen, settles
+LOADING = 10.0  # seconds in which a coordinator has read what its groups have stored
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ class Broker:
             return self._patiently(
                 f"reading the offsets of group {group}",
                 lambda: asked.committed(self.name, partitions, TIMEOUT),
-                PATIENCE,
+                LOADING,
             )
 
     def members(self, group: str, topic: Topic) -> list[str]:
