@@ -16,12 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ListOffsetsResultInfo,
@@ -32,13 +27,7 @@ from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.connectors.kafka.consumer_group import Committed, Group
 from dataflow_assets.connectors.kafka.consumer_groups import Groups
-from dataflow_assets.connectors.kafka.errors import (
-    MISSING,
-    code,
-    raise_if_lost,
-    settles,
-    translate,
-)
+from dataflow_assets.connectors.kafka.errors import MISSING, code, raise_if_lost, settles, translate
 from dataflow_assets.connectors.kafka.shared_client import Client
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.likely_names import suggestion

@@ -142,10 +142,10 @@ class CheckpointTopic:
     def _settled(self, partition: int, load: Callable[[bytes], Record]) -> Record | None:
         found = self._last([partition], WAIT_SECONDS)[partition]
         if not found.settled:
-            raise self.undecided(partition)
+            raise self.open_transaction(partition)
         return None if found.value is None else load(found.value)
 
-    def undecided(self, partition: int) -> TransientError:
+    def open_transaction(self, partition: int) -> TransientError:
         """For whoever must know all that was committed in a partition of the topic."""
         return TransientError(
             f"a transaction of flow {self._target.flow} is still open in partition {partition} "

@@ -217,7 +217,7 @@ class KafkaSinkSession(SinkSession):
         for partition in self._stored.head.slots:
             self._heads.end(partition)
         if open_ := self._reload(WAIT_SECONDS):
-            raise self._side_topic.undecided(self._stored.head.slots[open_[0]])
+            raise self._side_topic.open_transaction(self._stored.head.slots[open_[0]])
 
     def _begun(self, span: Span) -> Head:
         """The head as this span needs it."""
