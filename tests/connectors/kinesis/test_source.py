@@ -281,17 +281,17 @@ def test_a_stream_that_keeps_records_for_less_than_when_it_was_opened_loses_none
     reader = Reader(stream)
     reader.take(reader.plan(Limit(records=10)))
     stream.trim(reader.rows(reader.plan())[5][reserved("sequenceNumber")])
-    known = reader.session._stream.describe()
+    known = Connected(reader.source).describe()
     shifted(monkeypatch, 2 * 3_600_000)
     hour = replace(known, retention=3_600_000)
-    monkeypatch.setattr(reader.session._stream, "describe", lambda: hour)
+    monkeypatch.setattr(Connected, "describe", lambda _: hour)
     with pytest.raises(
         PermanentError, match=r"may have been removed before they were read: .+ 1 h"
     ):
         reader.plan()
     shifted(monkeypatch, 4 * 3_600_000)
     other = replace(known, identity="another")
-    monkeypatch.setattr(reader.session._stream, "describe", lambda: other)
+    monkeypatch.setattr(Connected, "describe", lambda _: other)
     with pytest.raises(TransientError, match="was deleted and made again while it was read"):
         reader.plan()
 
