@@ -145,6 +145,7 @@ def test_postgresql_makes_overwrites_appends_and_upserts(
     assert select(postgresql, tables) == [("things",)]
 
 
+@pytest.mark.full  # in process in tests/sdk and tests/matrix; an upsert on Spark is below
 def test_iceberg_makes_overwrites_appends_and_upserts(
     shop: Shop, catalog: Catalog, namespace: str
 ) -> None:
@@ -165,6 +166,7 @@ def test_iceberg_makes_overwrites_appends_and_upserts(
     assert write(3, start=1, mode="upsert", key=["id"]) == [0, 1, 2, 3]
 
 
+@pytest.mark.full  # as for Iceberg
 def test_clickhouse_makes_overwrites_appends_and_upserts(
     shop: Shop, olap: Client, database: str
 ) -> None:
