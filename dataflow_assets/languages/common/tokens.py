@@ -29,7 +29,7 @@ _OPENED = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Place:
     """Where something begins; both count from 1."""
 
