@@ -12,25 +12,21 @@ from typing import Any
 from urllib.parse import quote
 
 from pydantic import SecretStr, ValidationError
+from pydantic_core import to_jsonable_python
 
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.languages.common import connect_consumer as consumer
+from dataflow_assets.languages.common.connect_keys import ADDITIONS
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import placeholder
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.common.references import ALLOWED, mentions
 from dataflow_assets.languages.justone.kafka_source import ParsedKafkaSource
 from dataflow_assets.languages.justone.postgresql.sink import JustOneSink
-from dataflow_assets.languages.justone.reader import consumer
 from dataflow_assets.languages.justone.reader.addresses import is_address, split
-from dataflow_assets.languages.justone.reader.keys import (
-    ADDITIONS,
-    CLASS,
-    CLASSES,
-    CONNECTOR,
-    STRING,
-)
+from dataflow_assets.languages.justone.reader.keys import CLASS, CLASSES, CONNECTOR, STRING
 from dataflow_assets.languages.justone.reader.values import Values
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
@@ -73,7 +69,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
             policies=policies,
             file=File(document.file),
             line=document.places[()].line,
-            hash=_hash(values, source.topic, made),
+            hash=_hash(values, source.topic, reached),
             suspended=suspended,
         )
         for source in _sources(values, topics, made)
@@ -217,6 +213,6 @@ def _sources(
 
 def _hash(values: Values, topic: str, reached: consumer.Settings) -> str:
     """Of what is written in both files."""
-    given = sorted((key, repr(value)) for key, value in reached.values.items())
+    given = to_jsonable_python(reached.values, by_alias=True)
     content = [sorted(values.document.value.items()), topic, given]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
