@@ -182,7 +182,7 @@ def test_a_row_before_without_all_of_its_key_is_no_row_that_stays(tmp_path: Path
     columns = "id BIGINT, name STRING, PRIMARY KEY (id, name) NOT ENFORCED"
     given = flow(tmp_path, source(columns), target=columns)
     assert changes(given, debezium("u", {"id": 1}, A)) == [UPSERT]
-    with pytest.raises(RejectedRecord, match="has no name, .*does not say which row was replaced"):
+    with pytest.raises(RejectedRecord, match=r"has no name, .*does not say which row was replaced"):
         changes(given, debezium("u", {"id": 2}, A))
 
 

@@ -70,14 +70,14 @@ def read_script(text: str) -> Script[Statement]:
             script.statements += found
         except Unreadable as error:
             script.problems.append((error.place, error.message))
-            script.broken |= _declared(begin.copy())
-            if not begin.next.says(*_APART) and not _declared(begin.copy()):
+            script.broken |= _subjects(begin.copy())
+            if not begin.next.says(*_APART) and not _subjects(begin.copy()):
                 script.unclear.append(begin.place)
             cursor.skip_statement()
     return script
 
 
-def _declared(cursor: Cursor) -> set[str]:
+def _subjects(cursor: Cursor) -> set[str]:
     """The table or view that a statement creates or alters, as far as it has a name."""
     if not cursor.takes("CREATE") and not cursor.takes("ALTER"):
         return set()

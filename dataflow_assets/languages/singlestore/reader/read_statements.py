@@ -69,14 +69,14 @@ def read_script(text: str) -> Script[Statement]:
             script.statements += found
         except Unreadable as error:
             script.problems.append((error.place, error.message))
-            script.broken |= _named(begin.copy())
-            if not begin.next.says(*_APART) and not _named(begin.copy()):
+            script.broken |= _subjects(begin.copy())
+            if not begin.next.says(*_APART) and not _subjects(begin.copy()):
                 script.unclear.append(begin.place)
             _skip(cursor, procedure=procedure)
     return script
 
 
-def _named(cursor: Cursor) -> set[str]:
+def _subjects(cursor: Cursor) -> set[str]:
     """The table, procedure or pipeline that a statement creates or changes, as far as named."""
     if not any(map(cursor.takes, ("CREATE", "ALTER", "STOP", "DROP", "DETACH"))):
         return set()
