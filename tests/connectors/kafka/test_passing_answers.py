@@ -17,7 +17,7 @@ from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
 from dataflow_assets.connectors.kafka.errors import meaning
-from dataflow_assets.connectors.kafka.sink import empty_topic
+from dataflow_assets.connectors.kafka.sink import empty_topic, last_record
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.last_record import LastRecordReader
 from dataflow_assets.connectors.kafka.source import current_topic
@@ -172,6 +172,23 @@ def test_another_flow_whose_checkpoint_cannot_be_read_counts_as_one_that_may_wri
         monkeypatch.setattr(reader, "_consumer", consumer)
         with pytest.raises(kind, match="reading checkpoints of other flows in t"):
             reader.heads(["t"])
+
+
+def test_a_checkpoint_far_behind_transactions_that_came_to_nothing_is_found(
+    kafka: devservers.Kafka, topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(last_record, "BACK", 4)
+    name, empty = topic(), topic()
+    settings = {"bootstrap.servers": kafka.bootstrap, "transactional.id": name, "log_level": 0}
+    producer = Producer(settings)
+    producer.init_transactions(20)
+    for number in range(4):
+        producer.begin_transaction()
+        producer.produce(name, b"%d" % number, partition=0)
+        assert producer.flush(20) == 0
+        (producer.abort_transaction if number else producer.commit_transaction)(20)
+    with closing(LastRecordReader(Cluster(kafka.bootstrap))) as reader:
+        assert reader.heads([name, empty]) == {name: b"0"}
 
 
 @pytest.mark.parametrize(
