@@ -192,7 +192,7 @@ class UpsertStaging:
         return f"(t.{column} IS NULL{given})"
 
     def _may_be_refused(self, columns: Sequence[str]) -> bool:
-        """Whether a row may be no new one because it lacks columns."""
+        """Returns true where a row is refused as a new one because it lacks columns."""
         judged = self._schema.metadata[JUDGED] == b"1" and len(columns) < len(self._schema)
         return judged or self._lacks_required(columns)
 

@@ -193,9 +193,9 @@ def _describe(link: Link, oid: str, partitioned: bool) -> Table:
     indexes = [(primary, _unique(found)) for primary, found in link.execute(_UNIQUE, oid)]
     primaries = [index.names for primary, index in indexes if primary]
     unique = tuple(index for _, index in indexes)
-    (rules,) = link.execute(_CONSTRAINTS, oid)
+    ((deferred, judged),) = link.execute(_CONSTRAINTS, oid)
     primary = primaries[0] if primaries else ()
-    return Table(oid, columns, unique, primary, *rules, weakness, shape, partitioned)
+    return Table(oid, columns, unique, primary, deferred, judged, weakness, shape, partitioned)
 
 
 def _columns(rows: Sequence[Row], times: Mapping[str, Sequence[Way]]) -> Iterator[Column]:
