@@ -148,7 +148,7 @@ def test_the_page_has_every_member_of_a_language() -> None:
 def test_files_that_the_page_names_are_there() -> None:
     named = re.findall(r"`((?:\w+/)+\w+\.py)`", LANGUAGE.read_text())
     assert len(named) > 7
-    places = (ROOT, ROOT / "dataflow_assets", PACKAGES)
+    places = (ROOT, ROOT / "dataflow_assets", PACKAGES, *PACKAGES.iterdir())
     assert [one for one in named if not any((place / one).exists() for place in places)] == []
 
 
