@@ -1,0 +1,239 @@
+"""Iceberg's sink: its keys -> tables of a REST catalog, and the way to each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.flow import Branch
+from dataflow_assets.languages.connect_sink.converters import pair
+from dataflow_assets.languages.connect_sink.ends import LakeTable
+from dataflow_assets.languages.connect_sink.steps import NO_DELETES, step
+from dataflow_assets.languages.connect_sink.transforms import Transformed
+from dataflow_assets.languages.connect_sink.values import SinkValues
+from dataflow_assets.manifests.dialects.client_security import referred
+from dataflow_assets.records.chain import Transformation
+
+_REST = "org.apache.iceberg.rest.RESTCatalog"
+_CATALOG = "iceberg.catalog."
+_WORDS = re.compile(r"\(?([\w.-]+(?:\|[\w.-]+)*)\)?")
+_PLAIN = {
+    "uri": "catalog_uri",
+    "warehouse": "warehouse",
+    "prefix": "prefix",
+    "scope": "oauth2_scope",
+    "oauth2-server-uri": "oauth2_server_uri",
+    "s3.endpoint": "s3_endpoint",
+    "s3.region": "s3_region",
+    "client.region": "s3_region",
+}
+_SECRET = {
+    "token": "bearer_token",
+    "s3.access-key-id": "access_key",
+    "s3.secret-access-key": "secret_access_key",
+}
+_OF_TABLES = ("route-regex", "id-columns", "partition-by")
+
+
+@dataclass(frozen=True)
+class IcebergTables:
+    """What a file says about its tables; every topic's records go the same ways."""
+
+    values: SinkValues
+    tables: tuple[str, ...]
+    route: str
+    """The field that chooses the table; empty: none does."""
+
+    @classmethod
+    def read(cls, values: SinkValues) -> IcebergTables:
+        """Called once for a file; what is wrong is in the notes afterwards."""
+        notes, document = values.notes, values.document
+        tables = values.listed("iceberg.tables", "namespace.table, separated by commas")
+        found = cls(values, tables, values.text("iceberg.tables.route-field"))
+        if found._of_tables("dynamic-enabled"):
+            message = (
+                "must be false: each record would choose its table; list them in iceberg.tables"
+            )
+            notes.wrong((document, "iceberg.tables.dynamic-enabled"), message)
+        if not all("." in table for table in tables):
+            notes.wrong((document, "iceberg.tables"), "must be namespace.table each")
+        if len(tables) > 1 and not found.route:
+            message = (
+                "are several, and each would get every record: write a file for each table, with a "
+                "name of its own"
+            )
+            notes.wrong((document, "iceberg.tables"), message)
+        kind = values.text("iceberg.catalog.catalog-impl") or values.text("iceberg.catalog.type")
+        if kind not in ("rest", _REST):
+            notes.wrong(
+                (document, "iceberg.catalog.type"),
+                "must be rest: other catalogs are reached by "
+                "their REST interface, such as Nessie's at http://nessie:19120/iceberg",
+            )
+        found._check_tables()
+        return found
+
+    def _check_tables(self) -> None:
+        document, notes = self.values.document, self.values.notes
+        known = {f"iceberg.table.{table}.{key}" for table in self.tables for key in _OF_TABLES}
+        for key in document.value:
+            if key.startswith("iceberg.table.") and key not in known:
+                notes.wrong(
+                    (document, key),
+                    f"is no key of a table in iceberg.tables; allowed: {', '.join(_OF_TABLES)}",
+                )
+        words = [word for table in self.tables for word in self._words(table)]
+        if len(set(words)) < len(words):
+            message = "names a value that another table's has too: a record goes to one table here"
+            notes.wrong((document, f"iceberg.table.{self.tables[-1]}.route-regex"), message)
+
+    def _words(self, table: str) -> list[str]:
+        """The values of the field that lead to a table; none where no field chooses."""
+        if not self.route:
+            return []
+        key = f"iceberg.table.{table}.route-regex"
+        found = _WORDS.fullmatch(self.values.text(key))
+        if found is None:
+            message = (
+                "must be words, divided by `|`, that the field is equal to: a DataFlow manifest "
+                "with the step router takes other expressions"
+            )
+            self.values.notes.wrong((self.values.document, key), message)
+            return []
+        return found[1].split("|")
+
+    def _of_tables(self, name: str) -> bool:
+        return self.values.flag(f"iceberg.tables.{name}")
+
+    @property
+    def tombstones(self) -> str:
+        """What a null message means to the connector."""
+        return "skip"
+
+    def steps(self, before: Transformed) -> list[Transformation]:
+        """Takes out what the connector leaves out, and sends records to their tables."""
+        found = [step("filter", condition=NO_DELETES)] if before.unwrapped else []
+        if self.route:
+            words = [word for table in self.tables for word in self._words(table)]
+            found.append(step("filter", condition=self._condition(words)))
+        if others := self.tables[1:]:
+            routes = [
+                {
+                    "condition": self._condition(self._words(table)),
+                    "sink": {"type": LakeTable.type, "config": {"table": table}},
+                }
+                for table in others
+            ]
+            found.append(step("router", routes=routes))
+        return found
+
+    def _condition(self, words: list[str]) -> str:
+        listed = ", ".join(f"'{word.replace(chr(92), '')}'" for word in words)
+        return f"$.{self.route} in [{listed}]"
+
+    def branches(self, topic: str) -> tuple[Branch, ...]:  # noqa: ARG002 - as of JDBC
+        """A branch for each table; none where something is wrong, which the notes have by then."""
+        shared = self._catalog()
+        found = []
+        for number, table in enumerate(self.tables):
+            sink = self._sink(table, shared)
+            if sink is None:
+                return ()
+            route = self._condition(self._words(table)) if number else None
+            found.append(Branch(sink, routes=(route,), place=("iceberg.tables",)))
+        return tuple(found)
+
+    def _sink(self, table: str, shared: Mapping[str, Any]) -> LakeTable | None:
+        values = self.values
+        namespace, _, name = table.rpartition(".")
+        own = {key: values.text(f"iceberg.table.{table}.{key}") for key in _OF_TABLES}
+        key = own["id-columns"] or values.text("iceberg.tables.default-id-columns")
+        layout = own["partition-by"] or values.text("iceberg.tables.default-partition-by")
+        creates, upserts = (
+            self._of_tables("auto-create-enabled"),
+            self._of_tables("upsert-mode-enabled"),
+        )
+        pause = values.number("iceberg.control.commit.interval-ms", 0, None)
+        given: dict[str, Any] = {
+            "namespace": namespace,
+            "table": name,
+            "auto_create_table": creates,
+            "unknown_fields": "reject" if self._of_tables("evolve-schema-enabled") else "ignore",
+            **(
+                {"column_names": "ignoreCase"} if self._of_tables("schema-case-insensitive") else {}
+            ),
+            **({"partition_by": _terms(layout)} if layout and creates else {}),
+            **({"batch_flush_interval_seconds": int(pause / 1000)} if pause is not None else {}),
+        }
+        if upserts:
+            given |= {
+                "upsert_mode": True,
+                "conflict_key": [part.strip() for part in key.split(",")],
+            }
+            if not key:
+                values.notes.wrong(
+                    (values.document, "iceberg.tables.default-id-columns"),
+                    "is required with upsert-mode-enabled: the key, separated by commas",
+                    key=True,
+                )
+        where = (values.document, "iceberg.catalog.uri")
+        places = {
+            "table": (values.document, "iceberg.tables"),
+            "namespace": (values.document, "iceberg.tables"),
+            "partition_by": (values.document, "iceberg.tables.default-partition-by"),
+        }
+        try:
+            sink = LakeTable.model_validate({**shared, **given})
+            sink.address()
+        except ValidationError as error:
+            values.notes.refused(error, places, where)
+        except (DataflowError, ValueError) as error:
+            values.notes.wrong(where, str(error))
+        else:
+            return sink
+        return None
+
+    def _catalog(self) -> dict[str, Any]:
+        """How the catalog and the files are reached."""
+        values = self.values
+        values.required(f"{_CATALOG}uri", "the catalog's address, like https://catalog:8181")
+        plain = {name: values.text(f"{_CATALOG}{key}") for key, name in _PLAIN.items()}
+        found: dict[str, Any] = {name: text for name, text in plain.items() if text}
+        for key, name in _SECRET.items():
+            found |= values.secret(f"{_CATALOG}{key}", name)
+        if reference := found.pop("bearer_token_secret_ref", None):
+            found["token_secret_ref"] = reference
+        found["s3_path_style_access"] = values.flag(f"{_CATALOG}s3.path-style-access")
+        return found | self._client()
+
+    def _client(self) -> dict[str, Any]:
+        text = self.values.text(f"{_CATALOG}credential")
+        if not text:
+            return {}
+        where, notes = (self.values.document, f"{_CATALOG}credential"), self.values.notes
+        found = pair(text)
+        if found is None:
+            notes.wrong(where, "must be client:secret, each of which may be ${env:VARIABLE}")
+            return {}
+        client, secret = found
+        return {
+            **referred("oauth2_client_id", client, where, notes),
+            **referred("oauth2_client_secret", secret, where, notes),
+        }
+
+
+def _terms(text: str) -> list[str]:
+    """Partitions as manifests write them: `day(at)` for `days(at)`."""
+    return [_term(part.strip()) for part in re.split(r",(?![^()]*\))", text)]
+
+
+def _term(text: str) -> str:
+    if found := re.fullmatch(r"(year|month|day|hour)s?\((\w+)\)", text):
+        return f"{found[1]}({found[2]})"
+    found = re.fullmatch(r"(bucket|truncate)\((\w+),\s*(\d+)\)", text)
+    return f"{found[1]}({found[3]}, {found[2]})" if found else text

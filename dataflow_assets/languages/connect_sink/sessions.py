@@ -1,0 +1,85 @@
+"""The driver's side of taking over: what is inherited, and that nothing is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from typing_extensions import override
+
+from dataflow_assets.connectors.iceberg.sink.session import IcebergSinkSession
+from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.peek import Peek
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
+from dataflow_assets.connectors.kafka.topics import described
+from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
+from dataflow_assets.contracts import Positions
+from dataflow_assets.errors import PermanentError, TransientError, told
+from dataflow_assets.languages.connect_sink.ends import LakeTopic
+
+_FILES = (b"data_files", b"dataFiles")
+"""In the schema that an event about written files has in front, in new versions and old ones."""
+
+
+class JdbcTableSession(PostgresqlSinkSession):
+    """Takes over at the offsets of the consumer group alone."""
+
+    @override
+    def inherited(self) -> Positions:
+        return {}
+
+
+class LakeTableSession(IcebergSinkSession):
+    """Takes over at the offsets of the consumer group alone."""
+
+    @override
+    def inherited(self) -> Positions:
+        return {}
+
+
+class LakeTopicSession(KafkaSourceSession):
+    """Takes over once all files that the connector has written are in its tables."""
+
+    def __init__(self, source: LakeTopic, flow: str) -> None:
+        super().__init__(source, flow)
+        self._lake = source
+
+    @override
+    def take_over(self, known: Positions) -> Positions:
+        found = super().take_over(known)
+        source = self._lake
+        if members := self._broker.members(source.members_group, self.topic.now()):
+            raise TransientError(
+                f"consumer group {source.members_group} still has members ({', '.join(members)}): "
+                "the connector runs. Stop it; this flow then goes on"
+            )
+        if any(self._waits(event) for event in self._events()):
+            raise PermanentError(
+                f"topic {source.control_topic} names files of {source.consumer_group} that are in "
+                "no table yet: the connector was stopped between its workers' offsets and the "
+                "commit of the tables, and these rows would be lost. Start it again, pause it, "
+                "wait until it has committed (iceberg.control.commit.interval-ms), then stop it"
+            )
+        return found
+
+    def _waits(self, event: bytes) -> bool:
+        named = self._lake.consumer_group.encode() in event
+        return named and any(field in event for field in _FILES)
+
+    def _events(self) -> Iterator[bytes]:
+        """What the control topic has behind the last commit of the connector's coordinator."""
+        name, cluster = self._lake.control_topic, self._broker.cluster
+        with closing(Broker(cluster, name)) as broker:
+            (topic,) = described([broker])
+            if isinstance(topic, PermanentError):  # there is none: the connector never ran
+                return
+            topic = told(topic)
+            done = broker.committed(f"{self._lake.consumer_group}-coord", topic)
+            bounds = broker.bounds(topic)
+            with closing(Peek(cluster, name)) as peek:
+                for number, end in bounds.ends.items():
+                    low = bounds.lows[number]
+                    first = max(low, done[number].offset) if number in done else low
+                    if first < end:
+                        for message in peek.records(number, first, end - 1):
+                            yield message.value() or b""
