@@ -18,6 +18,7 @@ from dataflow_assets.languages.connect_sink.steps import NO_DELETES, field, inse
 from dataflow_assets.languages.connect_sink.transforms import Transformed
 from dataflow_assets.languages.connect_sink.values import SinkValues
 from dataflow_assets.manifests.dialects.notes import Where
+from dataflow_assets.manifests.dialects.references import mentions
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.sdk.database import split
 
@@ -145,7 +146,7 @@ class JdbcSink:
     def _sink(self, topic: str) -> JdbcTable | None:
         values, notes, where = self.values, self.values.notes, self.where("connection.url")
         url = values.required("connection.url", "like jdbc:postgresql://host:5432/database")
-        if not url:
+        if not url or mentions(url):  # which has its finding
             return None
         lower = self.debezium and not values.flag("quote.identifiers")
         try:
