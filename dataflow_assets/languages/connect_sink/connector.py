@@ -30,6 +30,7 @@ from dataflow_assets.languages.connect_sink.keys import (
     CONFLUENT,
     CONNECTORS,
     DEBEZIUM,
+    REFERABLE,
     TABULAR,
 )
 from dataflow_assets.languages.connect_sink.transforms import Transformed, transformed
@@ -43,13 +44,6 @@ from dataflow_assets.manifests.dialects.references import ALLOWED, mentions
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
-_REFERABLE = (
-    "connection.password",
-    "iceberg.catalog.token",
-    "iceberg.catalog.credential",
-    "iceberg.catalog.s3.access-key-id",
-    "iceberg.catalog.s3.secret-access-key",
-)
 _ELSEWHERE = (consumer.OVERRIDE, "value.converter.", "key.converter.")
 
 
@@ -63,11 +57,6 @@ class _Plan:
     policies: Policies
     source: Mapping[str, Any]
     places: Mapping[str, Where]
-
-    @property
-    def lake(self) -> bool:
-        """Whether its tables are Iceberg's."""
-        return isinstance(self.sink, IcebergTables)
 
 
 def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flow]:
@@ -101,8 +90,8 @@ def _check_keys(document: Document, notes: Notes) -> None:
         found = entry(key, COMMON, own)
         if found is not None and found.verdict == "note" and text.strip().lower() != found.default:
             notes.note(where, found.says)
-        if mentions(text) and key not in _REFERABLE and not key.startswith(_ELSEWHERE):
-            notes.wrong(where, f"only {', '.join(_REFERABLE)} may be {ALLOWED}")
+        if mentions(text) and key not in REFERABLE and not key.startswith(_ELSEWHERE):
+            notes.wrong(where, f"only {', '.join(REFERABLE)} may be {ALLOWED}")
 
 
 def _plan(values: SinkValues, worker: Document | None, name: str) -> _Plan | None:
@@ -160,7 +149,7 @@ def _flow(plan: _Plan, name: str, topic: str) -> Flow | None:
 
 def _source(plan: _Plan, topic: str, tombstones: str) -> KafkaSource | None:
     notes, document = plan.values.notes, plan.values.document
-    made = LakeTopic if plan.lake else KafkaSource
+    made = LakeTopic if isinstance(plan.sink, IcebergTables) else KafkaSource
     where = (document, "topics")
     try:
         return made(**{**plan.source, "topic": topic, "tombstones": tombstones})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from dataflow_assets.records.chain import Transformation
 
 _REST = "org.apache.iceberg.rest.RESTCatalog"
 _CATALOG = "iceberg.catalog."
-_WORDS = re.compile(r"\(?([\w.-]+(?:\|[\w.-]+)*)\)?")
+_WORDS = re.compile(r"\(?([\w-]+(?:\|[\w-]+)*)\)?")
 _PLAIN = {
     "uri": "catalog_uri",
     "warehouse": "warehouse",
@@ -37,6 +37,15 @@ _SECRET = {
     "s3.access-key-id": "access_key",
     "s3.secret-access-key": "secret_access_key",
 }
+_SEVERAL = "are several, and each would get every record: write a file, with a name, for each"
+_NO_REST = (
+    "must be rest: other catalogs are reached by their REST interface, such as Nessie's at "
+    "http://nessie:19120/iceberg"
+)
+_NO_WORDS = (
+    "must be words, divided by `|`, that the field is equal to: a DataFlow manifest with the step "
+    "router takes other expressions"
+)
 _OF_TABLES = ("route-regex", "id-columns", "partition-by")
 
 
@@ -55,42 +64,34 @@ class IcebergTables:
         notes, document = values.notes, values.document
         tables = values.listed("iceberg.tables", "namespace.table, separated by commas")
         found = cls(values, tables, values.text("iceberg.tables.route-field"))
-        if found._of_tables("dynamic-enabled"):
-            message = (
-                "must be false: each record would choose its table; list them in iceberg.tables"
-            )
-            notes.wrong((document, "iceberg.tables.dynamic-enabled"), message)
-        if not all("." in table for table in tables):
-            notes.wrong((document, "iceberg.tables"), "must be namespace.table each")
-        if len(tables) > 1 and not found.route:
-            message = (
-                "are several, and each would get every record: write a file for each table, with a "
-                "name of its own"
-            )
-            notes.wrong((document, "iceberg.tables"), message)
-        kind = values.text("iceberg.catalog.catalog-impl") or values.text("iceberg.catalog.type")
-        if kind not in ("rest", _REST):
-            notes.wrong(
-                (document, "iceberg.catalog.type"),
-                "must be rest: other catalogs are reached by "
-                "their REST interface, such as Nessie's at http://nessie:19120/iceberg",
-            )
-        found._check_tables()
+        for key, message in found._contradictions():
+            notes.wrong((document, key), message)
         return found
 
-    def _check_tables(self) -> None:
-        document, notes = self.values.document, self.values.notes
-        known = {f"iceberg.table.{table}.{key}" for table in self.tables for key in _OF_TABLES}
-        for key in document.value:
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        values, tables = self.values, self.tables
+        if self._of_tables("dynamic-enabled"):
+            yield "iceberg.tables.dynamic-enabled", "must be false: list tables in iceberg.tables"
+        if not all("." in table for table in tables):
+            yield "iceberg.tables", "must be namespace.table each"
+        if len(tables) > 1 and not self.route:
+            yield "iceberg.tables", _SEVERAL
+        kind = values.text("iceberg.catalog.catalog-impl") or values.text("iceberg.catalog.type")
+        if kind not in ("rest", _REST):
+            yield "iceberg.catalog.type", _NO_REST
+        known = {f"iceberg.table.{table}.{key}" for table in tables for key in _OF_TABLES}
+        for key in values.document.value:
             if key.startswith("iceberg.table.") and key not in known:
-                notes.wrong(
-                    (document, key),
-                    f"is no key of a table in iceberg.tables; allowed: {', '.join(_OF_TABLES)}",
-                )
-        words = [word for table in self.tables for word in self._words(table)]
+                yield key, f"is no table of iceberg.tables, or none of {', '.join(_OF_TABLES)}"
+        words = [word for table in tables for word in self._words(table)]
         if len(set(words)) < len(words):
-            message = "names a value that another table's has too: a record goes to one table here"
-            notes.wrong((document, f"iceberg.table.{self.tables[-1]}.route-regex"), message)
+            yield f"iceberg.table.{tables[-1]}.route-regex", "has a word of another table, too"
+        for table in tables:
+            if self._of_tables("upsert-mode-enabled") and not self._of_table(table, "id-columns"):
+                yield (
+                    "iceberg.tables.upsert-mode-enabled",
+                    "needs iceberg.tables.default-id-columns",
+                )
 
     def _words(self, table: str) -> list[str]:
         """The values of the field that lead to a table; none where no field chooses."""
@@ -99,11 +100,7 @@ class IcebergTables:
         key = f"iceberg.table.{table}.route-regex"
         found = _WORDS.fullmatch(self.values.text(key))
         if found is None:
-            message = (
-                "must be words, divided by `|`, that the field is equal to: a DataFlow manifest "
-                "with the step router takes other expressions"
-            )
-            self.values.notes.wrong((self.values.document, key), message)
+            self.values.notes.wrong((self.values.document, key), _NO_WORDS)
             return []
         return found[1].split("|")
 
@@ -133,8 +130,7 @@ class IcebergTables:
         return found
 
     def _condition(self, words: list[str]) -> str:
-        listed = ", ".join(f"'{word.replace(chr(92), '')}'" for word in words)
-        return f"$.{self.route} in [{listed}]"
+        return f"$.{self.route} in [{', '.join(map(repr, words))}]"
 
     def branches(self, topic: str) -> tuple[Branch, ...]:  # noqa: ARG002 - as of JDBC
         """A branch for each table; none where something is wrong, which the notes have by then."""
@@ -149,54 +145,34 @@ class IcebergTables:
         return tuple(found)
 
     def _sink(self, table: str, shared: Mapping[str, Any]) -> LakeTable | None:
-        values = self.values
+        values, on = self.values, self._of_tables
         namespace, _, name = table.rpartition(".")
-        own = {key: values.text(f"iceberg.table.{table}.{key}") for key in _OF_TABLES}
-        key = own["id-columns"] or values.text("iceberg.tables.default-id-columns")
-        layout = own["partition-by"] or values.text("iceberg.tables.default-partition-by")
-        creates, upserts = (
-            self._of_tables("auto-create-enabled"),
-            self._of_tables("upsert-mode-enabled"),
-        )
-        pause = values.number("iceberg.control.commit.interval-ms", 0, None)
-        given: dict[str, Any] = {
-            "namespace": namespace,
-            "table": name,
-            "auto_create_table": creates,
-            "unknown_fields": "reject" if self._of_tables("evolve-schema-enabled") else "ignore",
-            **(
-                {"column_names": "ignoreCase"} if self._of_tables("schema-case-insensitive") else {}
-            ),
-            **({"partition_by": _terms(layout)} if layout and creates else {}),
-            **({"batch_flush_interval_seconds": int(pause / 1000)} if pause is not None else {}),
-        }
-        if upserts:
-            given |= {
-                "upsert_mode": True,
-                "conflict_key": [part.strip() for part in key.split(",")],
-            }
-            if not key:
-                values.notes.wrong(
-                    (values.document, "iceberg.tables.default-id-columns"),
-                    "is required with upsert-mode-enabled: the key, separated by commas",
-                    key=True,
-                )
-        where = (values.document, "iceberg.catalog.uri")
-        places = {
-            "table": (values.document, "iceberg.tables"),
-            "namespace": (values.document, "iceberg.tables"),
-            "partition_by": (values.document, "iceberg.tables.default-partition-by"),
-        }
+        given: dict[str, Any] = {"auto_create_table": on("auto-create-enabled")}
+        given["unknown_fields"] = "reject" if on("evolve-schema-enabled") else "ignore"
+        given["column_names"] = "ignoreCase" if on("schema-case-insensitive") else "exact"
+        layout = self._of_table(table, "partition-by")
+        if layout and on("auto-create-enabled"):
+            given["partition_by"] = _terms(layout)
+        if (pause := values.number("iceberg.control.commit.interval-ms", 0, None)) is not None:
+            given["batch_flush_interval_seconds"] = int(pause / 1000)
+        if on("upsert-mode-enabled"):
+            key = [part.strip() for part in self._of_table(table, "id-columns").split(",")]
+            given |= {"upsert_mode": True, "conflict_key": key}
+        where = (values.document, "iceberg.tables")
         try:
-            sink = LakeTable.model_validate({**shared, **given})
+            sink = LakeTable(**shared, **given, namespace=namespace, table=name)
             sink.address()
         except ValidationError as error:
-            values.notes.refused(error, places, where)
+            values.notes.refused(error, {}, where)
         except (DataflowError, ValueError) as error:
             values.notes.wrong(where, str(error))
         else:
             return sink
         return None
+
+    def _of_table(self, table: str, key: str) -> str:
+        own = self.values.text(f"iceberg.table.{table}.{key}")
+        return own or self.values.text(f"iceberg.tables.default-{key}")
 
     def _catalog(self) -> dict[str, Any]:
         """How the catalog and the files are reached."""

@@ -10,7 +10,7 @@ from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch
-from dataflow_assets.languages.connect_sink.converters import Converter, key_steps
+from dataflow_assets.languages.connect_sink.converters import STRING, Converter, key_steps
 from dataflow_assets.languages.connect_sink.ends import JdbcTable
 from dataflow_assets.languages.connect_sink.jdbc_url import JdbcUrl
 from dataflow_assets.languages.connect_sink.keys import DEBEZIUM
@@ -72,7 +72,7 @@ class JdbcSink:
             key,
             debezium,
             values.choice(keys["mode"], ("none", "kafka", "record_key", "record_value")) or "none",
-            tuple(comma_separated(values.text(keys["fields"]))),
+            tuple(values.commas(keys["fields"])),
             values.choice("insert.mode", ("insert", "upsert")) == "upsert",
             values.flag("delete.enabled"),
         )
@@ -94,11 +94,13 @@ class JdbcSink:
             )
         if self.upserts and mode == "none":
             yield self.where("insert.mode"), f"needs {self.keys['mode']}: by what rows are matched"
-        made = self.upserts and self._creates and mode != "kafka"
-        if not self.fields and (mode == "record_value" or made):
+        known = self.upserts and not self._creates  # the table's primary key counts then
+        if not self.fields and (mode == "record_value" or (mode == "record_key" and not known)):
             yield self.where("mode"), f"needs {fields}: the fields of the key, separated by commas"
         if mode == "kafka" and len(self.fields) not in (0, 3):
             yield self.where("fields"), "must name three columns: of topic, partition and offset"
+        if mode == "record_key" and self.key and self.key.kind == STRING and len(self.fields) != 1:
+            yield self.where("mode"), f"needs one field in {fields}: keys are texts"
         if (values.text(self.keys["zone"]) or "UTC").upper() not in ("UTC", "ETC/UTC", "GMT"):
             yield self.where("zone"), "must be UTC: times are stored as they are sent"
         if values.flag("truncate.enabled"):
@@ -126,7 +128,7 @@ class JdbcSink:
             found.append(step("debeziumUnwrap", "$.op"))
         if not self.deletes and (self.debezium or before.unwrapped):
             found.append(step("filter", condition=NO_DELETES))
-        if chosen := comma_separated(self.values.text("fields.whitelist")):
+        if chosen := self.values.commas("fields.whitelist"):
             own = self.fields if self.mode == "record_value" else ()
             found.append(step("replaceField", include=list(map(field, (*own, *chosen)))))
         if self.mode == "record_key" and self.fields and self.key is not None:
@@ -151,6 +153,7 @@ class JdbcSink:
         lower = self.debezium and not values.flag("quote.identifiers")
         try:
             address = JdbcUrl.parse(url, values.text(self.keys["user"]))
+            where = self.where("format")
             table = self._table(topic, address.schema)
             sink = JdbcTable(
                 connection_string=SecretStr(address.text),
@@ -162,7 +165,7 @@ class JdbcSink:
             )
             sink.address()
         except ValidationError as error:
-            notes.refused(error, {"table": self.where("format")}, where)
+            notes.refused(error, {}, where)
         except (DataflowError, ValueError) as error:
             notes.wrong(where, str(error))
         else:
@@ -179,7 +182,7 @@ class JdbcSink:
     def _table(self, topic: str, schema: str) -> str:
         """The table that a topic's records go to. Raises ValueError where its name is none."""
         key, text = self.keys["format"], self.values.text(self.keys["format"]) or "${topic}"
-        mapped = comma_separated(self.values.text("topic2table.map"))
+        mapped = self.values.commas("topic2table.map")
         chosen = dict(pair.split(":", 1) for pair in mapped if ":" in pair)
         own = topic.replace(".", "_") if self.debezium else topic
         name = chosen.get(topic) or text.replace("${topic}", own)
@@ -190,8 +193,3 @@ class JdbcSink:
             raise ValueError(f"{key} comes to {name}, {_TOO_LONG}")
         parts = parts if len(parts) == 2 and parts[0] else [schema, parts[-1]]
         return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
-
-
-def comma_separated(text: str) -> list[str]:
-    """What a key lists."""
-    return [part.strip() for part in text.split(",") if part.strip()]

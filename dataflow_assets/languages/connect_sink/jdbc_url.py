@@ -46,7 +46,7 @@ class JdbcUrl:
         rest = {key.lower(): value for key, value in parse_qsl(found["rest"] or "")}
         user = user or rest.pop("user", "")
         if not user:
-            raise ValueError("needs a user, in a key of its own")
+            raise ValueError("needs a user: write the connector's own key for it")
         if "password" in rest:
             raise ValueError("has a password in it: write it into connection.password")
         schema = rest.pop("currentschema", "public").split(",")[0].strip('"')

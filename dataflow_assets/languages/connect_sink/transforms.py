@@ -19,7 +19,9 @@ from dataflow_assets.records.chain import Transformation
 
 APACHE = "org.apache.kafka.connect.transforms."
 UNWRAP = "io.debezium.transforms.ExtractNewRecordState"
-_EVENT = "$.op"
+_EVENT, _ROW, _GONE = "$.op", "$.op in [c, r, u] && $.after", "$.op == 'd' && $.before"
+_MODES = ("rewrite", "rewrite-with-tombstone")
+_DELETED = "__deleted"
 _TOP = ("op", "ts_ms", "ts_us", "ts_ns")
 _LITERAL = re.compile(r"json:|.*\$\{", re.DOTALL)
 _NO_KEYS = "keys are read as they are: take record_value, and name the fields of the value"
@@ -79,10 +81,6 @@ class Smt:
     def listed(self, *keys: str) -> list[str]:
         """What a setting lists, separated by commas."""
         return [part.strip() for part in self.get(*keys).split(",") if part.strip()]
-
-    def flag(self, key: str, *, default: bool) -> bool:
-        """Whether a setting is true."""
-        return (self.get(key) or str(default)).lower() == "true"
 
 
 Translate = Callable[[Smt, Transformed], Transformed]
@@ -253,15 +251,11 @@ def _unwrap(smt: Smt, before: Transformed) -> Transformed:
     return replace(found, unwrapped=True, tombstones=before.tombstones and tombstones)
 
 
-_MODES = ("rewrite", "rewrite-with-tombstone")
-_DELETED = "__deleted"
-
-
 def _added(smt: Smt, kept: str) -> Iterator[Transformation]:
     """Writes fields of an event into its row; where a delete stays, it has a row, too."""
-    gone, prefix = f"{_EVENT} == 'd'", smt.get("add.fields.prefix") or "__"
+    prefix = smt.get("add.fields.prefix") or "__"
     if kept in _MODES:
-        yield insert({"after": "${$.before}"}, gone)
+        yield insert({"after": "${$.before}"}, _GONE)
     added = {}
     for one in smt.listed("add.fields"):
         source, _, name = one.partition(":")
@@ -269,10 +263,10 @@ def _added(smt: Smt, kept: str) -> Iterator[Transformation]:
         names = ".".join(map(path, where.split(".")))
         added[f"after.{path(prefix + (name or source.replace('.', '_')))}"] = f"${{$.{names}}}"
     if added:
-        yield insert(added, f"{_EVENT} in [c, r, u]" if kept not in _MODES else _EVENT)
+        yield insert(added, f"{_EVENT} && $.after")
     if kept in _MODES:
-        yield insert({f"after.{_DELETED}": "false"}, f"{_EVENT} in [c, r, u]")
-        yield insert({f"after.{_DELETED}": "true", "op": "u"}, gone)
+        yield insert({f"after.{_DELETED}": "false"}, _ROW)
+        yield insert({f"after.{_DELETED}": "true", "op": "u"}, _GONE)
 
 
 _TRANSLATIONS: Mapping[str, Translate] = {

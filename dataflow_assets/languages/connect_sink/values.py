@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from typing_extensions import override
 
 from dataflow_assets.manifests.dialects.justone.values import Values
 
 
 @dataclass(frozen=True)
 class SinkValues(Values):
-    """Values, with the words that all of Connect has for yes and no."""
+    """Values, with Connect's words for yes and no."""
+
+    @override
+    def choice(self, key: str, allowed: Sequence[str]) -> str:
+        """One of a few words, in any case; empty where there is none."""
+        found = self.text(key).lower()
+        return found if found in allowed else super().choice(key, allowed)
 
     def flag(self, key: str) -> bool:
         """Whether a key is true; without a value it is not."""
         return self.choice(key, ("true", "false")) == "true"
+
+    def commas(self, key: str) -> list[str]:
+        """What an optional key lists."""
+        return [part.strip() for part in self.text(key).split(",") if part.strip()]
