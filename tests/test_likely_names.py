@@ -8,8 +8,8 @@ import pytest
 
 import dataflow_assets
 from dataflow_assets import registry
+from dataflow_assets.languages.common.keys import meant
 from dataflow_assets.likely_names import did_you_mean, did_you_mean_or, likely
-from dataflow_assets.manifests.dialects.keys import meant
 
 NAMES = ["orders", "shop.returned-parcels", "id", "customer_id"]
 PACKAGE = Path(dataflow_assets.__file__).parent
@@ -77,10 +77,10 @@ def test_no_other_module_compares_names_or_words_a_suggestion() -> None:
     assert [name for name, text in texts.items() if "get_close_matches" in text] == [
         "likely_names.py"
     ]
-    languages = "manifests/dialects"
+    languages = "languages"
     known = {
         "likely_names.py",
         "records/conditions/condition.py",
-        *(f"{languages}/{name}.py" for name in ("keys", "dataflow_steps")),
+        *(f"{languages}/{name}.py" for name in ("common/keys", "dataflow/steps")),
     }
     assert {name for name, text in texts.items() if "did you mean {" in text} == known

@@ -16,13 +16,13 @@ from dataflow_assets.assets.lineage import origins
 from dataflow_assets.assets.tally import Figures
 from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, Lag
 from dataflow_assets.flow import Flow
+from dataflow_assets.languages.flink.engine.explained import explained
+from dataflow_assets.languages.flink.engine.query import SqlQuery
+from dataflow_assets.languages.flink.engine.view_rows import ViewRows
 from dataflow_assets.registry import sinks, sources
 from dataflow_assets.runs import lag_metrics
 from dataflow_assets.runs.replay import keeps
 from dataflow_assets.sdk.database import joined
-from dataflow_assets.sql.explained import explained
-from dataflow_assets.sql.query import SqlQuery
-from dataflow_assets.sql.view_rows import ViewRows
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"

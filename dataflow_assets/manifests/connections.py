@@ -22,9 +22,10 @@ from typing import Any
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, Policies
-from dataflow_assets.manifests.dialects import catalogs, targets
-from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.kinds import kind
+from dataflow_assets.languages.common.documents import Document, Path
+from dataflow_assets.languages.common.kinds import kind
+from dataflow_assets.languages.singlestore import targets
+from dataflow_assets.languages.tableflow import catalogs
 
 NAMES = ("connections.yaml", "connections.yml")
 Pair = tuple[Flow, Document]

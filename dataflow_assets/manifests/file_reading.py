@@ -9,23 +9,21 @@ from itertools import chain
 from pathlib import Path
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.manifests import connections, unexpected
-from dataflow_assets.manifests.dialects import (
-    catalogs,
-    dataflow,
-    kubernetes,
-    properties,
-    tableflow,
-    targets,
-)
-from dataflow_assets.manifests.dialects.documents import Document, items, parse
-from dataflow_assets.manifests.dialects.justone import read as justone
-from dataflow_assets.manifests.dialects.justone.keys import CLASS
-from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.pipelines import read as pipelines
-from dataflow_assets.manifests.dialects.sql.folder import SqlFile
-from dataflow_assets.manifests.dialects.sql_languages import language
-from dataflow_assets.manifests.packages import not_installed
+from dataflow_assets.languages.common import properties
+from dataflow_assets.languages.common.documents import Document, items, parse
+from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.packages import not_installed
+from dataflow_assets.languages.common.reading import Reading
+from dataflow_assets.languages.dataflow import document as dataflow
+from dataflow_assets.languages.flink.reader.folder import SqlFile
+from dataflow_assets.languages.justone.reader import read as justone
+from dataflow_assets.languages.justone.reader.keys import CLASS
+from dataflow_assets.languages.singlestore import targets
+from dataflow_assets.languages.singlestore.reader import read as pipelines
+from dataflow_assets.languages.tableflow import catalogs
+from dataflow_assets.languages.tableflow import document as tableflow
+from dataflow_assets.manifests import connections, kubernetes, unexpected
+from dataflow_assets.manifests.sql_languages import language
 
 MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
 MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
@@ -38,15 +36,13 @@ _LISTS = ("List", "DataFlowList", "DataFlowCronList")  # what `kubectl get` prin
 class FileReading:
     """One file by itself; what depends on other files comes later."""
 
-    readings: tuple[dataflow.Reading, ...] = ()
+    readings: tuple[Reading, ...] = ()
     secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
     names: tuple[connections.Entry, ...] = field(default=(), repr=False)
     targets: tuple[targets.Entry, ...] = field(default=(), repr=False)
     catalogs: tuple[catalogs.Catalog | None, ...] = field(default=(), repr=False)
     """None for one with a mistake."""
-    tableflow: tuple[tuple[Document, tuple[dataflow.Reading, ...]], ...] = field(
-        default=(), repr=False
-    )
+    tableflow: tuple[tuple[Document, tuple[Reading, ...]], ...] = field(default=(), repr=False)
     """Files of Tableflow, as they read where the location has no catalog."""
     pipelines: tuple[pipelines.PipelineFile, ...] = field(default=(), repr=False)
     """Files of pipelines: where their tables live is said in other files."""
@@ -58,10 +54,10 @@ class FileReading:
     """A file of SQL: its tables may be declared in the files beside it."""
 
 
-def lacking_client(document: Document, connectors: Sequence[str]) -> dataflow.Reading | None:
+def lacking_client(document: Document, connectors: Sequence[str]) -> Reading | None:
     """A finding instead of the flows of a document whose connectors lack their client."""
     lacking = not_installed(connectors)
-    return dataflow.Reading(document, (document.finding((), lacking),)) if lacking else None
+    return Reading(document, (document.finding((), lacking),)) if lacking else None
 
 
 def read_file(path: Path) -> FileReading:

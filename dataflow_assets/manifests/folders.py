@@ -10,7 +10,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.manifests.dialects.justone.keys import CLASSES
+from dataflow_assets.languages.justone.reader.keys import CLASSES
 from dataflow_assets.manifests.file_reading import MOST_BYTES
 
 _JSON = "of *.json only JustOne's connectors are read; a manifest in JSON may be in a *.yaml"

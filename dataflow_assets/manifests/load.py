@@ -16,19 +16,16 @@ from pathlib import Path
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import connections, unexpected
-from dataflow_assets.manifests.dialects import (
-    catalogs,
-    dataflow,
-    kubernetes,
-    tableflow,
-    targets,
-)
-from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.documents import Path as Place
-from dataflow_assets.manifests.dialects.justone import read as justone
-from dataflow_assets.manifests.dialects.pipelines import read as pipelines
-from dataflow_assets.manifests.dialects.sql.folder import read_file as read_sql
+from dataflow_assets.languages.common.documents import Document
+from dataflow_assets.languages.common.documents import Path as Place
+from dataflow_assets.languages.common.reading import DeclaredTables, Reading
+from dataflow_assets.languages.flink.reader.folder import read_file as read_sql
+from dataflow_assets.languages.justone.reader import read as justone
+from dataflow_assets.languages.singlestore import targets
+from dataflow_assets.languages.singlestore.reader import read as pipelines
+from dataflow_assets.languages.tableflow import catalogs
+from dataflow_assets.languages.tableflow import document as tableflow
+from dataflow_assets.manifests import connections, kubernetes, unexpected
 from dataflow_assets.manifests.file_reading import FileReading, lacking_client, read_file
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.neighbours import clashes, cycles
@@ -53,7 +50,7 @@ class Loaded:
     """How many flows, Secrets and names of connections were read."""
     documents: Mapping[str, Document] = field(default_factory=dict, repr=False, compare=False)
     """By the id of a flow: where it is declared."""
-    tables: tuple[tuple[Document, dataflow.DeclaredTables], ...] = field(default=(), repr=False)
+    tables: tuple[tuple[Document, DeclaredTables], ...] = field(default=(), repr=False)
     """The tables of whole files, by file."""
     paths: tuple[Path, ...] = ()
     """The files and folders that were to be read; a folder may not exist."""
@@ -147,7 +144,7 @@ def _objects(file: FileReading) -> int:
     return sum(map(len, parts))
 
 
-def _tableflow(read: list[FileReading], near: list[FileReading]) -> Iterator[dataflow.Reading]:
+def _tableflow(read: list[FileReading], near: list[FileReading]) -> Iterator[Reading]:
     """The readings of each file of Tableflow: its tables are in the location's catalog, if any."""
     found: list[catalogs.Catalog | None] = []
     for one in (one for file in (*read, *near) for one in file.catalogs):
@@ -156,13 +153,13 @@ def _tableflow(read: list[FileReading], near: list[FileReading]) -> Iterator[dat
     for file in read:
         for document, without in file.tableflow:
             if wrong:
-                yield dataflow.Reading(document, (document.finding((), wrong),))
+                yield Reading(document, (document.finding((), wrong),))
             else:
                 read_again = partial(tableflow.read, document, found[0] if found else None)
                 yield from unexpected.readings(document, read_again) if found else without
 
 
-def _connectors(read: list[FileReading], near: list[FileReading]) -> Iterator[dataflow.Reading]:
+def _connectors(read: list[FileReading], near: list[FileReading]) -> Iterator[Reading]:
     """A reading for each flow of a connector's file; findings and notes are in the first one's."""
     own, others = ([one for file in files for one in file.properties] for files in (read, near))
     problems = [lacking_client(one, _JUSTONE) for one in own if justone.is_connector(one)]
@@ -170,11 +167,11 @@ def _connectors(read: list[FileReading], near: list[FileReading]) -> Iterator[da
         yield from filter(None, problems)
         return
     for found in justone.read(own, others):
-        yield dataflow.Reading(found.document, found.findings, found.hints)
-        yield from (dataflow.Reading(found.document, flow=flow) for flow in found.flows)
+        yield Reading(found.document, found.findings, found.hints)
+        yield from (Reading(found.document, flow=flow) for flow in found.flows)
 
 
-def _pipelines(read: list[FileReading], near: list[FileReading]) -> Iterator[dataflow.Reading]:
+def _pipelines(read: list[FileReading], near: list[FileReading]) -> Iterator[Reading]:
     """A reading for each pipeline; findings and notes of a file are in its first one."""
     known = targets.Targets(one for file in (*read, *near) for one in file.targets)
     for file in read:
@@ -183,7 +180,7 @@ def _pipelines(read: list[FileReading], near: list[FileReading]) -> Iterator[dat
             yield from unexpected.readings(whole, partial(pipelines.flows, one, known))
 
 
-def _queries(read: list[FileReading], near: list[FileReading]) -> Iterator[dataflow.Reading]:
+def _queries(read: list[FileReading], near: list[FileReading]) -> Iterator[Reading]:
     """The readings of each file of SQL: its tables may be in the files beside it."""
     own, others = ([one for file in files for one in file.sql] for files in (read, near))
     every = [*own, *others]

@@ -9,7 +9,7 @@ from itertools import islice
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, asset_key
-from dataflow_assets.manifests.dialects.documents import Document, Path
+from dataflow_assets.languages.common.documents import Document, Path
 
 Pair = tuple[Flow, Document]
 _NAME: Path = ("metadata", "name")

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import SecretStr
 from typing_extensions import override
 
-from dataflow_assets.manifests.dialects.kubernetes import SecretDocument
+from dataflow_assets.manifests.kubernetes import SecretDocument
 
 Name = tuple[str, str]
 """(namespace, name)."""

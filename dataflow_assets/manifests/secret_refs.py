@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests.dialects.documents import Document, Path
+from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.secrets import (
     FOLDER,
     Absent,

@@ -13,12 +13,12 @@ from typing import NamedTuple
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.manifests.dialects.sql.several_inserts import collide, reason
-from dataflow_assets.sql.plan import Plan
-from dataflow_assets.sql.query import SqlQuery
-from dataflow_assets.sql.view import ViewPlan
-from dataflow_assets.sql.view_rows import ViewRows
+from dataflow_assets.languages.common.documents import Document, Path
+from dataflow_assets.languages.flink.engine.plan import Plan
+from dataflow_assets.languages.flink.engine.query import SqlQuery
+from dataflow_assets.languages.flink.engine.view import ViewPlan
+from dataflow_assets.languages.flink.engine.view_rows import ViewRows
+from dataflow_assets.languages.flink.reader.several_inserts import collide, reason
 
 _NAME: Path = ("metadata", "name")
 _NAMED = 3

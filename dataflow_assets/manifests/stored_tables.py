@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dataflow_assets.errors import DataflowError, Finding
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests.dialects.documents import Document
+from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.manifests.load import Loaded
 
 _LEFT = (

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dataflow_assets.errors import Finding, unexpected
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests.dialects.dataflow import Reading
-from dataflow_assets.manifests.dialects.documents import Document, Place
+from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.manifests.secret_refs import references
 
 Pair = tuple[Flow, Document]

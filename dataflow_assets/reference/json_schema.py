@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from dataflow_assets import registry
-from dataflow_assets.manifests.dialects.dataflow_model import API_VERSION, Manifest
-from dataflow_assets.manifests.dialects.tableflow_model import Tableflow
+from dataflow_assets.languages.dataflow.model import API_VERSION, Manifest
+from dataflow_assets.languages.tableflow.model import Tableflow
 from dataflow_assets.spec import Spec
 
 Schema = dict[str, Any]

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_assets.manifests.dialects.justone.keys import (
-    ADDITIONS,
-    CONNECTOR,
-    CONSUMER,
-    WORKER,
-)
+from dataflow_assets.languages.justone.reader.keys import ADDITIONS, CONNECTOR, CONSUMER, WORKER
 from dataflow_assets.reference.tables import section
 
 _TOP = """# JustOne's Kafka Connect sink for PostgreSQL: `*.properties`

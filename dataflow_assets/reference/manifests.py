@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_assets.manifests.dialects import dataflow_model as model
+from dataflow_assets.languages.dataflow import model
 from dataflow_assets.reference import connectors
 from dataflow_assets.reference.tables import block
 from dataflow_assets.spec import Spec

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dataflow_assets.manifests.dialects.key_tables import Key
-from dataflow_assets.manifests.dialects.sql import options
-from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
-from dataflow_assets.manifests.dialects.sql.change_formats import CHANGE_FORMATS
-from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
-from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
+from dataflow_assets.languages.common.key_tables import Key
+from dataflow_assets.languages.flink.engine.aggregates import AGGREGATES
+from dataflow_assets.languages.flink.engine.functions import FUNCTIONS
+from dataflow_assets.languages.flink.engine.metadata import METADATA, WRITABLE
+from dataflow_assets.languages.flink.reader import options
+from dataflow_assets.languages.flink.reader.bind import ALIASES, PARTS
+from dataflow_assets.languages.flink.reader.change_formats import CHANGE_FORMATS
+from dataflow_assets.languages.flink.reader.ends import PRODUCERS
+from dataflow_assets.languages.flink.reader.settings import SETTINGS
 from dataflow_assets.reference import sql_changes
 from dataflow_assets.reference import sql_differences as differences
 from dataflow_assets.reference import sql_prose as prose
 from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, UNNEST, WINDOWS
 from dataflow_assets.reference.tables import escaped, section, statements
-from dataflow_assets.sql.aggregates import AGGREGATES
-from dataflow_assets.sql.functions import FUNCTIONS
-from dataflow_assets.sql.metadata import METADATA, WRITABLE
 
 
 def render() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_assets.sql.metadata import OF_CHANGES
+from dataflow_assets.languages.flink.engine.metadata import OF_CHANGES
 
 TEXT = """## Changes
 

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from dataflow_assets import registry
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.manifests.dialects import dataflow_model as model
+from dataflow_assets.languages.dataflow import model
 from dataflow_assets.records.record import Record, encode, parse, text
 from dataflow_assets.records.step import Context, Example, Step
 from dataflow_assets.reference import grammar

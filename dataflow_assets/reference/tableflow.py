@@ -5,7 +5,7 @@ A module of its own, as each generated page has one; `PAGES` lists them.
 
 from __future__ import annotations
 
-from dataflow_assets.manifests.dialects import tableflow_model as model
+from dataflow_assets.languages.tableflow import model
 from dataflow_assets.reference.tables import block
 from dataflow_assets.spec import Spec
 

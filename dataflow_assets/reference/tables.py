@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
-from dataflow_assets.manifests.dialects.key_tables import Key
+from dataflow_assets.languages.common.key_tables import Key
 from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.secrets import Fills, SecretRef

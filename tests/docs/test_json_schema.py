@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from dataflow_assets.cli import main
-from dataflow_assets.manifests.dialects.documents import parse
+from dataflow_assets.languages.common.documents import parse
 from dataflow_assets.manifests.load import load
 from dataflow_assets.reference import FOLDER
 from dataflow_assets.reference.json_schema import EDITOR_LINE, NAME, schema

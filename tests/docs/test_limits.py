@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dataflow_assets import registry
-from dataflow_assets.connectors.postgresql.justone.state_table import LEAST
+from dataflow_assets.languages.justone.postgresql.state_table import LEAST
 from tests import ROOT
 
 PAGE = (ROOT / "docs/limits.md").read_text(encoding="utf-8")

@@ -31,7 +31,7 @@ from devservers.demo.orders import KAFKA
 from devservers.demo.shop import COUNTRIES, CUSTOMERS
 from devservers.demo.topics import CLICKHOUSE, SEAWEEDFS
 from tests import ROOT
-from tests.sql.files import messages
+from tests.languages.flink.files import messages
 
 OF_LAKE = (SECURE_KAFKA, APICURIO, NESSIE, TRINO)
 SERVERS = (KAFKA, POSTGRESQL, SEAWEEDFS, CLICKHOUSE, SPARK, *OF_LAKE)

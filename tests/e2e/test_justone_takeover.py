@@ -13,7 +13,7 @@ import devservers
 from tests.conftest import Topics
 from tests.connectors.postgresql.predecessor import Predecessor
 from tests.e2e.flows import Command, produce
-from tests.manifests.test_dialect_justone import WORKER, changed
+from tests.languages.justone.test_reader import WORKER, changed
 
 pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 

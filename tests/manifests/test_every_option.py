@@ -15,18 +15,18 @@ from typing import Any, get_args
 import pytest
 
 from dataflow_assets import registry
+from dataflow_assets.languages.common.client_keys import CLIENT
+from dataflow_assets.languages.common.key_tables import Key
+from dataflow_assets.languages.dataflow.model import Manifest
+from dataflow_assets.languages.dataflow.notes import UNUSED
+from dataflow_assets.languages.flink.reader import options as sql
+from dataflow_assets.languages.flink.reader.change_formats import CHANGE_FORMATS
+from dataflow_assets.languages.flink.reader.ends import PRODUCERS
+from dataflow_assets.languages.flink.reader.settings import SETTINGS
+from dataflow_assets.languages.justone.reader import keys as justone
+from dataflow_assets.languages.singlestore.reader import options as pipelines
+from dataflow_assets.languages.tableflow.model import Tableflow
 from dataflow_assets.manifests.check import as_lines
-from dataflow_assets.manifests.dialects.client_keys import CLIENT
-from dataflow_assets.manifests.dialects.dataflow_model import Manifest
-from dataflow_assets.manifests.dialects.dataflow_notes import UNUSED
-from dataflow_assets.manifests.dialects.justone import keys as justone
-from dataflow_assets.manifests.dialects.key_tables import Key
-from dataflow_assets.manifests.dialects.pipelines import options as pipelines
-from dataflow_assets.manifests.dialects.sql import options as sql
-from dataflow_assets.manifests.dialects.sql.change_formats import CHANGE_FORMATS
-from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
-from dataflow_assets.manifests.dialects.sql.settings import SETTINGS
-from dataflow_assets.manifests.dialects.tableflow_model import Tableflow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.secrets import Fills
 from dataflow_assets.spec import Hint, Refused, Spec, marks
@@ -242,7 +242,7 @@ def test_a_key_that_counts_is_read(one: Key) -> None:
 def names_of_dialects() -> frozenset[str]:
     """Texts in the code of the languages, without the tables of keys."""
     found: set[str] = set()
-    for file in (ENGINE / "manifests/dialects").rglob("*.py"):
+    for file in (ENGINE / "languages").rglob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Key":

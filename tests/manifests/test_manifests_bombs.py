@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dataflow_assets.manifests.dialects.documents import parse
-from dataflow_assets.manifests.dialects.yaml_bounds import MOST_DOCUMENTS
+from dataflow_assets.languages.common.documents import parse
+from dataflow_assets.languages.common.yaml_bounds import MOST_DOCUMENTS
 from dataflow_assets.manifests.file_reading import MOST_BYTES
 from dataflow_assets.manifests.load import load
 from tests import ROOT

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from dataflow_assets.manifests.dialects.documents import parse
-from dataflow_assets.manifests.dialects.wording import COLUMN_NAME, validate
+from dataflow_assets.languages.common.documents import parse
+from dataflow_assets.languages.common.wording import COLUMN_NAME, validate
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Refused, Spec
 

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from dataflow_assets.manifests.dialects.documents import Document, parse
+from dataflow_assets.languages.common.documents import Document, parse
 
 
 def documents(text: str) -> list[Document]:

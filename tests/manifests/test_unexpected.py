@@ -7,14 +7,15 @@ from typing import Any, NoReturn
 
 import pytest
 
+from dataflow_assets.languages.dataflow import document as dataflow
+from dataflow_assets.languages.flink.reader import folder
+from dataflow_assets.languages.flink.reader import read as sql
+from dataflow_assets.languages.justone.reader import read as justone
+from dataflow_assets.languages.singlestore.reader import read as pipelines
+from dataflow_assets.languages.tableflow import document as tableflow
 from dataflow_assets.location.definitions import build
 from dataflow_assets.manifests import file_reading, load, unexpected, watched
 from dataflow_assets.manifests.check import as_lines
-from dataflow_assets.manifests.dialects import dataflow, tableflow
-from dataflow_assets.manifests.dialects.justone import read as justone
-from dataflow_assets.manifests.dialects.pipelines import read as pipelines
-from dataflow_assets.manifests.dialects.sql import folder
-from dataflow_assets.manifests.dialects.sql import read as sql
 from dataflow_assets.manifests.watched import Watched
 from tests.stress.fuzz_manifests import NEIGHBOURS
 
@@ -122,4 +123,4 @@ def test_the_message_says_where_and_no_value() -> None:
         folder.read_file(None, ())  # type: ignore[arg-type]
     except AttributeError as error:
         said = unexpected.message(error)
-    assert "unexpected AttributeError in manifests/dialects/sql/folder.py:" in said
+    assert "unexpected AttributeError in languages/flink/reader/folder.py:" in said

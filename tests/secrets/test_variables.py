@@ -12,8 +12,8 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.redaction import mask
 from dataflow_assets.secrets import Secrets, VariableRef
-from tests.manifests.test_dialect_justone import CONNECTOR, WORKER
-from tests.pipelines.files import CLASS, TARGET
+from tests.languages.justone.test_reader import CONNECTOR, WORKER
+from tests.languages.singlestore.files import CLASS, TARGET
 
 VARIABLE = "DATAFLOW_SECRET__OTHER__PG__PASSWORD"
 SAID = (

@@ -22,11 +22,11 @@ def test_tests_of_one_server_are_run_by_one_process() -> None:
     groups = {
         "tests/connectors/trino/test_catalogs.py::test_a": "trino",
         "tests/contract/test_laws.py::test_a[nessie-iceberg.after-commit]": "nessie",
-        "tests/tableflow/test_catalog.py::test_a": "nessie",
+        "tests/languages/tableflow/test_catalog.py::test_a": "nessie",
         "tests/connectors/kafka_connect/test_crash.py::test_a[some]": KILLED,
         "tests/contract/test_laws.py::test_a[kafkaConnect-memory-span]": LAWS,
         "tests/connectors/kafka/test_registry.py::test_a": "registry",
-        "tests/sql/test_registry.py::test_a": "registry",
+        "tests/languages/flink/test_registry.py::test_a": "registry",
     }
     assert {name: heavy.group_of(name) for name in groups} == groups
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unt
 from dataflow_assets.connectors.kafka.client import LATEST, PATIENCE, TIMEOUT, Broker, Topic
 from dataflow_assets.connectors.kafka.errors import code
 from dataflow_assets.connectors.kafka.shared_client import LIST_SECONDS
-from dataflow_assets.errors import TransientError
+from dataflow_assets.errors import PermanentError, TransientError
 
 MADE = 20.0  # seconds in which every broker has heard of a new topic or partition
 BROKERS_OWN = -1  # the broker's default for partitions and for replicas
@@ -45,6 +45,10 @@ def _most(settings: Mapping[str, str | None], way: str) -> int | None:
     names = (f"message.timestamp.{way}.max.ms", "message.timestamp.difference.max.ms")
     found = next((settings[name] for name in names if settings.get(name)), None)
     return None if found is None else int(found)
+
+
+class HiddenTopic(PermanentError):
+    """This client may not see the topic, if there is one: brokers with rights do not say."""
 
 
 class TopicAdmin(Broker):
@@ -76,13 +80,13 @@ class TopicAdmin(Broker):
                     raise
 
     def _raise_if_hidden(self) -> None:
-        """A topic that this client may not see is not listed: PermanentError says so."""
+        """A topic that this client may not see is not listed: HiddenTopic says so."""
         asked = self.admin.describe_topics(TopicCollection([self.name]), request_timeout=TIMEOUT)
         try:
             self.awaited(asked[self.name])
         except KafkaException as error:
             if code(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise self.meaning("looking for", error) from error
+                raise HiddenTopic(str(self.meaning("looking for", error))) from error
         except FutureTimeout:
             return
 
@@ -138,7 +142,7 @@ class TopicAdmin(Broker):
             for answer in self.admin.delete_records(upto, request_timeout=TIMEOUT).values():
                 answer.result(TIMEOUT + 1)
 
-        self._patiently("emptying", ask, 0)
+        self._patiently("emptying", ask, PATIENCE)
 
     def _change(self, what: str, ask: object) -> None:
         """Runs a change of this topic; that it was made already is as good."""
@@ -152,4 +156,4 @@ class TopicAdmin(Broker):
                 if error.args[0].code() not in known:
                     raise
 
-        self._patiently(what, run, 0)
+        self._patiently(what, run, PATIENCE)

@@ -25,8 +25,14 @@ _SETTLING = MISSING | {
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNSTABLE_OFFSET_COMMIT,
     KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
 }
-"""A topic, a leader or a coordinator is new, or the brokers do not agree on that yet."""
+"""A topic, a leader or a coordinator is new, or the brokers do not agree on that yet, or are busy.
+"""
 _ADVICE = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
         "grant this client Describe on the topic, and Read, Write or Create for what it is to do"
@@ -46,7 +52,11 @@ _PERMANENT = {
     KafkaError.TOPIC_EXCEPTION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.UNSUPPORTED_VERSION,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.SECURITY_DISABLED,
     KafkaError.INVALID_GROUP_ID,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.POLICY_VIOLATION,
     KafkaError._AUTHENTICATION,  # noqa: SLF001 - so are the client's own errors called
     KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
     KafkaError._INVALID_ARG,  # noqa: SLF001

@@ -23,8 +23,8 @@ Key = TypeVar("Key")
 Offsets = dict[int, int]
 
 
-def described(brokers: Sequence[Broker]) -> list[Topic | DataflowError]:
-    """Each broker's topic as it is now."""
+def described(brokers: Sequence[Broker], patience: float) -> list[Topic | DataflowError]:
+    """Each broker's topic as it is now; one that is not there may come for so many seconds."""
 
     def ask(names: Sequence[str]) -> dict[str, Topic | Exception]:
         wanted = TopicCollection(list(names))
@@ -36,7 +36,7 @@ def described(brokers: Sequence[Broker]) -> list[Topic | DataflowError]:
             for name, one in _outcomes(brokers[0], asked)
         }
 
-    return _asked("describing the topic", brokers, ask, 0.0)
+    return _asked("describing the topic", brokers, ask, patience)
 
 
 def offsets(

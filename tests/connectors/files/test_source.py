@@ -428,3 +428,36 @@ def test_more_files_than_can_be_remembered_are_refused(
         (folder / name).write_bytes(b"1")
     with pytest.raises(PermanentError, match="holds 3 files, and 2 can be remembered"):
         Reader(folder).plan()
+
+
+def test_a_compressed_file_that_is_still_written_is_no_damaged_one(folder: Path) -> None:
+    whole = gzip.compress(b'{"id":1}\n' * 10_000)
+    path = folder / "a.jsonl.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    reader = Reader(folder)
+    span = reader.plan()
+    with pytest.raises(PermanentError, match="is damaged, or was not written to its end"):
+        reader.read(span)
+    path.write_bytes(whole[:-10])  # by now
+    with pytest.raises(TransientError, match=r"a\.jsonl\.gz has \d+ bytes now"):
+        reader.read(span)
+
+
+@pytest.mark.parametrize("question", ["plan", "lag"])
+def test_a_file_that_goes_while_it_is_looked_at_is_a_reason_to_look_again(
+    folder: Path, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "a.jsonl").write_bytes(b'{"id":1}\n')
+    reader = Reader(folder)
+    listed = reader.session._files
+
+    def then_one_goes() -> object:
+        found = listed()
+        (folder / "a.jsonl").unlink()
+        return found
+
+    monkeypatch.setattr(reader.session, "_files", then_one_goes)
+    with pytest.raises(TransientError, match=r"a\.jsonl is gone"):
+        reader.plan() if question == "plan" else reader.session.lag(reader.positions)
+    monkeypatch.undo()
+    assert reader.plan().empty

@@ -26,7 +26,6 @@ import devservers
 from dataflow_assets.connectors.iceberg import hint, metadata_files
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.client import REMOTE_FILES
-from dataflow_assets.connectors.iceberg.sink.declared_sinks import BucketSink
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import (
     ParquetFile,
@@ -35,6 +34,7 @@ from dataflow_assets.connectors.iceberg.table.data_files import (
 )
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.languages.tableflow.declared_sinks import BucketSink
 from tests.connectors.files.driver import bucket as fresh_bucket
 
 NAME = ("a", "b", "orders+1")

@@ -19,9 +19,9 @@ from pyiceberg.types import IntegerType
 import devservers
 from dataflow_assets.connectors.iceberg import hint
 from dataflow_assets.connectors.iceberg.client import BoundedCatalog
-from dataflow_assets.connectors.iceberg.sink.declared_sinks import RestTableSink
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.languages.tableflow.declared_sinks import RestTableSink
 from tests.connectors.iceberg.driver import TARGET, connection, expected, ids, opened, pump
 
 COLUMNS: list[dict[str, Any]] = [

@@ -12,10 +12,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
-from dataflow_assets.connectors.iceberg.sink.declared_sinks import BucketSink
 from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile, data_file, write_target
 from dataflow_assets.connectors.iceberg.table.stored_rows import Unreadable, live_rows, stored_rows
 from dataflow_assets.connectors.iceberg.types import file_schema
+from dataflow_assets.languages.tableflow.declared_sinks import BucketSink
 
 INNER = ice.StructType(
     ice.NestedField(5, "a", ice.IntegerType()), ice.NestedField(6, "b", ice.StringType())

@@ -45,7 +45,7 @@ from devservers.certificates import EXPIRED
 from devservers.secure_kafka import USERS
 from tests import ROOT
 from tests.connectors.kafka.topics import committed
-from tests.manifests.test_dialect_justone import changed
+from tests.languages.justone.test_reader import changed
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(240)]
 

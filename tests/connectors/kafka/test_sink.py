@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 import devservers
@@ -23,6 +25,7 @@ from dataflow_assets.contracts import (
     OffsetSlice,
     Rejection,
     Rejects,
+    Run,
 )
 from dataflow_assets.errors import PermanentError, RejectedRecord, Stopped
 from tests.conftest import Topics
@@ -192,8 +195,43 @@ def test_records_name_their_topics(into: Make, topic: Any) -> None:
     assert target.values() == sorted([b'{"to": null}', b"{}"])
     assert [m.value() for m in target.records(other)] == rows[:1]
     assert receipt.totals.rejected == 4
-    assert "topicField: the text is empty, and names no topic" in target.reasons()
-    assert "topic no_such_topic_here does not exist" in target.reasons()
+    assert "topicField: '' can be no topic's name" in target.reasons()
+    missing = "topic no_such_topic_here does not exist, or this client may not see it"
+    assert missing in target.reasons()
+
+
+@pytest.mark.parametrize(
+    "name", ["\0", "a\0b", "a b", "..", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x" * 250]
+)
+def test_a_text_that_can_be_no_topic_s_name_costs_its_record_alone(into: Make, name: str) -> None:
+    target = into(topicField="to")
+    receipt = target.put([Sent(to(name)), Sent(b"{}")])
+    assert (target.values(), receipt.totals.rejected) == ([b"{}"], 1)
+    (reason,) = target.reasons()
+    assert reason.startswith("topicField: ")
+    assert reason.endswith(" can be no topic's name")
+
+
+def test_a_topic_that_the_flow_may_not_see_costs_its_record_alone(
+    into: Make, topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker with rights says the same of topics that are not there."""
+    target = into(topicField="to")
+    refused = Future[object]()
+    refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    ask = AdminClient.describe_topics
+
+    def describe(admin: AdminClient, asked: Any, **options: Any) -> Any:
+        found = ask(admin, asked, **options)
+        return {name: refused if name == "of-others" else one for name, one in found.items()}
+
+    monkeypatch.setattr(AdminClient, "describe_topics", describe)
+    receipt = target.put([Sent(to("of-others")), Sent(b"{}")])
+    assert (target.values(), receipt.totals.rejected) == ([b"{}"], 1)
+    assert target.reasons() == ["topic of-others does not exist, or this client may not see it"]
+    own = target.sink.model_copy(update={"topic": "of-others"})
+    with pytest.raises(PermanentError, match=r"looking for of-others.*grant this client"):
+        own.open(target.target, Run())
 
 
 @pytest.mark.parametrize(

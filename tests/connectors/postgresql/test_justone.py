@@ -33,7 +33,7 @@ from tests.connectors.postgresql.predecessor import Predecessor
 from tests.connectors.postgresql.test_parse_texts import USUAL
 from tests.examples import examples
 from tests.formats.test_parse_paths import MESSAGE
-from tests.manifests.test_dialect_justone import WORKER, changed
+from tests.languages.justone.test_reader import WORKER, changed
 
 ONCE = Request(patience=Patience(20, 0.05, 0.2))
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import devservers
 from dataflow_assets.connectors.postgresql.client import BinaryLink
 from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.connectors.postgresql.justone.text_columns import text_schema
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS, Parser, parsed
 from dataflow_assets.connectors.postgresql.table.column import PARSED
 from dataflow_assets.connectors.postgresql.table.table import DRIVER, find
+from dataflow_assets.languages.justone.postgresql.text_columns import text_schema
 from tests.examples import examples
 
 INTEGERS = """

@@ -44,9 +44,13 @@ def read(
     folder = Folder(source)
     for one in ranges_of(piece.part):
         with translated(source, f"read {one.name} of"):
-            for rows in _batches(_lines_of(folder, one)):
-                reach("files.read")
-                yield _batch(one.name, rows, metadata)
+            try:
+                for rows in _batches(_lines_of(folder, one)):
+                    reach("files.read")
+                    yield _batch(one.name, rows, metadata)
+            except (OSError, ValueError):
+                check_unchanged(folder, one)  # it may be gone, or written still
+                raise
             check_unchanged(folder, one)
 
 
@@ -103,12 +107,7 @@ def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 
 def _lines_of(folder: Folder, one: Range) -> Iterator[Line]:
-    try:
-        file = folder.open(one.name)
-    except FileNotFoundError:
-        check_unchanged(folder, one)
-        raise
-    with file:
+    with folder.open(one.name) as file:
         kind = compression(one.name)
         if kind == "gzip":
             yield from _lines(one.name, _unzipped(file), 0, None)

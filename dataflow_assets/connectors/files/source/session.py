@@ -36,7 +36,7 @@ from dataflow_assets.contracts import (
     Span,
     folded,
 )
-from dataflow_assets.errors import Outdated, PermanentError
+from dataflow_assets.errors import Outdated, PermanentError, TransientError
 
 FOLDER = "folder"  # the one partition
 SETTLED = 60  # seconds after which a file of the disk is whole, whatever its last byte is
@@ -159,10 +159,18 @@ class FilesSourceSession(SourceSession):
     def _line_of(self, file: Stored) -> int:
         """How long its lines are, by its beginning."""
         if self._line[0] != file.name:
-            with translated(self._source, "read"), self._folder.open(file.name) as opened:
-                sample: bytes = opened.read(_SAMPLE)
+            with translated(self._source, "read"):
+                sample = self._beginning_of(file)
             self._line = file.name, max(1, len(sample) // max(1, sample.count(b"\n")))
         return self._line[1]
+
+    def _beginning_of(self, file: Stored) -> bytes:
+        try:
+            with self._folder.open(file.name) as opened:
+                sample: bytes = opened.read(_SAMPLE)
+        except FileNotFoundError:
+            raise TransientError(f"the file {file.name} is gone since it was listed") from None
+        return sample
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:

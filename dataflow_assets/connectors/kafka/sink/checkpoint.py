@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
+from dataflow_assets.connectors.kafka.client import PATIENCE
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, TopicAdmin
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
@@ -153,7 +154,7 @@ class CheckpointTopic:
                 return reader.last(self._topic_admin, list(partitions), patience)
         except (TransientError, PermanentError) as error:
             # Without the topic there is nothing to wait for.
-            raise (error if self._topic_admin.find() else self._removed()) from error
+            raise (error if self._topic_admin.find(PATIENCE) else self._removed()) from error
 
     def _removed(self) -> PermanentError:
         return removed(self._target.flow, f"topic {self.topic}")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from dataflow_assets.sql.bytes.layout import Spelling
-
 FLINK = "flink"
 """What a head says where keys are Flink's; heads of earlier versions say nothing."""
 _MARK = b"dataflow.keys"
@@ -20,7 +18,7 @@ def marked(schema: pa.Schema, keys: str) -> pa.Schema:
     return schema.with_metadata({**(schema.metadata or {}), _MARK: keys.encode()})
 
 
-def spelling_of(schema: pa.Schema) -> Spelling:
-    """What a ticket's schema carries."""
-    found = (schema.metadata or {}).get(_MARK, FLINK.encode())
-    return "Flink's" if found == FLINK.encode() else "before"
+def keys_of(schema: pa.Schema) -> str:
+    """Reads the mark of a ticket's schema: FLINK where it carries none."""
+    carried: bytes = (schema.metadata or {}).get(_MARK, FLINK.encode())
+    return carried.decode()

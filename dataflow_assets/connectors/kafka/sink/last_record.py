@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumers import SETTINGS, Introduced
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
-from dataflow_assets.connectors.kafka.errors import is_of_the_group, meaning
+from dataflow_assets.connectors.kafka.errors import MISSING, is_of_the_group, meaning
 from dataflow_assets.errors import DataflowError, TransientError
 
 TAIL = 16  # offsets looked at first: a record and its marker, and a few that came to nothing
@@ -31,6 +31,7 @@ SILENCE = 10.0  # seconds without an answer after which there will be none
 MOST = 8  # consumers of a cluster at once; who comes later waits
 IDLE = 4  # of them that wait for the next look
 PATIENCE = 60.0  # seconds in which one becomes free
+_OVER = {KafkaError._PARTITION_EOF, *MISSING}  # noqa: SLF001 - so it is called
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class LastRecordReader:
     def heads(self, topics: Iterable[str]) -> dict[str, bytes]:
         """The last committed values of partition 0 of many topics, read side by side.
 
-        A topic is left out that is gone by now, or whose last offsets hold no record.
+        A topic is left out that is gone by now, or whose last offsets hold no record. Raises what
+        keeps another one from being read: nobody may take it for one without a head.
         """
         awaited, found = set(topics), dict[str, bytes]()
         self._assign([TopicPartition(name, 0, _TAIL - BACK) for name in awaited])
@@ -78,12 +80,22 @@ class LastRecordReader:
                 message = self._consumer.poll(0.05)
                 if message is not None:
                     silent = time.monotonic() + SILENCE
-                    _note(message, awaited, found)
+                    self._note(message, awaited, found)
                 elif time.monotonic() > silent:
                     raise self._silence(", ".join(sorted(awaited)))
         finally:
             self._consumer.unassign()
         return found
+
+    def _note(self, message: Message, awaited: set[str], found: dict[str, bytes]) -> None:
+        topic, value, error = message.topic() or "", message.value(), message.error()
+        if error is None:
+            found |= {} if value is None else {topic: value}
+        elif error.code() in _OVER:
+            awaited.discard(topic)
+        elif topic in awaited:
+            where = f"kafka {self._bootstrap}: reading checkpoints of other flows in {topic}"
+            raise meaning(error, where)
 
     def close(self) -> None:
         """Frees the connection; safe twice."""
@@ -188,11 +200,3 @@ class Readers:
                 self._idle.append(reader)
         if not keeps:
             reader.close()
-
-
-def _note(message: Message, awaited: set[str], found: dict[str, bytes]) -> None:
-    topic, value = message.topic() or "", message.value()
-    if message.error() is not None:  # its end, or there is no such topic any more
-        awaited.discard(topic)
-    elif value is not None:
-        found[topic] = value

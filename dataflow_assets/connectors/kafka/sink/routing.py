@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dataflow_assets.connectors.kafka.connection import NAME
 from dataflow_assets.connectors.kafka.create_topic import Rules
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import FRAMING, Headers, Outgoing
@@ -129,8 +130,8 @@ class Routing:
         if found is MISSING or found is None:
             return self._sink.topic
         name = text_form(found)
-        if not name:
-            raise RejectedRecord("encode", "topicField: the text is empty, and names no topic")
+        if not NAME.fullmatch(name):
+            raise RejectedRecord("encode", f"topicField: {name[:300]!r} can be no topic's name")
         if name.startswith((FAMILY, "__")):
             raise RejectedRecord("encode", f"topicField: {name} is not a topic for records")
         return name
@@ -138,7 +139,8 @@ class Routing:
     def _check(self, record: Outgoing) -> None:
         rules = self._rules(record.topic)
         if rules is None:
-            raise RejectedRecord("sink", f"topic {record.topic} does not exist")
+            reason = f"topic {record.topic} does not exist, or this client may not see it"
+            raise RejectedRecord("sink", reason)
         if rules.compacted and record.key is None:
             raise RejectedRecord(
                 "sink", f"topic {record.topic} is compacted: every record needs a key"

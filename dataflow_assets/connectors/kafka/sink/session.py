@@ -185,8 +185,10 @@ class KafkaSinkSession(SinkSession):
         self._stored = Stored(self._heads.take(self._run))
         self._reload()
         self._empty()
-        patience = 0 if self._sink.auto_create_topic else PATIENCE
-        self._topic = self._side_topic.about(self._sink.topic).find(patience)
+        # One that has rows of ours is missed for a while before it is made, and filled, once more.
+        may_be_new = self._sink.auto_create_topic and self._stored.head.target is None
+        admin = self._side_topic.about(self._sink.topic)
+        self._topic = admin.find(0 if may_be_new else PATIENCE)
         if self._target.rejects.way == "table":
             prepare_topic(
                 self._side_topic.about(self._sink.rejected_topic), self._sink.topic_replicas

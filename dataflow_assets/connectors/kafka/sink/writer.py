@@ -15,14 +15,15 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.kafka.create_topic import Rules
+from dataflow_assets.connectors.kafka.client import PATIENCE
+from dataflow_assets.connectors.kafka.create_topic import HiddenTopic, Rules
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import BATCH_BYTES, Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors, outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import dump, producer_of
 from dataflow_assets.connectors.kafka.sink.fencing import Claim
-from dataflow_assets.connectors.kafka.sink.routing import Routing
+from dataflow_assets.connectors.kafka.sink.routing import Routing, RulesOf
 from dataflow_assets.contracts import (
     REPLAY,
     ErrorRecord,
@@ -58,7 +59,8 @@ class KafkaWriter(SliceTransaction):
         """What turns rows into records."""
         encode = values.encoder() if values else None
         replays = self._target.branch.endswith(REPLAY)
-        return Routing(self._sink, self._rules, encode, replays=replays)
+        rules = cache(partial(_rules_of_record, self._rules, self._sink.topic))
+        return Routing(self._sink, rules, encode, replays=replays)
 
     @override
     def begin(self) -> None:
@@ -127,7 +129,7 @@ class KafkaWriter(SliceTransaction):
 
     def _check_topic(self, claim: Claim) -> None:
         """Rows go into the topic that the checkpoint is about."""
-        found = self._side_topic.about(self._sink.topic).find()
+        found = self._side_topic.about(self._sink.topic).find(PATIENCE)
         if found is None:
             raise PermanentError(
                 f"topic {self._sink.topic} was deleted while the flow ran; create it again, or set "
@@ -176,6 +178,16 @@ class KafkaWriter(SliceTransaction):
         except BaseException:
             self.abort()
             raise
+
+
+def _rules_of_record(rules: RulesOf, own: str, topic: str) -> Rules | None:
+    """A topic that a record alone names, and that this client may not see, counts as missing."""
+    try:
+        return rules(topic)
+    except HiddenTopic:
+        if topic == own:
+            raise
+        return None
 
 
 def _rules(side_topic: CheckpointTopic, topic: str) -> Rules | None:

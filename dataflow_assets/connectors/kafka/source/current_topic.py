@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from dataflow_assets.connectors.kafka.client import Broker, Place, Topic
+from dataflow_assets.connectors.kafka.client import PATIENCE, Broker, Place, Topic
 from dataflow_assets.connectors.kafka.topics import Offsets, described, offsets
 from dataflow_assets.errors import DataflowError, outcome
 
@@ -51,7 +51,8 @@ class CurrentTopic:
 def listed(topics: Sequence[CurrentTopic], *places: Place) -> list[list[Offsets] | DataflowError]:
     """For each topic, and each of the places, the offset of every partition; asked for together."""
     old = [one for one in topics if one.is_old]
-    found = dict(zip(old, described([one.broker for one in old]), strict=True))
+    brokers = [one.broker for one in old]  # they were there: one broker may not have heard of it
+    found = dict(zip(old, described(brokers, PATIENCE), strict=True))
     current = [outcome(partial(one.renewed, found.get(one))) for one in topics]
     known = [
         (one.broker, topic)

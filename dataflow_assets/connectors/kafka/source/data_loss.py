@@ -14,7 +14,7 @@ from dataflow_assets.connectors.kafka.client import LATEST, Bounds, Broker, Topi
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.source import leader_epochs
 from dataflow_assets.connectors.kafka.source.leader_epochs import SeenEpoch
-from dataflow_assets.errors import DataflowError, PermanentError
+from dataflow_assets.errors import PermanentError
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ class LossCheck:
     def check(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
         """Whether what comes next in each partition is there, and is what came next before.
 
-        Raises TransientError where the topic itself is another one by now.
+        Raises TransientError where the topic itself is another one by now, or where nobody can say
+        under which leaders its records were read.
         """
         self._check_bounds(topic, begins, bounds)
         self._check_log(topic, begins, bounds)
@@ -87,10 +88,10 @@ class LossCheck:
         self._known = _seen[key] = leader_epochs.seen(bounds)
 
     def _stored(self, topic: Topic, begins: Offsets, lows: Offsets) -> dict[int, SeenEpoch]:
-        """What the group was told at last; nothing where it cannot be asked."""
+        """What the group was told at last; nothing where the flow may not ask it."""
         if begins == lows:
             return {}
-        with suppress(DataflowError):
+        with suppress(PermanentError):
             committed = self._broker.committed(self._source.consumer_group, topic)
             return leader_epochs.stored(committed, self._mark)
         return {}

@@ -58,7 +58,7 @@ class KafkaSourceSession(SourceSession):
     ) -> dict[str, SourceSession | DataflowError]:
         """A session for each flow, after one question about all of their topics."""
         brokers = [Broker(source.cluster(), source.topic) for source in sources.values()]
-        found = zip(sources.items(), described(brokers), strict=True)
+        found = zip(sources.items(), described(brokers, 0.0), strict=True)
         return {
             flow: one if isinstance(one, DataflowError) else cls(source, flow, one)
             for (flow, source), one in found
@@ -101,7 +101,9 @@ class KafkaSourceSession(SourceSession):
                 f"or a date and time like 2026-01-31T00:00:00Z"
             ) from None
         since = Place.for_timestamp(max(0, int(instant.timestamp() * 1000)))
-        found, ends = self._offsets(self.topic.now(), since, LATEST)
+        topic = self.topic.now()
+        # The end first: what comes between the two answers is of that time, or lies behind the end.
+        (ends,), (found,) = self._offsets(topic, LATEST), self._offsets(topic, since)
         return _named({p: offset if offset >= 0 else ends[p] for p, offset in found.items()})
 
     @override

@@ -1,0 +1,1 @@
+"""Manifest languages: each is a package that turns its files into flows."""

@@ -1,0 +1,1 @@
+"""What the readers of several languages share: documents with places, keys, wording, tokens."""

@@ -1,0 +1,74 @@
+"""What is said about the keys of one document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from dataflow_assets.errors import Finding
+from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.key_tables import placeholder
+
+Where = tuple[Document, str]
+"""A document and the key in it as it is written there."""
+
+
+@dataclass
+class Notes:
+    """Findings and hints, while a file is read."""
+
+    findings: list[Finding] = field(default_factory=list)
+    hints: list[Finding] = field(default_factory=list)
+    _idle: dict[tuple[str, Place], list[Where]] = field(default_factory=dict)
+
+    def wrong(self, where: Where, message: str, *, key: bool = False) -> None:
+        """One mistake, at a value or at its key."""
+        document, name = where
+        self.findings.append(document.finding((name,), message, key=key))
+
+    def note(self, where: Where, message: str) -> None:
+        """What happens instead of what a key says."""
+        document, name = where
+        self.hints.append(document.finding((name,), message, key=True))
+
+    def idle(self, where: Where) -> None:
+        """A key that is known and has no effect: one note names all of a document's."""
+        document, name = where
+        found = self._idle.setdefault((document.file, document.places[()]), [])
+        if found:
+            self.hints.remove(_of_idle(found))
+        found += [] if name in (one for _, one in found) else [where]
+        self.hints.append(_of_idle(found))
+
+    def required(self, where: Where, text: str | None, what: str) -> bool:
+        """Whether a value is there."""
+        if text is None:
+            self.wrong(where, f"is required: {what}", key=True)
+        elif not text.strip():
+            self.wrong(where, f"is required, but has no value: {what}", key=True)
+        elif unwritten := placeholder(text):
+            self.wrong(where, f"{unwritten}: write the value: {what}")
+        else:
+            return True
+        return False
+
+    def refused(self, error: ValidationError, places: Mapping[str, Where], other: Where) -> None:
+        """What a connector's own model says, at the keys that its fields were made from."""
+        for details in error.errors(include_url=False, include_input=False):
+            said = [str(part) for part in details["loc"]]
+            where = next((places[part] for part in said if part in places), other)
+            self.wrong(where, _sentence(details))
+
+
+def _of_idle(found: Sequence[Where]) -> Finding:
+    (document, first), names = found[0], [name for _, name in found]
+    several = f"{len(names)} keys have no effect here: {', '.join(names)}"
+    return document.finding((first,), several if names[1:] else "has no effect here", key=True)
+
+
+def _sentence(details: Any) -> str:
+    context = details.get("ctx", {})
+    return str(context.get("error", details["msg"])).removeprefix("Value error, ")

@@ -1,0 +1,93 @@
+"""Java properties -> one document: each key with its text, and where both are in the file.
+
+javaproperties reads them by the rules of java.util.Properties. What is valid UTF-8 is read so;
+anything else is ISO 8859-1, as Java reads every such file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from io import StringIO
+
+from javaproperties import InvalidUEscapeError, KeyValue, PropertiesElement
+from javaproperties import parse as elements
+
+from dataflow_assets.errors import Finding
+from dataflow_assets.languages.common.documents import Document, Path, Place
+
+_BEFORE_KEY = re.compile(r"[ \t\f]*")
+_BEFORE_VALUE = re.compile(
+    r"[ \t\f]*(?:\\\r?\n|\\\r|\\.|[^\s:=\\])*"  # the key
+    r"(?:[ \t\f]|\\\r?\n|\\\r)*[:=]?(?:[ \t\f]|\\\r?\n|\\\r)*",
+    re.DOTALL,
+)
+_ESCAPE = "\\u must be followed by four hexadecimal digits; a backslash itself is written \\\\"
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What one file came to. Of a key that is written twice the later one counts, as in Java."""
+
+    document: Document
+    findings: tuple[Finding, ...] = ()
+    hints: tuple[Finding, ...] = ()
+
+
+def decoded(data: bytes) -> str:
+    """The text of a file."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
+
+
+def parse(text: str, file: str) -> Properties:
+    """The document of a text; its value is a mapping from keys to texts."""
+    value: dict[str, str] = {}
+    places: dict[Path, Place] = {(): Place(1, 1, 1, 1)}
+    hints: list[Finding] = []
+    try:
+        for line, element in _numbered(text):
+            place = _place(element.source, line)
+            key = element.key
+            if key in value:
+                first = places[key,].key_line
+                message = f"is written twice: line {first} has no effect, the later one counts"
+                hints.append(Finding(file, place.key_line, place.key_column, key, message))
+            value[key], places[key,] = element.value, place
+    except InvalidUEscapeError:
+        line = 1 + text.count("\n", 0, _broken(text))
+        finding = Finding(file, line, 1, "document", f"not valid properties: {_ESCAPE}")
+        return Properties(Document(file, value, places, sound=False), (finding,))
+    return Properties(Document(file, value, places), (), tuple(hints))
+
+
+def _numbered(text: str) -> list[tuple[int, KeyValue]]:
+    """Each key with the line, from 1, in which its source begins."""
+    found: list[tuple[int, KeyValue]] = []
+    line = 1
+    element: PropertiesElement
+    for element in elements(StringIO(text, newline="")):
+        if isinstance(element, KeyValue):
+            found.append((line, element))
+        line += _lines(element.source)
+    return found
+
+
+def _lines(source: str) -> int:
+    return len(re.findall(r"\r\n|\r|\n", source))
+
+
+def _place(source: str, line: int) -> Place:
+    """Where key and value are in a source that begins in this line."""
+    key, value = _BEFORE_KEY.match(source), _BEFORE_VALUE.match(source)
+    start, end = (found.end() if found else 0 for found in (key, value))
+    lines = re.split(r"\r\n|\r|\n", source[:end])
+    return Place(line + len(lines) - 1, len(lines[-1]) + 1, line, start + 1)
+
+
+def _broken(text: str) -> int:
+    """Where the first escape is that is none."""
+    found = re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", text)
+    return found.start() if found else 0

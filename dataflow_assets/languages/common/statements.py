@@ -1,0 +1,65 @@
+"""Statements, and findings at their places: shared by the languages of `.sql` files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from typing_extensions import override
+
+from dataflow_assets.errors import Finding
+from dataflow_assets.languages.common.documents import Document, Path
+from dataflow_assets.languages.common.documents import Place as Lines
+from dataflow_assets.languages.common.notes import Notes
+from dataflow_assets.languages.common.reading import Reading
+from dataflow_assets.languages.common.tokens import Place
+
+Statement = TypeVar("Statement")
+
+
+@dataclass
+class Script(Generic[Statement]):
+    """What one text came to."""
+
+    statements: list[Statement] = field(default_factory=list)
+    problems: list[tuple[Place, str]] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    """Names of what cannot be read: that they are missing is not said once more."""
+
+
+@dataclass
+class StatementNotes:
+    """Findings and notes about the statements of one file, while it is read."""
+
+    file: str
+    notes: Notes = field(default_factory=Notes, kw_only=True)
+
+    def wrong(self, what: str, place: Place, message: str) -> None:
+        """A mistake at a place."""
+        self.notes.findings.append(Finding(self.file, place.line, place.column, what, message))
+
+    def note(self, what: str, place: Place, message: str) -> None:
+        """What happens instead."""
+        self.notes.hints.append(Finding(self.file, place.line, place.column, what, message))
+
+    def reading(self) -> Reading:
+        """All that was said about the file so far, without a flow."""
+        whole = Document(self.file, None, {(): lines(Place(1, 1))})
+        return Reading(whole, tuple(self.notes.findings), tuple(self.notes.hints))
+
+
+class StatementDocument(Document):
+    """The statement of a flow: findings about the flow are reported at places of the file.
+
+    The value is what the statement is called in findings.
+    """
+
+    @override
+    def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
+        found = super().finding(path, message, key=key)
+        return Finding(found.file, found.line, found.column, str(self.value), message)
+
+
+def lines(place: Place) -> Lines:
+    """A place of a statement as documents have places."""
+    return Lines(place.line, place.column, place.line, place.column)

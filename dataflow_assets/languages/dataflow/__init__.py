@@ -1,0 +1,1 @@
+"""DataFlow manifests: YAML as the DataFlow Operator on Kubernetes reads it."""

@@ -1,0 +1,1 @@
+"""Flink's SQL: tables over topics and databases, views and INSERTs."""

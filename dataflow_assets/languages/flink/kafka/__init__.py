@@ -1,0 +1,1 @@
+"""Kafka's ends of tables that are declared in SQL."""

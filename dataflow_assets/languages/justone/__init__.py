@@ -1,0 +1,1 @@
+"""JustOne: the properties of a Kafka Connect sink for PostgreSQL."""

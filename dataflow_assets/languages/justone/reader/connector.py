@@ -1,0 +1,222 @@
+"""A connector's file -> its flows, one for each topic, or everything that is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path as File
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import SecretStr, ValidationError
+
+from dataflow_assets.contracts import Rejects
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.languages.common.documents import Document
+from dataflow_assets.languages.common.key_tables import placeholder
+from dataflow_assets.languages.common.notes import Notes, Where
+from dataflow_assets.languages.common.references import ALLOWED, mentions
+from dataflow_assets.languages.justone.kafka_source import ParsedKafkaSource
+from dataflow_assets.languages.justone.postgresql.sink import JustOneSink
+from dataflow_assets.languages.justone.reader import consumer
+from dataflow_assets.languages.justone.reader.addresses import is_address, split
+from dataflow_assets.languages.justone.reader.keys import (
+    ADDITIONS,
+    CLASS,
+    CLASSES,
+    CONNECTOR,
+    STRING,
+)
+from dataflow_assets.languages.justone.reader.values import Values
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
+_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+_REFERABLE = ("db.password",)
+_SERVED = "counts as synchronized: every record is stored exactly once"
+_DELIVERIES = ("fastest", "guaranteed", "synchronized")
+
+
+def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flow]:
+    """The flows of a file. `worker`: the Connect worker's file beside it, where there is one.
+
+    `notes` gets findings and hints; with findings there is no flow.
+    """
+    addressed = split(document, notes)
+    values = Values(addressed, notes)
+    _check_keys(document, notes)
+    _check_converter(document, worker, notes)
+    name = values.matching("name", _NAME, "letters, digits, `.`, `_` and `-`, at most 200")
+    topics = values.listed("topics", "the topics to read, separated by commas")
+    for topic in topics:
+        if not _TOPIC.fullmatch(topic):
+            notes.wrong((document, "topics"), "a topic has letters, digits, `.`, `_` and `-`")
+    sink = _sink(values)
+    paths = values.paths(len(values.listed("db.columns", "the columns that are written")))
+    policies, options = _policies(values)
+    suspended = values.choice("dataflow.suspended", ("true", "false")) == "true"
+    reached = consumer.settings(document, worker, notes) if worker else None
+    if notes.findings or sink is None or reached is None:
+        return []
+    group = {"consumer_group": f"connect-{name}"}
+    given = {**group, **reached.values, **options, "names": sink.names, "paths": paths}
+    made = replace(reached, values=given)
+    return [
+        Flow(
+            namespace="default",
+            name=f"{name}.{source.topic}",
+            source=source,
+            branches=(Branch(sink, place=("db.table",)),),
+            policies=policies,
+            file=File(document.file),
+            line=document.places[()].line,
+            hash=_hash(values, source.topic, made),
+            suspended=suspended,
+        )
+        for source in _sources(values, topics, made)
+    ]
+
+
+def _check_keys(document: Document, notes: Notes) -> None:
+    for key, text in document.value.items():
+        where = (document, key)
+        if not (key.startswith(consumer.OVERRIDE) or is_address(key, text)):
+            consumer.judge(key, where, notes, CONNECTOR, ADDITIONS)
+        if mentions(text) and key not in _REFERABLE and key.startswith("db."):
+            notes.wrong(where, f"only db.password may be {ALLOWED}")
+    kind = document.value.get("connector.class")
+    if kind is None or kind.strip() not in CLASSES:
+        notes.wrong((document, "connector.class"), f"must be {CLASS}", key=kind is None)
+
+
+def _check_converter(document: Document, worker: Document | None, notes: Notes) -> None:
+    """Any other converter hands over something whose text is not the message."""
+    for one in (document, worker):
+        found = one.value.get("value.converter") if one else None
+        if one and found is not None:
+            if found.strip() != STRING:
+                notes.wrong(
+                    (one, "value.converter"),
+                    f"must be {STRING}: the connector parses the text of messages",
+                )
+            return
+
+
+def _sink(values: Values) -> JustOneSink | None:
+    notes, document = values.notes, values.document
+    before = len(notes.findings)
+    columns = values.listed("db.columns", "the columns that are written")
+    if len(set(columns)) < len(columns):
+        notes.wrong((document, "db.columns"), "names a column twice")
+    if any(" " in column for column in columns):
+        message = "has a name with a space in it: names are separated by commas"
+        notes.note((document, "db.columns"), message)
+    parts = {
+        key: values.required(key, what)
+        for key, what in (
+            ("db.database", "the database"),
+            ("db.username", "the user"),
+            ("db.schema", "the table's schema, like public"),
+            ("db.table", "the table that gets the rows"),
+        )
+    }
+    if parts["db.table"].startswith(f"{parts['db.schema']}."):
+        message = "is a table whose name begins with the schema: write the schema in db.schema only"
+        notes.note((document, "db.table"), message)
+    host = values.text("db.host") or "localhost"
+    if unwritten := placeholder(host):
+        notes.wrong((document, "db.host"), f"{unwritten}: write host or host:port")
+        return None
+    if mentions(host):  # which has its finding
+        return None
+    if re.search(r"[/?@\s]", host):
+        notes.wrong((document, "db.host"), "must be host or host:port, without parameters")
+    if "?" in parts["db.database"]:
+        notes.wrong((document, "db.database"), "parameters of the JDBC address are not supported")
+    password = values.secret("db.password", "password")
+    if len(notes.findings) > before:
+        return None
+    address = f"postgresql://{_url(parts['db.username'])}@{host}/{_url(parts['db.database'])}"
+    table = ".".join(_quoted(parts[key]) for key in ("db.schema", "db.table"))
+    given = {"connection_string": SecretStr(address), "table": table, "names": tuple(columns)}
+    return _addressed(given | password, values)
+
+
+def _addressed(given: Mapping[str, Any], values: Values) -> JustOneSink | None:
+    where = (values.document, "db.host")
+    try:
+        sink = JustOneSink(**given)
+        sink.address()
+    except ValidationError as error:
+        values.notes.refused(error, {"table": (values.document, "db.table")}, where)
+    except (DataflowError, ValueError):
+        values.notes.wrong(where, "must be host or host:port, several separated by commas")
+    else:
+        return sink
+    return None
+
+
+def _url(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _policies(values: Values) -> tuple[Policies, dict[str, Any]]:
+    """What happens to records, and how fresh rows are; and the options of the source."""
+    values.number("tasks.max", 1, None)
+    values.number("db.buffer.size", 0, None)
+    values.noted("tasks.max", unless="1")
+    values.noted("db.buffer.size")
+    values.noted("db.port")
+    _note_delivery(values)
+    tolerated = values.choice("errors.tolerance", ("none", "all")) == "all"
+    way = values.choice("dataflow.onRejected", ("fail", "table", "skip"))
+    options = {
+        "on_data_loss": values.choice("dataflow.onDataLoss", ("fail", "continue")),
+        "on_topic_recreated": values.choice("dataflow.onTopicRecreated", ("fail", "restart")),
+    }
+    policies = Policies(
+        freshness_seconds=values.number("dataflow.freshness", 1, 3600) or 10.0,
+        max_rejected_percent=_percent(values),
+        on_topic_recreated=options["on_topic_recreated"] or "fail",
+        rejects=Rejects(way or ("table" if tolerated else "fail")),  # type: ignore[arg-type]
+    )
+    return policies, {name: text for name, text in options.items() if text}
+
+
+def _note_delivery(values: Values) -> None:
+    word = (values.text("db.delivery") or "synchronized").lower()
+    if word != "synchronized":
+        unknown = "" if word in _DELIVERIES else f"is none of {', '.join(_DELIVERIES)}, and "
+        values.notes.note((values.document, "db.delivery"), unknown + _SERVED)
+
+
+def _percent(values: Values) -> float:
+    found = values.number("dataflow.maxRejectedPercent", 0, 100)
+    return 10.0 if found is None else found
+
+
+def _sources(
+    values: Values, topics: Sequence[str], reached: consumer.Settings
+) -> list[ParsedKafkaSource]:
+    """One for each topic; none where the source's own model says that something is wrong."""
+    where = (values.document, "topics")
+    try:
+        return [ParsedKafkaSource(**reached.values, topic=topic) for topic in topics]
+    except ValidationError as error:
+        places: dict[str, Where] = {**reached.places, "topic": where}
+        values.notes.refused(error, places, reached.places.get("brokers", where))
+    return []
+
+
+def _hash(values: Values, topic: str, reached: consumer.Settings) -> str:
+    """Of what is written in both files."""
+    given = sorted((key, repr(value)) for key, value in reached.values.items())
+    content = [sorted(values.document.value.items()), topic, given]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -1,0 +1,115 @@
+"""How the connector's consumer reaches its brokers: the worker's file, and what overrides it.
+
+Connect hands the keys that begin with `consumer.` to the consumer, without that; in a connector's
+own file they begin with `consumer.override.` and win. Keys of security are often written without
+either, and count last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dataflow_assets.languages.common.client_security import Told, security
+from dataflow_assets.languages.common.documents import Document
+from dataflow_assets.languages.common.key_tables import Key, entry, names
+from dataflow_assets.languages.common.notes import Notes, Where
+from dataflow_assets.languages.justone.reader.keys import CONSUMER, WORKER
+from dataflow_assets.likely_names import likely, suggestion
+
+BROKERS = "bootstrap.servers"
+OVERRIDE, PREFIX = "consumer.override.", "consumer."
+_SECURITY = ("security.", "sasl.", "ssl.")
+_BROKER = re.compile(r"(?:[\w.-]*://)?(\[[\w:.%]+\]|[\w.%-]+):(\d{1,5})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a source is made of, and from which keys."""
+
+    values: Mapping[str, Any]
+    places: Mapping[str, Where]
+
+
+def settings(connector: Document, worker: Document, notes: Notes) -> Settings | None:
+    """The consumer's settings; None where something is wrong, which `notes` has by then."""
+    before = len(notes.findings)
+    told = dict(_told(connector, worker))
+    for key, one in told.items():
+        if key != BROKERS:
+            judge(key, one.where, notes, CONSUMER)
+    found: dict[str, Any] = {"brokers": _brokers(told, worker, notes)}
+    found |= security(told, notes, (worker, BROKERS))
+    _places_in_log(told, notes, found)
+    if len(notes.findings) > before:
+        return None
+    named = {"brokers": BROKERS, "security_protocol": "security.protocol", "sasl": "sasl.mechanism"}
+    places = {name: told[key].where for name, key in named.items() if key in told}
+    return Settings(found, places)
+
+
+def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:
+    """What the tables say about a key: refusals, and keys that Connect would ignore in silence."""
+    found = entry(key, *tables)
+    if found is None:
+        advice = _meant(where, tables)
+        notes.note(where, f"is ignored, as Connect does it: no such key is known here{advice}")
+    elif found.verdict == "refused":
+        notes.wrong(where, found.says, key=True)
+    elif found.verdict == "ignored":
+        notes.idle(where)
+
+
+def _meant(where: Where, tables: Sequence[Sequence[Key]]) -> str:
+    document, key = where
+    found = likely(key, names(*tables))
+    if found is not None and document.value.get(found, "").strip():
+        return f"; {found} is given too, and counts: remove this key"
+    return suggestion(found)
+
+
+def other_keys(worker: Document, notes: Notes) -> None:
+    """What is to be said about the keys of a worker's file that are not the consumer's."""
+    for key in worker.value:
+        if not key.startswith((PREFIX, *_SECURITY)):
+            judge(key, (worker, key), notes, WORKER)
+
+
+def _told(connector: Document, worker: Document) -> Iterator[tuple[str, Told]]:
+    """Each key of the consumer, the one that wins last."""
+    for key, text in worker.value.items():
+        if key == BROKERS or key.startswith(_SECURITY):
+            yield key, Told(text, (worker, key))
+    for document, prefix in ((worker, PREFIX), (connector, OVERRIDE)):
+        for key, text in document.value.items():
+            if key.startswith(prefix) and not (prefix == PREFIX and key.startswith(OVERRIDE)):
+                yield key.removeprefix(prefix), Told(text, (document, key))
+
+
+def _brokers(told: Mapping[str, Told], worker: Document, notes: Notes) -> tuple[str, ...]:
+    one = told.get(BROKERS)
+    where = one.where if one else (worker, BROKERS)
+    if not notes.required(where, one.text if one else None, "the brokers, like kafka-1:9092"):
+        return ()
+    parts = [part.strip() for part in (one.text if one else "").split(",") if part.strip()]
+    found = [_BROKER.fullmatch(part) for part in parts]
+    if not all(found):
+        notes.wrong(where, "must be host:port, several separated by commas, like kafka-1:9092")
+    return tuple(f"{match[1]}:{match[2]}" for match in found if match)
+
+
+def _places_in_log(told: Mapping[str, Told], notes: Notes, found: dict[str, Any]) -> None:
+    if group := told.get("group.id"):
+        found["consumer_group"] = group.text.strip()
+    reset = told.get("auto.offset.reset")
+    if reset and reset.text.strip().lower() != "earliest":
+        notes.wrong(
+            reset.where,
+            "must be earliest: a flow begins where its consumer group is, else at the earliest "
+            "record; to begin at the end, remove the key and run once with --from latest",
+        )
+    isolation = told.get("isolation.level")
+    if isolation and isolation.text.strip() != "read_committed":
+        notes.note(isolation.where, "has no effect: only committed records are read")

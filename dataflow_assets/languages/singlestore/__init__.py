@@ -1,0 +1,1 @@
+"""SingleStore's pipelines: SQL that fills tables from topics, streams and connectors."""

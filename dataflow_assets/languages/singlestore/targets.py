@@ -1,0 +1,171 @@
+"""Where tables of pipelines live: `target` and `targets` of connections.yaml, DATAFLOW_TARGET, USE.
+
+    target: warehouse
+    targets:
+      warehouse: {type: postgresql, schema: raw, config: {connectionStringSecretRef: {...}}}
+      events: clickhouse://ch.example.com/events
+
+A target is the `sink` of a manifest without its table, or the connection string of a database.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dataflow_assets.errors import Finding
+from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.kinds import kind
+
+VARIABLE = "DATAFLOW_TARGET"
+KEYS = ("target", "targets")
+SYSTEMS = ("postgresql", "clickhouse", "iceberg")
+_SCHEMES = {
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "clickhouse": "clickhouse",
+    "clickhouses": "clickhouse",
+}
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_SHAPE = (
+    "must be a connection string, the name of one of `targets`, or {type, schema, config} as the "
+    "sink of a manifest has them, without a table"
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A system and how it is reached."""
+
+    system: str
+    document: Document = field(repr=False)
+    """Where it is declared, with the sink's options at `base`."""
+    base: Path = ()
+    schema: str | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one document says."""
+
+    default: Target | str | None = None
+    """Also a name."""
+    named: Mapping[str, Target] = field(default_factory=dict)
+    document: Document | None = field(default=None, repr=False)
+
+
+def read(document: Document) -> tuple[Entry, list[Finding]]:
+    """The targets of connections.yaml, and what is wrong with them."""
+    findings: list[Finding] = []
+    named: dict[str, Target] = {}
+    given = document.get("targets")
+    if given is not None and not isinstance(given, dict):
+        message = f"must be a mapping of names to targets, got {kind(given)}"
+        findings.append(document.finding(("targets",), message))
+    for name in given if isinstance(given, dict) else ():
+        found = _target(document, ("targets", name), findings)
+        if isinstance(found, str):
+            findings.append(document.finding(("targets", name), _SHAPE))
+        elif found is not None:
+            named[name] = found
+    default = _target(document, ("target",), findings) if document.get("target") else None
+    return Entry(default, named, document), findings
+
+
+def _target(document: Document, path: Path, findings: list[Finding]) -> Target | str | None:
+    value = document.get(*path)
+    if isinstance(value, str):
+        found = of_text(value)
+        if isinstance(found, Target):
+            text = Document(document.file, found.document.value, {(): document.places[path]})
+            return Target(found.system, text)
+        if found is None:
+            findings.append(document.finding(path, _SHAPE))
+        return found
+    if not isinstance(value, dict):
+        findings.append(document.finding(path, f"{_SHAPE}, got {kind(value)}"))
+        return None
+    return _block(document, path, value, findings)
+
+
+def _block(
+    document: Document, path: Path, value: Mapping[str, Any], findings: list[Finding]
+) -> Target | None:
+    before = len(findings)
+    for key in value:
+        if key not in ("type", "schema", "config"):
+            message = f"unknown key; {meant(str(key), ('type', 'schema', 'config'))}"
+            findings.append(document.finding((*path, key), message, key=True))
+    system, schema = value.get("type"), value.get("schema")
+    if system not in SYSTEMS:
+        message = f"is required: {meant(str(system or ''), SYSTEMS)}"
+        findings.append(document.finding((*path, "type"), message))
+    if schema is not None and (not isinstance(schema, str) or system == "iceberg"):
+        message = "must be text" if system != "iceberg" else "write config.namespace for iceberg"
+        findings.append(document.finding((*path, "schema"), message))
+    if isinstance(config := value.get("config"), dict) and "table" in config:
+        message = "must be left out: the file names its tables"
+        findings.append(document.finding((*path, "config", "table"), message, key=True))
+    if len(findings) > before:
+        return None
+    return Target(str(system), document, (*path, "config"), schema)
+
+
+def of_text(text: str) -> Target | str | None:
+    """A connection string as a target, a name as it is; None for all else, which may be secret."""
+    found = _SCHEME.match(text.strip())
+    if found is None:
+        return text.strip() if NAME.fullmatch(text.strip()) else None
+    system = _SCHEMES.get(found[1].lower())
+    if system is None:
+        return None
+    place: dict[Path, Place] = {(): Place(1, 1, 1, 1)}
+    return Target(system, Document(VARIABLE, {"connectionString": text.strip()}, place))
+
+
+class Targets:
+    """All targets of a location."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._named: dict[str, Target] = {}
+        self._default: Target | str | None = None
+        for entry in entries:
+            self._named = {**entry.named, **self._named}
+            self._default = self._default if self._default is not None else entry.default
+
+    def find(self, used: str | None) -> Target | str:
+        """The target of a pipeline; a sentence where there is none.
+
+        `used`: the name of USE above the pipeline.
+        """
+        if used is not None:
+            return self._named.get(used) or self._unknown(f"USE {used}", used)
+        text = os.environ.get(VARIABLE, "").strip()
+        if text:
+            found = of_text(text)
+            if found is None:
+                return (
+                    f"{VARIABLE} must be a connection string that begins with postgresql:// or "
+                    "clickhouse://, or the name of one of `targets`"
+                )
+            return self._resolved(found, VARIABLE)
+        if self._default is not None:
+            return self._resolved(self._default, "target of connections.yaml")
+        return (
+            f"nothing says where its table is: write USE name; with the name in `targets` of "
+            f"connections.yaml, set {VARIABLE}, or write `target` in connections.yaml"
+        )
+
+    def _resolved(self, found: Target | str, what: str) -> Target | str:
+        if isinstance(found, Target):
+            return found
+        return self._named.get(found) or self._unknown(what, found)
+
+    def _unknown(self, what: str, name: str) -> str:
+        known = meant(name, self._named) if self._named else "connections.yaml has no `targets`"
+        return f"{what}: no target of this name; {known}"

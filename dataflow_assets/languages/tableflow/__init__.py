@@ -1,0 +1,1 @@
+"""Tableflow: files of WarpStream's that declare tables over topics."""

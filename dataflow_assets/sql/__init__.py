@@ -1,4 +1,0 @@
-"""Flink's SQL on one row: types, expressions, functions, and the bytes that rows are made of.
-
-Results are Flink's own. The text is read in `manifests/dialects/sql`; here nothing knows of it.
-"""

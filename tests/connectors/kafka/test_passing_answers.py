@@ -1,0 +1,188 @@
+"""What a broker says for a moment only, or not at all, is no fact: nothing is lost or doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+import devservers
+from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.cluster import Cluster
+from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
+from dataflow_assets.connectors.kafka.errors import meaning
+from dataflow_assets.connectors.kafka.sink.last_record import LastRecordReader
+from dataflow_assets.connectors.kafka.source import current_topic
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
+from dataflow_assets.contracts import Limit, OffsetSlice
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from tests.connectors.kafka.sinking import Make, Sent, branches
+
+FLOW = "default/orders"
+
+
+@pytest.fixture
+def session(kafka: devservers.Kafka, topic: Any) -> Iterator[KafkaSourceSession]:
+    source = KafkaSource(brokers=(kafka.bootstrap,), topic=topic())
+    with closing(KafkaSourceSession(source, FLOW)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def into(kafka: devservers.Kafka, topic: Any) -> Iterator[Make]:
+    with branches(kafka, topic) as make:
+        yield make
+
+
+def send(session: KafkaSourceSession, count: int, **more: Any) -> None:
+    producer = Producer({"bootstrap.servers": session._broker.bootstrap, "linger.ms": 0})
+    for number in range(count):
+        producer.produce(session.topic.broker.name, b"%d" % number, partition=0, **more)
+    assert producer.flush(20) == 0
+
+
+def test_a_record_that_arrives_while_a_start_is_looked_up_is_read(
+    session: KafkaSourceSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is none of that time yet, and one when the end of the log is told."""
+    send(session, 3, timestamp=1_000)
+    ask = AdminClient.list_offsets
+
+    def then_one_arrives(admin: AdminClient, asked: Any, **options: Any) -> Any:
+        answers = ask(admin, asked, **options)
+        assert all(one.result(20) for one in answers.values())
+        send(session, 1)
+        return answers
+
+    monkeypatch.setattr(AdminClient, "list_offsets", then_one_arrives)
+    assert session.seek("2020-01-01T00:00:00Z") == {"0": 3}
+
+
+@pytest.mark.parametrize(
+    "error", [TransientError("coordinator"), PermanentError("GROUP_AUTHORIZATION_FAILED")]
+)
+def test_what_the_group_knows_of_leaders_is_waited_for(
+    session: KafkaSourceSession, monkeypatch: pytest.MonkeyPatch, error: DataflowError
+) -> None:
+    """Without it a log that was cut off looks sound; one that may not be asked never tells."""
+    send(session, 5)
+
+    def committed(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Broker, "committed", committed)
+    for _ in range(2):
+        if isinstance(error, TransientError):
+            with pytest.raises(TransientError, match="coordinator"):
+                session.plan({"0": 3}, Limit())
+        else:
+            assert len(session.plan({"0": 3}, Limit()).slices) == 1
+    monkeypatch.undo()
+    assert len(session.plan({"0": 3}, Limit()).slices) == 1
+
+
+def test_a_topic_that_a_broker_has_not_heard_of_yet_ends_no_flow_of_a_lane(
+    session: KafkaSourceSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = AdminClient.describe_topics
+    left = [KafkaError.UNKNOWN_TOPIC_OR_PART]
+
+    class Unknown:
+        def result(self, _: float) -> None:
+            raise KafkaException(KafkaError(left.pop()))
+
+    def describe(admin: AdminClient, asked: Any, **options: Any) -> Any:
+        found = ask(admin, asked, **options)
+        return dict.fromkeys(found, Unknown()) if left else found
+
+    monkeypatch.setattr(AdminClient, "describe_topics", describe)
+    monkeypatch.setattr(current_topic, "SECONDS", 0)
+    assert KafkaSourceSession.ends_together([session]) == [{"0": 0}]
+    assert not left
+
+
+@pytest.fixture
+def hidden(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """By topic: how many lists of topics lack it, by a broker that is behind."""
+    found = dict[str, int]()
+    listing = TopicAdmin._listing
+
+    def behind(admin: TopicAdmin) -> Mapping[str, object]:
+        left = found.get(admin.name, 0)
+        found[admin.name] = left - 1
+        return {k: v for k, v in listing(admin).items() if left <= 0 or k != admin.name}
+
+    monkeypatch.setattr(TopicAdmin, "_listing", behind)
+    return found
+
+
+def test_a_target_that_a_broker_does_not_list_yet_is_not_filled_anew(
+    into: Make, hidden: dict[str, int]
+) -> None:
+    """A run would start over, and fill the topic that is there once more."""
+    target = into(autoCreateTopic=True)
+    target.put([Sent(b"1")])
+    known = target.open().identity
+    hidden[target.topic] = 3
+    assert target.open().identity == known is not None
+
+
+def test_a_task_waits_for_a_broker_that_does_not_list_the_target(
+    into: Make, hidden: dict[str, int]
+) -> None:
+    target = into()
+    target.put([Sent(b"1")])
+    piece = OffsetSlice("0", 1, 2)
+    session, span = target.begun(piece)
+    writer = target.write(session, piece, [Sent(b"2")], 1)
+    hidden[target.topic] = 3
+    session.finish(span, [writer.close(complete=False)], None)  # type: ignore[arg-type]
+    assert target.values() == [b"1", b"2"]
+
+
+def test_another_flow_whose_checkpoint_cannot_be_read_counts_as_one_that_may_write(
+    kafka: devservers.Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has written would be deleted with `table: truncate`."""
+
+    def told(code: int) -> Any:
+        error = KafkaError(code)
+        return SimpleNamespace(topic=lambda: "t", value=lambda: None, error=lambda: error)
+
+    reader = LastRecordReader(Cluster(kafka.bootstrap))
+    reader.close()
+    for code in (KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART):
+        consumer = SimpleNamespace(poll=lambda _, code=code: told(code), unassign=lambda: None)
+        monkeypatch.setattr(reader, "_consumer", consumer)
+        monkeypatch.setattr(reader, "_assign", lambda _: None)
+        assert reader.heads(["t"]) == {}
+    for code, kind in (
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, PermanentError),
+        (KafkaError.KAFKA_STORAGE_ERROR, TransientError),
+    ):
+        consumer = SimpleNamespace(poll=lambda _, code=code: told(code), unassign=lambda: None)
+        monkeypatch.setattr(reader, "_consumer", consumer)
+        with pytest.raises(kind, match="reading checkpoints of other flows in t"):
+            reader.heads(["t"])
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.POLICY_VIOLATION, PermanentError),
+        (KafkaError.INVALID_CONFIG, PermanentError),
+        (KafkaError.SECURITY_DISABLED, PermanentError),
+        (KafkaError.UNSUPPORTED_SASL_MECHANISM, PermanentError),
+        (KafkaError.INVALID_REPLICATION_FACTOR, TransientError),  # a broker may be down
+        (KafkaError.REQUEST_TIMED_OUT, TransientError),
+        (KafkaError.UNKNOWN, TransientError),
+    ],
+)
+def test_what_only_a_person_can_change_is_final(code: int, kind: type[DataflowError]) -> None:
+    assert isinstance(meaning(KafkaError(code), "making t"), kind)
