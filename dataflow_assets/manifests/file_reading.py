@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common import properties
+from dataflow_assets.languages.common.connect_consumer import is_worker
 from dataflow_assets.languages.common.documents import Document, items, parse
 from dataflow_assets.languages.common.keys import meant
 from dataflow_assets.languages.common.packages import not_installed
@@ -119,7 +120,7 @@ def _properties(file: str) -> FileReading:
     """Connectors, workers, and files that are neither: Java programs have others."""
     found = properties.parse(properties.decoded(Path(file).read_bytes()), file)
     document = found.document
-    if not (found.findings or justone.is_connector(document) or justone.is_worker(document)):
+    if not (found.findings or justone.is_connector(document) or is_worker(document)):
         message = "is neither a connector of JustOne's nor a Connect worker's file: skipped"
         if document.get("connector.class"):
             message = f"is another connector than {CLASS}, the only one that is read: skipped"

@@ -15,6 +15,7 @@ from typing import Any, get_args
 import pytest
 
 from dataflow_assets import registry
+from dataflow_assets.languages.common import connect_keys
 from dataflow_assets.languages.common.client_keys import CLIENT
 from dataflow_assets.languages.common.key_tables import Key
 from dataflow_assets.languages.dataflow.model import Manifest
@@ -197,8 +198,8 @@ TABLES: Mapping[str, tuple[Sequence[Key], Any]] = {
     "clients": ((*CLIENT, *PRODUCERS), flink_table("kafka", "properties.")),
     "SET": (SETTINGS, flink_setting),
     "JustOne's connector": (justone.CONNECTOR, connector_file),
-    "JustOne's worker": (justone.WORKER, worker_file()),
-    "JustOne's consumer": (justone.CONSUMER, worker_file("consumer.")),
+    "JustOne's worker": (connect_keys.WORKER, worker_file()),
+    "JustOne's consumer": (connect_keys.CONSUMER, worker_file("consumer.")),
     "pipelines": (pipelines.KEYS, pipeline),
 }
 WITHOUT_EFFECT = [

@@ -50,4 +50,4 @@ class LakeTopic(KafkaSource):
     def open(self, flow: str) -> SourceSession:
         from dataflow_assets.languages.connect_sink.sessions import LakeTopicSession
 
-        return LakeTopicSession(self, flow)
+        return LakeTopicSession(self, flow, self.control_topic, self.members_group)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+Keys = dict[str, str | None]
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 WORKER = "bootstrap.servers=localhost:9092\noffset.storage.file.filename=/tmp/connect.offsets\n"
-DEBEZIUM = {
+DEBEZIUM: Keys = {
     "name": "orders-sink",
     "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
     "topics": "orders",
@@ -18,12 +19,12 @@ DEBEZIUM = {
     "key.converter": JSON,
     "key.converter.schemas.enable": "false",
 }
-CONFLUENT = {
+CONFLUENT: Keys = {
     **{key: text for key, text in DEBEZIUM.items() if key != "connection.username"},
     "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
     "connection.user": "shop",
 }
-ICEBERG = {
+ICEBERG: Keys = {
     "name": "lake-sink",
     "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
     "topics": "orders",
@@ -49,9 +50,9 @@ def posted(keys: Mapping[str, str | None]) -> str:
     return json.dumps({"name": keys["name"], "config": config}, indent=1)
 
 
-def transforms(**each: Mapping[str, str]) -> dict[str, str]:
+def transforms(**each: Mapping[str, str]) -> Keys:
     """The keys of transforms in this order; `type` without Kafka's package."""
-    found = {"transforms": ",".join(each)}
+    found: Keys = {"transforms": ",".join(each)}
     for name, settings in each.items():
         for key, text in settings.items():
             whole = text if key != "type" or "." in text else SMT + text

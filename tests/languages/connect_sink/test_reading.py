@@ -20,12 +20,12 @@ from tests.languages.connect_sink.files import (
     SMT,
     UNWRAP,
     WORKER,
+    Keys,
     posted,
     properties_text,
     transforms,
 )
 
-Keys = dict[str, str | None]
 UPSERT: Keys = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id"}
 DEBEZIUM_UPSERT: Keys = {
     "insert.mode": "upsert",

@@ -31,14 +31,15 @@ from tests.languages.connect_sink.files import (
     DEBEZIUM,
     ICEBERG,
     UNWRAP,
+    Keys,
     properties_text,
     transforms,
 )
 
 ONCE = Request(patience=Patience(20, 0.05, 0.2))
 Body = Any
-UPSERT = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id"}
-OF_DEBEZIUM = {
+UPSERT: Keys = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id"}
+OF_DEBEZIUM: Keys = {
     "insert.mode": "upsert",
     "primary.key.mode": "record_key",
     "delete.enabled": "true",
@@ -59,7 +60,7 @@ class Connect:
     def group(self) -> str:
         return f"connect-sink-{self.topic}"
 
-    def write(self, base: Mapping[str, str], keys: Mapping[str, str | None] | None = None) -> Flow:
+    def write(self, base: Keys, keys: Keys | None = None) -> Flow:
         settings = psycopg.conninfo.conninfo_to_dict(self.dsn)
         url = f"jdbc:postgresql://{settings['host']}:{settings['port']}/{settings['dbname']}"
         login = {"connection.user": settings["user"], "connection.username": settings["user"]}
@@ -339,7 +340,7 @@ def test_every_record_behind_the_connectors_is_stored_once_wherever_a_run_is_kil
 
 
 @pytest.fixture
-def lake(seaweedfs: devservers.SeaweedFS, namespace: str, topic: Topics) -> dict[str, str | None]:
+def lake(seaweedfs: devservers.SeaweedFS, namespace: str, topic: Topics) -> Keys:
     """The keys of a catalog and a control topic of a test's own."""
     return {
         "iceberg.tables": f"{namespace}.made,{namespace}.sent",
@@ -361,7 +362,7 @@ def lake(seaweedfs: devservers.SeaweedFS, namespace: str, topic: Topics) -> dict
 
 
 def test_records_go_to_the_iceberg_tables_of_their_routes(
-    connect: Connect, lake: dict[str, str | None], catalog: Catalog, namespace: str
+    connect: Connect, lake: Keys, catalog: Catalog, namespace: str
 ) -> None:
     """Only what the connector has not read; what no route takes, and tombstones, are left out."""
     flow = connect.write(ICEBERG, lake)
@@ -375,7 +376,7 @@ def test_records_go_to_the_iceberg_tables_of_their_routes(
 
 
 def test_files_that_wait_to_be_committed_stop_a_flow_that_takes_over(
-    connect: Connect, lake: dict[str, str | None], catalog: Catalog, namespace: str
+    connect: Connect, lake: Keys, catalog: Catalog, namespace: str
 ) -> None:
     """The workers' offsets are ahead of the tables then."""
     flow = connect.write(ICEBERG, lake)

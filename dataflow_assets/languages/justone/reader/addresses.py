@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import parse_qsl, unquote
 
+from dataflow_assets.languages.common.connect_keys import ADDITIONS
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import entry
 from dataflow_assets.languages.common.notes import Notes
-from dataflow_assets.languages.justone.reader.keys import ADDITIONS, CONNECTOR
+from dataflow_assets.languages.justone.reader.keys import CONNECTOR
 
 _BEGIN = re.compile(r"\s*(?:jdbc:)?postgres(?:ql)?:", re.IGNORECASE)
 _ADDRESS = re.compile(

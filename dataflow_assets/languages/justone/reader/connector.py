@@ -16,21 +16,16 @@ from pydantic import SecretStr, ValidationError
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.languages.common import connect_consumer as consumer
+from dataflow_assets.languages.common.connect_keys import ADDITIONS
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import placeholder
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.common.references import ALLOWED, mentions
 from dataflow_assets.languages.justone.kafka_source import ParsedKafkaSource
 from dataflow_assets.languages.justone.postgresql.sink import JustOneSink
-from dataflow_assets.languages.justone.reader import consumer
 from dataflow_assets.languages.justone.reader.addresses import is_address, split
-from dataflow_assets.languages.justone.reader.keys import (
-    ADDITIONS,
-    CLASS,
-    CLASSES,
-    CONNECTOR,
-    STRING,
-)
+from dataflow_assets.languages.justone.reader.keys import CLASS, CLASSES, CONNECTOR, STRING
 from dataflow_assets.languages.justone.reader.values import Values
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")

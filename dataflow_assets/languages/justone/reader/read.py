@@ -11,10 +11,15 @@ from typing_extensions import override
 
 from dataflow_assets.errors import Finding, unexpected
 from dataflow_assets.flow import Flow
+from dataflow_assets.languages.common.connect_consumer import (
+    BROKERS,
+    beside,
+    is_worker,
+    other_keys,
+)
 from dataflow_assets.languages.common.documents import Document, Path, Place
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.justone.reader.connector import flows
-from dataflow_assets.languages.justone.reader.consumer import BROKERS, other_keys
 from dataflow_assets.languages.justone.reader.keys import CLASSES
 
 _MANIFEST: tuple[tuple[Path, Path], ...] = (
@@ -57,13 +62,6 @@ def is_connector(document: Document) -> bool:
     return str(kind).strip() in CLASSES or (kind is None and "db.json.parse" in value)
 
 
-def is_worker(document: Document) -> bool:
-    """Whether it is the file of a Connect worker."""
-    return "connector.class" not in document.value and any(
-        key in document.value for key in (BROKERS, f"consumer.{BROKERS}", "value.converter")
-    )
-
-
 def from_json(document: Document) -> Document | None:
     """A connector as Connect's REST API takes it: an object, or its `config` beside a name.
 
@@ -93,7 +91,7 @@ def read(own: Iterable[Document], near: Iterable[Document]) -> Iterator[Read]:
     for document in mine:
         if is_connector(document):
             try:
-                yield _one(document, _beside(document, workers))
+                yield _one(document, beside(document, workers))
             except Exception as error:  # noqa: BLE001 - whatever it is, the other files go on
                 said = f"cannot be read: {unexpected(error)}"
                 yield Read(document, (), (document.finding((), said),), ())
@@ -120,8 +118,3 @@ def _one(document: Document, workers: Sequence[Document]) -> Read:
     if not document.sound:
         found = []
     return Read(named, tuple(found), tuple(notes.findings), tuple(notes.hints))
-
-
-def _beside(document: Document, workers: Iterable[Document]) -> list[Document]:
-    folder = File(document.file).resolve().parent
-    return [one for one in workers if File(one.file).resolve().parent == folder]

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from dataflow_assets.languages.common.client_security import referred
-from dataflow_assets.languages.common.documents import Document
+from dataflow_assets.languages.common.connect_values import ConnectValues
 from dataflow_assets.languages.common.key_tables import entry
-from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.justone.reader.keys import CONNECTOR
 from dataflow_assets.records.paths.parse_path import ParsePath
 
@@ -19,36 +13,8 @@ _SPACE = "ends with a space, which is part of the last key: remove it, unless th
 
 
 @dataclass(frozen=True)
-class Values:
-    """Reads values; what is wrong with them is in `notes` afterwards."""
-
-    document: Document
-    notes: Notes
-
-    def text(self, key: str) -> str:
-        """The value without blanks around it; empty where there is none."""
-        found: str = self.document.value.get(key, "")
-        return found.strip()
-
-    def required(self, key: str, what: str) -> str:
-        """The value; empty, with a finding, where there is none. `what`: what it should be."""
-        given = self.document.value.get(key)
-        where = (self.document, key)
-        return self.text(key) if self.notes.required(where, given, what) else ""
-
-    def matching(self, key: str, pattern: re.Pattern[str], allowed: str) -> str:
-        """A value of a certain form."""
-        found = self.required(key, f"allowed: {allowed}")
-        if found and not pattern.fullmatch(found):
-            self.notes.wrong((self.document, key), f"allowed: {allowed}")
-        return found
-
-    def listed(self, key: str, what: str) -> tuple[str, ...]:
-        """A list separated by commas; as in Java, empty items at its end do not count."""
-        found = [part.strip() for part in self.required(key, what).rstrip(", ").split(",")]
-        if found != [""] and not all(found):
-            self.notes.wrong((self.document, key), "has an empty item between two commas")
-        return tuple(part for part in found if part)
+class Values(ConnectValues):
+    """Reads values, parse paths too; what is wrong with them is in `notes` afterwards."""
 
     def paths(self, columns: int) -> tuple[str, ...]:
         """The parse paths, as many as there are columns."""
@@ -72,35 +38,6 @@ class Values:
             message = f"has {paths}, and db.columns {columns}: one path for each column"
             self.notes.wrong(where, message)
         return tuple(found)
-
-    def number(self, key: str, least: float, most: float | None) -> float | None:
-        """A number between bounds, None where there is none."""
-        text = self.text(key)
-        if not text:
-            return None
-        whole = most is None
-        bound = f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
-        try:
-            found = int(text) if whole else float(text)
-        except ValueError:
-            found = math.nan
-        if not least <= found <= (math.inf if most is None else most):
-            self.notes.wrong((self.document, key), f"must be a number, {bound}")
-            return None
-        return found
-
-    def choice(self, key: str, allowed: Sequence[str]) -> str:
-        """One of a few words; empty where there is none."""
-        text = self.text(key)
-        if text and text not in allowed:
-            self.notes.wrong((self.document, key), f"allowed: {', '.join(allowed)}")
-            return ""
-        return text
-
-    def secret(self, key: str, name: str) -> dict[str, Any]:
-        """A field by its value, or by the reference to it; a blank at its end is part of it."""
-        text: str = self.document.value.get(key, "")
-        return referred(name, text, (self.document, key), self.notes) if text else {}
 
     def noted(self, key: str, unless: str = "") -> None:
         """What happens instead of what a key says, unless it says what happens anyway."""

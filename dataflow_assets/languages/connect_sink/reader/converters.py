@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dataflow_assets.languages.connect_sink.steps import insert, step
-from dataflow_assets.manifests.dialects.client_security import referred
-from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.notes import Notes, Where
+from dataflow_assets.languages.common.client_security import referred
+from dataflow_assets.languages.common.documents import Document
+from dataflow_assets.languages.common.notes import Notes, Where
+from dataflow_assets.languages.connect_sink.reader.steps import insert, step
 from dataflow_assets.records.chain import Transformation
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from dataflow_assets.manifests.dialects.justone.values import Values
+from dataflow_assets.languages.common.connect_values import ConnectValues
 
 
 @dataclass(frozen=True)
-class SinkValues(Values):
+class SinkValues(ConnectValues):
     """Values, with Connect's words for yes and no."""
 
     @override

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch
-from dataflow_assets.languages.connect_sink.converters import pair
+from dataflow_assets.languages.common.client_security import referred
 from dataflow_assets.languages.connect_sink.ends import LakeTable
-from dataflow_assets.languages.connect_sink.steps import NO_DELETES, step
-from dataflow_assets.languages.connect_sink.transforms import Transformed
-from dataflow_assets.languages.connect_sink.values import SinkValues
-from dataflow_assets.manifests.dialects.client_security import referred
+from dataflow_assets.languages.connect_sink.reader.converters import pair
+from dataflow_assets.languages.connect_sink.reader.steps import NO_DELETES, step
+from dataflow_assets.languages.connect_sink.reader.transforms import Transformed
+from dataflow_assets.languages.connect_sink.reader.values import SinkValues
 from dataflow_assets.records.chain import Transformation
 
 _REST = "org.apache.iceberg.rest.RESTCatalog"

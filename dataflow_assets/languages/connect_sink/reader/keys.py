@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dataflow_assets.manifests.dialects.key_tables import Key
+from dataflow_assets.languages.common.key_tables import Key
 
 DEBEZIUM = "io.debezium.connector.jdbc.JdbcSinkConnector"
 CONFLUENT = "io.confluent.connect.jdbc.JdbcSinkConnector"

@@ -11,10 +11,10 @@ from typing_extensions import override
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.connect_sink.connector import flows
-from dataflow_assets.languages.connect_sink.keys import CONNECTORS
-from dataflow_assets.manifests.dialects.documents import Document, Path, Place
-from dataflow_assets.manifests.dialects.notes import Notes
+from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.notes import Notes
+from dataflow_assets.languages.connect_sink.reader.connector import flows
+from dataflow_assets.languages.connect_sink.reader.keys import CONNECTORS
 
 BROKERS = "bootstrap.servers"
 _MANIFEST: tuple[tuple[Path, Path], ...] = (

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dataflow_assets.languages.connect_sink.steps import NO_DELETES, insert, step
-from dataflow_assets.languages.connect_sink.steps import field as path
-from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.notes import Notes
+from dataflow_assets.languages.common.documents import Document
+from dataflow_assets.languages.common.notes import Notes
+from dataflow_assets.languages.connect_sink.reader.steps import NO_DELETES, insert, step
+from dataflow_assets.languages.connect_sink.reader.steps import field as path
 from dataflow_assets.records.chain import Transformation
 
 APACHE = "org.apache.kafka.connect.transforms."

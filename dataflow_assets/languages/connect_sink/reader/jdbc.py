@@ -10,15 +10,15 @@ from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch
-from dataflow_assets.languages.connect_sink.converters import STRING, Converter, key_steps
+from dataflow_assets.languages.common.notes import Where
+from dataflow_assets.languages.common.references import mentions
 from dataflow_assets.languages.connect_sink.ends import JdbcTable
-from dataflow_assets.languages.connect_sink.jdbc_url import JdbcUrl
-from dataflow_assets.languages.connect_sink.keys import DEBEZIUM
-from dataflow_assets.languages.connect_sink.steps import NO_DELETES, field, insert, step
-from dataflow_assets.languages.connect_sink.transforms import Transformed
-from dataflow_assets.languages.connect_sink.values import SinkValues
-from dataflow_assets.manifests.dialects.notes import Where
-from dataflow_assets.manifests.dialects.references import mentions
+from dataflow_assets.languages.connect_sink.reader.converters import STRING, Converter, key_steps
+from dataflow_assets.languages.connect_sink.reader.jdbc_url import JdbcUrl
+from dataflow_assets.languages.connect_sink.reader.keys import DEBEZIUM
+from dataflow_assets.languages.connect_sink.reader.steps import NO_DELETES, field, insert, step
+from dataflow_assets.languages.connect_sink.reader.transforms import Transformed
+from dataflow_assets.languages.connect_sink.reader.values import SinkValues
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.sdk.database import split
 

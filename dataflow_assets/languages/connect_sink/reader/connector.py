@@ -15,17 +15,23 @@ from pydantic import ValidationError
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow, Policies
-from dataflow_assets.languages.connect_sink.converters import (
+from dataflow_assets.languages.common import connect_consumer as consumer
+from dataflow_assets.languages.common.connect_keys import ADDITIONS
+from dataflow_assets.languages.common.documents import Document
+from dataflow_assets.languages.common.key_tables import entry
+from dataflow_assets.languages.common.notes import Notes, Where
+from dataflow_assets.languages.common.references import ALLOWED, mentions
+from dataflow_assets.languages.connect_sink.ends import LakeTopic
+from dataflow_assets.languages.connect_sink.reader.converters import (
     Converter,
     converter,
     key_fields,
     value_fields,
     value_steps,
 )
-from dataflow_assets.languages.connect_sink.ends import LakeTopic
-from dataflow_assets.languages.connect_sink.iceberg import IcebergTables
-from dataflow_assets.languages.connect_sink.jdbc import JdbcSink
-from dataflow_assets.languages.connect_sink.keys import (
+from dataflow_assets.languages.connect_sink.reader.iceberg import IcebergTables
+from dataflow_assets.languages.connect_sink.reader.jdbc import JdbcSink
+from dataflow_assets.languages.connect_sink.reader.keys import (
     COMMON,
     CONFLUENT,
     CONNECTORS,
@@ -33,14 +39,8 @@ from dataflow_assets.languages.connect_sink.keys import (
     REFERABLE,
     TABULAR,
 )
-from dataflow_assets.languages.connect_sink.transforms import Transformed, transformed
-from dataflow_assets.languages.connect_sink.values import SinkValues
-from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.justone import consumer
-from dataflow_assets.manifests.dialects.justone.keys import ADDITIONS
-from dataflow_assets.manifests.dialects.key_tables import entry
-from dataflow_assets.manifests.dialects.notes import Notes, Where
-from dataflow_assets.manifests.dialects.references import ALLOWED, mentions
+from dataflow_assets.languages.connect_sink.reader.transforms import Transformed, transformed
+from dataflow_assets.languages.connect_sink.reader.values import SinkValues
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")

@@ -1,4 +1,4 @@
-"""How the connector's consumer reaches its brokers: the worker's file, and what overrides it.
+"""How a sink connector's consumer reaches its brokers: the worker's file, and what overrides it.
 
 Connect hands the keys that begin with `consumer.` to the consumer, without that; in a connector's
 own file they begin with `consumer.override.` and win. Keys of security are often written without
@@ -8,15 +8,16 @@ either, and count last.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path as File
 from typing import Any
 
 from dataflow_assets.languages.common.client_security import Told, security
+from dataflow_assets.languages.common.connect_keys import CONSUMER, WORKER
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import Key, entry, names
 from dataflow_assets.languages.common.notes import Notes, Where
-from dataflow_assets.languages.justone.reader.keys import CONSUMER, WORKER
 from dataflow_assets.likely_names import likely, suggestion
 
 BROKERS = "bootstrap.servers"
@@ -68,6 +69,19 @@ def _meant(where: Where, tables: Sequence[Sequence[Key]]) -> str:
     if found is not None and document.value.get(found, "").strip():
         return f"; {found} is given too, and counts: remove this key"
     return suggestion(found)
+
+
+def is_worker(document: Document) -> bool:
+    """Whether it is the file of a Connect worker."""
+    return "connector.class" not in document.value and any(
+        key in document.value for key in (BROKERS, f"{PREFIX}{BROKERS}", "value.converter")
+    )
+
+
+def beside(document: Document, workers: Iterable[Document]) -> list[Document]:
+    """The workers' files in the folder of a connector's."""
+    folder = File(document.file).resolve().parent
+    return [one for one in workers if File(one.file).resolve().parent == folder]
 
 
 def other_keys(worker: Document, notes: Notes) -> None:
