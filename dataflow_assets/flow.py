@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from dataflow_assets.contracts import (
     Address,
@@ -21,6 +22,7 @@ from dataflow_assets.records.chain import Transformation
 from dataflow_assets.secrets import Lookup, Secrets
 
 SHARED_LANE = "shared"
+End = TypeVar("End", Source, Sink)
 
 
 @dataclass(frozen=True)
@@ -224,8 +226,10 @@ def loops(source: Source, sink: Sink, one: Address, other: Address) -> bool:
 def _check_apart(flow: Flow) -> None:
     """Raises where Secrets have made two ends one, which `dataflow check` cannot see."""
     own, seen = flow.source.resolved_address(), dict[str, Branch]()
+    source = _without_references(flow.source)
     for branch in flow.branches:
-        if loops(flow.source, branch.sink, own, branch.sink.resolved_address()):
+        sink = _without_references(branch.sink)
+        if loops(source, sink, own, branch.sink.resolved_address()):
             raise PermanentError(
                 f"the flow reads what it writes: the Secrets of {flow.source.address()} and "
                 f"{branch.sink.address()} hold one name; give one of them another"
@@ -236,6 +240,12 @@ def _check_apart(flow: Flow) -> None:
                 f"{other.sink.address()} and {branch.sink.address()} are one target by what their "
                 "Secrets hold: a flow has one branch for each target; give one of them another name"
             )
+
+
+def _without_references(end: End) -> End:
+    """With values alone: a server may be named at one end, and be in a Secret at the other."""
+    names = (name for name in type(end).model_fields if name.endswith("_secret_ref"))
+    return end.model_copy(update=dict.fromkeys(names))
 
 
 def _branch_id(address: Address) -> str:

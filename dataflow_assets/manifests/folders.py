@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -31,7 +32,7 @@ def expand(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
             found = []
             findings.append(Finding(str(path), 1, 1, "file", "no such file or folder"))
         for file in found:
-            files.setdefault(file.resolve(), file)
+            files.setdefault(_real(file), file)
     return list(files.values()), findings
 
 
@@ -47,7 +48,7 @@ def unchecked(path: Path) -> list[str]:
 
 def _walk(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
     """Manifests below a folder. Hidden names are skipped: mounted ConfigMaps keep copies there."""
-    real = folder.resolve()
+    real = _real(folder)
     if real in seen:
         return
     for entry in _entries(folder):
@@ -57,6 +58,11 @@ def _walk(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
             yield from _walk(entry, seen | {real})
         elif is_manifest(entry):
             yield entry
+
+
+def _real(path: Path) -> Path:
+    """Without links; `Path.resolve` raises an error where they go round in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def is_manifest(path: Path) -> bool:
@@ -88,11 +94,11 @@ def _entries(folder: Path) -> list[Path]:
 
 def beside(paths: list[Path], files: list[Path]) -> list[Path]:
     """The neighbours of files that were named one by one, where their Secrets may stand."""
-    own = {file.resolve() for file in files}
+    own = {_real(file) for file in files}
     folders = {path.parent for path in paths if path.is_file()}
     near = [entry for folder in sorted(folders) for entry in _entries(folder)]
     return [
         entry
         for entry in near
-        if entry.suffix in SUFFIXES and entry.is_file() and entry.resolve() not in own
+        if entry.suffix in SUFFIXES and entry.is_file() and _real(entry) not in own
     ]

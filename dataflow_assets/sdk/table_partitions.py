@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 from dataflow_assets.errors import PermanentError
@@ -51,9 +51,9 @@ class Dimension:
 
     def _clock(self, window: Window) -> Range:
         start, end = window.start.replace(tzinfo=None), window.end.replace(tzinfo=None)
-        if start >= end:
+        if window.start.replace(fold=1).astimezone(UTC) >= window.end.astimezone(UTC):
             raise PermanentError(
-                f"partition_expr: {self.column} has no time zone, and its clock shows the hour "
+                f"partition_expr: {self.column} has no time zone, and its clock shows the time "
                 f"from {start} twice: partition by a column of points in time (with a time zone)"
             )
         return start, end

@@ -2,13 +2,16 @@
 
 import decimal
 import json
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import psycopg
+import pyarrow as pa
 import pytest
 from clickhouse_connect.driver.client import Client
 from pyiceberg.catalog import Catalog
@@ -163,6 +166,35 @@ def test_iceberg_makes_overwrites_appends_and_upserts(
     assert write(2, start=1, mode="append") == [0, 1, 1, 2, 2]
     assert write(2, mode="overwrite") == [0, 1]
     assert write(3, start=1, mode="upsert", key=["id"]) == [0, 1, 2, 3]
+
+
+def test_an_upsert_of_iceberg_computes_its_frame_once(
+    shop: Shop, catalog: Catalog, namespace: str, tmp_path: Path
+) -> None:
+    """A source may have other rows when it is read again: none is lost, and none is there twice."""
+
+    def changing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            (tmp_path / uuid.uuid4().hex).touch()
+            yield pa.record_batch([[len(list(tmp_path.iterdir()))]], ["id"])
+
+    def ids() -> list[int]:
+        table = catalog.load_table((namespace, "things")).scan().to_arrow()
+        return sorted(table.column("id").to_pylist())
+
+    key = ["iceberg", "lake", namespace, "things"]
+    stands = frame_asset(key, lambda spark: spark.range(9), manager="iceberg")
+    assert shop.materialize(stands).success
+    asset = frame_asset(
+        key,
+        lambda spark: spark.range(0, 1, 1, 1).mapInArrow(changing, "id bigint"),
+        manager="iceberg",
+        mode="upsert",
+        key="id",
+    )
+    assert shop.materialize(asset).success
+    assert ids() == list(range(9))
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_clickhouse_makes_overwrites_appends_and_upserts(

@@ -320,7 +320,10 @@ KINDS = (
             *_no("number", 5),
         ),
     ),
-    Kind({CH: "IPv6"}, (*_present(("::1", "::1")), *_no("text", "nope", ""), *_no("number", 5))),
+    Kind(
+        {CH: "IPv6"},
+        (*_present(("::1", "::1")), *_no("text", "nope", "", "1.2.3.4\n"), *_no("number", 5)),
+    ),
     Kind({PG: "cidr"}, (*_present(("10.0.0.0/8", "10.0.0.0/8")), *_no("text", "10.0.0.1/8"))),
     Kind(
         {PG: "macaddr"},

@@ -13,14 +13,18 @@ from pyiceberg import types as ice
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import DayTransform, IdentityTransform, MonthTransform
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.iceberg.frames.read import read
 from dataflow_assets.connectors.iceberg.frames.write import write
 from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_partitions import Dimension, Partitions
+from dataflow_assets.spark.errors import task_failure
 from tests.frame_sinks import lake_sink
 from tests.frames import local_frame
 
@@ -105,3 +109,85 @@ def test_what_is_written_again_is_as_it_was(
     write(sink, frame, "overwrite", (), Partitions(((Dimension("day", ("a",)),),)))
     after = table.refresh().scan().to_arrow().sort_by("day").to_pylist()
     assert after == [{**dict.fromkeys(kept), "day": "a"}, *before]
+
+
+KEYS = pa.schema([("k", pa.int64())])
+LONG, TEXT = ice.LongType(), ice.StringType()
+
+
+def keyed(column: Any, *, required: bool = False) -> Schema:
+    """`k`, and one more column, `p`."""
+    key = ice.NestedField(1, "k", LONG, required=False)
+    return Schema(key, ice.NestedField(2, "p", column, required=required))
+
+
+def refusal(sink: IcebergSink, frame: Any, mode: Any) -> str:
+    """Why a frame is not written."""
+    with pytest.raises(PySparkException) as caught:
+        write(sink, frame, mode, ())
+    error = task_failure(caught.value)
+    assert isinstance(error, PermanentError)
+    return str(error)
+
+
+@pytest.mark.parametrize("layout", ["partition_spec", "sort_order"])
+def test_a_frame_may_lack_the_column_that_files_are_told_apart_by(
+    layout: str, sink: IcebergSink, catalog: Catalog, engine: SparkSession
+) -> None:
+    layouts: dict[str, Any] = {
+        "partition_spec": PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p")),
+        "sort_order": SortOrder(SortField(2, IdentityTransform())),
+    }
+    catalog.create_table(sink.identifier, keyed(TEXT), **{layout: layouts[layout]})
+    write(sink, local_frame([{"k": 1}], KEYS, engine), "append", ())
+    assert rows(sink, engine) == [{"k": 1, "p": None}]
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_frame_that_lacks_a_required_column_leaves_the_table_readable(
+    mode: str, sink: IcebergSink, catalog: Catalog, engine: SparkSession
+) -> None:
+    """A file without that column would end every read of the table."""
+    table = catalog.create_table(sink.identifier, keyed(TEXT, required=True))
+    table.append(pa.Table.from_pylist([{"k": 1, "p": "x"}], table.schema().as_arrow()))
+    reason = refusal(sink, local_frame([{"k": 2}], KEYS, engine), mode)
+    assert "column p is required and got no value" in reason
+    assert rows(sink, engine) == [{"k": 1, "p": "x"}]
+
+
+STRUCT = ice.StructType(
+    ice.NestedField(10, "a", LONG, required=True), ice.NestedField(11, "b", TEXT, required=False)
+)
+WHOLE, PART = pa.struct([("a", pa.int64()), ("b", pa.string())]), pa.struct([("b", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "value"),
+    [
+        (STRUCT, WHOLE, {"a": None, "b": "x"}),
+        (STRUCT, PART, {"b": "x"}),
+        (ice.ListType(20, LONG, element_required=True), pa.list_(pa.int64()), [1, None]),
+        (ice.ListType(20, STRUCT, element_required=True), pa.list_(WHOLE), [None]),
+        (ice.ListType(20, STRUCT, element_required=True), pa.list_(PART), [{"b": "x"}]),
+        (
+            ice.MapType(20, TEXT, 21, LONG, value_required=True),
+            pa.map_(pa.string(), pa.int64()),
+            [("k", None)],
+        ),
+    ],
+    ids=str,
+)
+def test_nulls_inside_a_column_that_takes_none_are_refused_by_its_name(
+    column: Any,
+    kind: pa.DataType,
+    value: Any,
+    sink: IcebergSink,
+    catalog: Catalog,
+    engine: SparkSession,
+) -> None:
+    """None is stored as a number or a text that nobody has sent."""
+    catalog.create_table(sink.identifier, keyed(column))
+    given = local_frame([{"p": value}], pa.schema([("p", kind)]), engine)
+    assert "column p: " in (reason := refusal(sink, given, "append"))
+    assert "required and got no value" in reason
+    assert rows(sink, engine) == []

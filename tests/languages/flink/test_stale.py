@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dataflow_assets.languages.flink.engine.changes import kept
 from dataflow_assets.languages.flink.engine.values import pack
 from dataflow_assets.languages.flink.engine.view import ViewPlan
 from dataflow_assets.languages.flink.state import tables
+from dataflow_assets.languages.flink.state.digests import digests
 from dataflow_assets.languages.flink.state.hops import hops
 from dataflow_assets.languages.flink.state.manifest import File, Manifest, Table, new_manifest
 from dataflow_assets.languages.flink.state.output import DELETED, Row
@@ -50,9 +52,7 @@ def _manifest(view: ViewPlan, name: str) -> Manifest:
     """A state with a file for each table."""
     found = {hop.table: Table((File(f"{name}/{hop.table}", 1, 1, ""),)) for hop in hops(view)}
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    return new_manifest(
-        shape=view.shape, query=view.query, number=1, at=at, offsets={}, tables=found
-    )
+    return new_manifest(**asdict(digests(view)), number=1, at=at, offsets={}, tables=found)
 
 
 def _groups(*names: str) -> pa.Table:

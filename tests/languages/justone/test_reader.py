@@ -496,3 +496,14 @@ def test_the_example_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     found = load(ROOT / "examples/justone")
     assert flow(found).name == "readings.readings"
     assert any("the environment has no SHOP_PASSWORD" in note.message for note in found.hints)
+
+
+def test_the_hash_of_a_flow_changes_with_no_name_in_the_code(tmp_path: Path) -> None:
+    security = (
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=x required "
+        'username="u" password="${secrets:default/kafka:password}";\n'
+    )
+    found = flow(loaded(tmp_path, worker=f"{WORKER}{security}"))
+    assert found.hash[:16] == "322884d8292f59f8"
+    other = flow(loaded(tmp_path, worker=f"{WORKER}{security}".replace("kafka:", "other:")))
+    assert other.hash != found.hash

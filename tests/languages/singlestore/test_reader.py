@@ -12,13 +12,16 @@ from dataflow_assets.connectors.kafka_connect import KafkaConnectSource
 from dataflow_assets.connectors.kinesis import KinesisSource
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
+from dataflow_assets.languages.singlestore.reader.forms import FORMS
 from dataflow_assets.languages.singlestore.reader.read import read
 from dataflow_assets.languages.singlestore.reader.source import masked
-from dataflow_assets.languages.singlestore.rows.rows import PipelineRows
+from dataflow_assets.languages.singlestore.rows.rows import Envelope, PipelineRows, Row
+from dataflow_assets.languages.singlestore.rows.table import Table
 from dataflow_assets.manifests.check import as_json, as_lines
 from dataflow_assets.manifests.load import load
 from dataflow_assets.redaction import mask
 from tests import ROOT
+from tests.forms import problems
 from tests.languages.singlestore.files import CLASS, COMPUTED, TARGET, filled, loaded, noted, told
 from tests.languages.singlestore.files import FIRST as PAGE
 from tests.languages.singlestore.files import SECOND as SECOND_PAGE
@@ -535,6 +538,11 @@ def test_the_manifest_changes_with_what_the_flow_does_and_not_with_its_spelling(
     assert one(tmp_path, FIRST.replace("second-key", "another-one")).hash == first
     assert one(tmp_path, FIRST + COMPUTED).hash != first
     assert one(tmp_path, FIRST.replace("my-kinesis-stream", "another")).hash != first
+
+
+def test_the_hash_of_a_flow_changes_with_no_name_in_the_code(tmp_path: Path) -> None:
+    assert one(tmp_path, FIRST + COMPUTED).hash[:16] == "15de776b1b9296a7"
+    assert problems(FORMS, Envelope, Row, Table) == []
 
 
 def test_spoilt_texts_are_findings_and_never_errors() -> None:

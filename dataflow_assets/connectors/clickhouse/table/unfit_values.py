@@ -199,7 +199,7 @@ def _ipv6(kind: Type, column: pa.Array) -> Unfit:
 
 def _is_ipv6(text: str) -> bool:
     """Also what is one of the older kind: it is stored as its IPv6 address."""
-    if re.match(_IPV4, text):
+    if re.fullmatch(_IPV4, text):
         return True
     try:
         return bool(socket.inet_pton(socket.AF_INET6, text))

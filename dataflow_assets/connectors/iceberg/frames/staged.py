@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,13 @@ from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.frames.read import readable
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
+from dataflow_assets.connectors.iceberg.table.encode import encode_column
 from dataflow_assets.connectors.iceberg.table.far_times import far_times
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.types import file_schema, row_schema
+from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.columns import fit, refused
-from dataflow_assets.formats.structs import cast, cast_rows
+from dataflow_assets.formats.structs import cast_rows
 from dataflow_assets.sdk.table_frames import map_batches
 from dataflow_assets.sdk.table_partitions import Partitions
 
@@ -60,7 +62,8 @@ def staged(
         outside: what is refused.
     """
     name = f"table {'.'.join(table.name())}"
-    writer = _Writer(name, write_target(table), tuple(frame.columns), outside)
+    target = write_target(table)
+    writer = _Writer(name, target, _columns(target, frame.columns), outside)
     return collected(map_batches(frame, writer, DDL), table)
 
 
@@ -82,31 +85,44 @@ class _Writer:
         yield written(self.target, self.names, map(self._checked, batches))
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        fitted = _fitted(self.table, self.target, batch)
+        fitted = _fitted(self.table, self.target, batch, self.names)
         if self.outside is not None:
             self.outside.check(self.table, self.target, fitted)
         return fitted
 
 
-def _fitted(table: str, target: WriteTarget, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of a frame in the types of files. Raises PermanentError for a value that is not kept."""
-    kinds, names = target.iceberg_schema, batch.schema.names
-    wanted = pa.schema([one for one in row_schema(kinds) if one.name in names])
+def _fitted(
+    table: str, target: WriteTarget, batch: pa.RecordBatch, names: Iterable[str]
+) -> pa.RecordBatch:
+    """Rows of a frame as files have these columns.
+
+    Raises PermanentError for a value that is not kept, or is missing where there must be one.
+    """
+    given = set(batch.schema.names)
+    wanted = pa.schema([one for one in row_schema(target.iceberg_schema) if one.name in given])
     rows = fit(table, batch.select(wanted.names), wanted)
-    schema = file_schema(kinds, names)
-    columns = [_in_file(table, rows.column(field.name), field) for field in schema]
+    schema = file_schema(target.iceberg_schema, names)
+    try:
+        columns = [encode_column(rows, field) for field in schema]
+    except RejectedRecord as error:
+        raise refused(table, error.reason) from None
     for field, column in zip(schema, columns, strict=True):
         if len(far_times(column)):
             raise refused(table, f"column {field.name}: its times must be in the years 1 to 9999")
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _in_file(table: str, column: pa.Array, field: pa.Field) -> pa.Array:
-    """Bytes of a fixed length are the one type that files have and rows do not."""
-    try:
-        return cast(column, field.type)
-    except pa.ArrowInvalid as error:
-        raise refused(table, f"column {field.name}: {error}") from None
+def _columns(target: WriteTarget, given: Collection[str]) -> tuple[str, ...]:
+    """The frame's, and those that no file may lack: required ones, and what tells files apart."""
+    sources = {field.source_id for field in target.partition_spec.fields}
+    sources |= {field.source_id for field in target.sort_order.fields}
+    return tuple(
+        column.name
+        for column in target.iceberg_schema.fields
+        if column.name in given
+        or column.field_id in sources
+        or (column.required and column.initial_default is None)
+    )
 
 
 def as_read(frame: DataFrame, table: Table) -> DataFrame:
@@ -134,7 +150,8 @@ class _AsRead:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield cast_rows(_fitted(self.table, self.target, batch), self.columns)
+            rows = _fitted(self.table, self.target, batch, self.columns.names)
+            yield cast_rows(rows, self.columns)
 
 
 def written(

@@ -88,7 +88,8 @@ def _overwrite_some(
 def _upsert(
     sink: TableSinkOptions, committer: Committer, frame: DataFrame, key: Sequence[str]
 ) -> int:
-    given = as_read(frame, committer.table)
+    # Computed once: a source that is read again may have other rows by then.
+    given = as_read(frame, committer.table).localCheckpoint()
     _check_keys(_name(committer.table), given, key)
 
     def made(tasks: Sequence[FileScanTask]) -> list[DataFile]:
@@ -98,7 +99,7 @@ def _upsert(
         return staged(_merged(given, stored, key), here)[0]
 
     Replacement(sink, committer, AlwaysTrue()).run(made)
-    return frame.count()
+    return given.count()
 
 
 def _refuse_loss(table: Table) -> None:

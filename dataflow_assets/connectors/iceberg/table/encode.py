@@ -58,17 +58,20 @@ def _rejection(row: pa.RecordBatch, error: Exception) -> Rejection:
 
 
 def _encode(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    names = set(rows.schema.names)
-    arrays = [
-        _column(rows.column(field.name) if field.name in names else None, field, rows.num_rows)
-        for field in schema
-    ]
+    arrays = [encode_column(rows, field) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _column(array: pa.Array | None, field: pa.Field, count: int) -> pa.Array:
-    if array is None:
-        array = nulls(count, field.type)
+def encode_column(rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    """One column of a data file; null where the rows have no such column.
+
+    Called in tasks, for rows of flows and of DataFrames.
+
+    Raises:
+        RejectedRecord: a value does not fit, or is missing where there must be one.
+    """
+    known, count = rows.schema.names, rows.num_rows
+    array = rows.column(field.name) if field.name in known else nulls(count, field.type)
     if not field.nullable and array.null_count:
         raise RejectedRecord("sink", f"column {field.name} is required and got no value")
     if (empty := _empty(array, field)) is not None:

@@ -242,9 +242,9 @@ class Stream:
             changed = self._followed.get(rest[at : at + 4])
             if changed is None:
                 continue
-            yield from self._flushed()
             number = changed.count(self._transaction)
             if self.source.envelope_format == "debezium":
+                yield from self._flushed()
                 yield truncation(changed.layout, self._transaction, number, self.metadata)
             elif self.source.on_truncate == "fail":
                 raise self._truncated(changed.layout)

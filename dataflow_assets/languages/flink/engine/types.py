@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 LONGEST = 2_147_483_647
 MOST_DIGITS = 38
@@ -44,8 +44,8 @@ class Type:
     """Of an ARRAY its one, of a MAP key and value, of a ROW those of its fields."""
     names: tuple[str, ...] = ()
     """Of a ROW."""
-    fixed: bool = field(default=False, repr=False)
-    """BINARY: a cast fills shorter ones with zeros. Not in digests of queries that states name."""
+    fixed: bool = False
+    """BINARY: a cast fills shorter ones with zeros."""
 
     def __str__(self) -> str:
         """As Flink writes it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -96,19 +95,6 @@ class ViewPlan:
         return self.stages[-1].window is None and not self.expires
 
     @cached_property
-    def shape(self) -> str:
-        """A digest of all that decides what is kept of rows; names and spelling do not count."""
-        read = (self.value, self.key, self.cells, self.primary, self.zone)
-        found = (read, self.stages, *self.unnests, *self.united)
-        return _digest(found if self.windows is None else (*found, self.windows))
-
-    @cached_property
-    def query(self) -> str:
-        """A digest of all that decides which rows the target has."""
-        written = (self.outputs, self.having, self.shared, self.times, self.drops_nulls)
-        return _digest((self.shape, written))
-
-    @cached_property
     def key_names(self) -> frozenset[str]:
         """The columns of the target that rows are matched by."""
         return frozenset(one.name for one in self.outputs if one.key)
@@ -144,7 +130,3 @@ def _looked_at(stage: Stage) -> Iterator[frozenset[int]]:
         yield frozenset[int]().union(*found)
     if isinstance(stage, Ranking):
         yield frozenset[int]().union(*(columns(one, stage.shared) for one in stage.numbered_by))
-
-
-def _digest(found: object) -> str:
-    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as File
 
@@ -34,6 +33,7 @@ from dataflow_assets.languages.flink.reader.syntax import (
     View,
 )
 from dataflow_assets.languages.flink.reader.tables import Declared
+from dataflow_assets.languages.flink.state.digests import PLANS
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Step
 
@@ -246,4 +246,4 @@ def _hash(insert: Insert, tables: Sequence[Declared], made: object, said: Mappin
     options = [sorted((key, one.value) for key, one in table.options.items()) for table in tables]
     accepted = [(key, said[key]) for key in (views.ACCEPTED, views.EQUAL_KEYS) if key in said]
     what = (insert.table, options, made, *accepted)  # without them as it was before there were any
-    return hashlib.sha256(repr(what).encode()).hexdigest()
+    return PLANS.digest(what)

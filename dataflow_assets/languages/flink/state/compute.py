@@ -11,6 +11,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.flink.engine.changes import joined
 from dataflow_assets.languages.flink.engine.window_rows import clock_watermark
 from dataflow_assets.languages.flink.engine.windows import Windows, millis
+from dataflow_assets.languages.flink.state.digests import digests
 from dataflow_assets.languages.flink.state.driver import Driver
 from dataflow_assets.languages.flink.state.expiry import expiry
 from dataflow_assets.languages.flink.state.files import StateFiles
@@ -50,6 +51,7 @@ class Computation:
         self._place, self._previous, self._spark = place, previous, driver.spark
         now = millis(reader.environment.now)
         self._expiry = expiry(previous, reader.view.expires, now)
+        self._digests = digests(reader.view)
         self._flowing = Flowing(reader.view, reader.environment, self._expiry.forgotten_upto)
         self._merges = Merges(self._flowing, place, previous.tables if previous else {}, driver)
         self._moments: dict[str, int | None] = {}
@@ -87,8 +89,8 @@ class Computation:
             self._merges.merge(hop, self._watermarks.reached)
         previous = self._previous
         return new_manifest(
-            shape=self._reader.view.shape,
-            query=self._reader.view.query,
+            shape=self._digests.shape,
+            query=self._digests.query,
             number=previous.number + 1 if previous else 1,
             at=self._reader.environment.now,
             offsets={one.partition: int(one.upto) for one in span.slices},

@@ -8,7 +8,9 @@ import msgspec
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.flink.engine.ranking import Ranking
+from dataflow_assets.languages.flink.state.digests import digests
 from dataflow_assets.languages.flink.state.files import StateFiles
+from dataflow_assets.languages.flink.state.former_digests import former_digests
 from dataflow_assets.languages.flink.state.manifest import Earlier, Manifest, Position, manifest_of
 from dataflow_assets.languages.flink.state.options import ViewSourceOptions
 from dataflow_assets.languages.flink.state.stale import stale_rows
@@ -21,6 +23,7 @@ class States:
     def __init__(self, source: ViewSourceOptions, flow: str, files: StateFiles) -> None:
         self._source, self._flow, self._files = source, flow, files
         self._known: dict[str, Manifest] = {}
+        self._digests = digests(source.view), former_digests(source.view)
 
     def checked(self, position: Position) -> Manifest | None:
         """The state at a position; None: there is none yet.
@@ -84,15 +87,15 @@ class States:
         return msgspec.structs.replace(manifest, parts=(*manifest.parts, *parts)), ()
 
     def _check(self, found: Manifest) -> None:
-        view = self._source.view
-        if found.query == view.query:
+        if any(found.query == one.query for one in self._digests):
             return
         again = (
             f"build it again: dataflow run PATH --flow {self._flow} --from earliest, with the path "
             "of its file, reads the topic again, and rows of the same keys are replaced"
         )
         # A ranking computes rows again only where their numbers change.
-        if found.shape != view.shape or isinstance(view.stages[-1], Ranking):
+        same_shape = any(found.shape == one.shape for one in self._digests)
+        if not same_shape or isinstance(self._source.view.stages[-1], Ranking):
             raise PermanentError(
                 f"flow {self._flow}: the query was changed, and what is kept for it is of another "
                 f"one: {again}. Or write the query as it was"

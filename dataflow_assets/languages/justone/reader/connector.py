@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pydantic import SecretStr, ValidationError
+from pydantic_core import to_jsonable_python
 
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import DataflowError
@@ -68,7 +69,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
             policies=policies,
             file=File(document.file),
             line=document.places[()].line,
-            hash=_hash(values, source.topic, made),
+            hash=_hash(values, source.topic, reached),
             suspended=suspended,
         )
         for source in _sources(values, topics, made)
@@ -212,6 +213,6 @@ def _sources(
 
 def _hash(values: Values, topic: str, reached: consumer.Settings) -> str:
     """Of what is written in both files."""
-    given = sorted((key, repr(value)) for key, value in reached.values.items())
+    given = to_jsonable_python(reached.values, by_alias=True)
     content = [sorted(values.document.value.items()), topic, given]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

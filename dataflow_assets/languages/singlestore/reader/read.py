@@ -5,7 +5,6 @@ What a file says is read by itself; where its tables live is known only beside o
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from dataflow_assets.languages.singlestore.reader.declare import (
     Pipeline,
     declarations,
 )
+from dataflow_assets.languages.singlestore.reader.forms import FORMS
 from dataflow_assets.languages.singlestore.reader.read_statements import read_script
 from dataflow_assets.languages.singlestore.reader.sink import COMPUTES, FOLDS, sink
 from dataflow_assets.languages.singlestore.reader.source import Connected, connected
@@ -231,5 +231,6 @@ def _hash(
 ) -> str:
     """Of what the flow does: spelling, comments and secrets do not count."""
     tables: list[Table] = [getattr(one.sink, "definition", None) for one, _ in branches if one]  # type: ignore[misc]
-    said = (source.config_json, source.envelope, source.source.poll_seconds, policies, rows, tables)
-    return hashlib.sha256(repr(said).encode()).hexdigest()
+    rules = (policies.limit.records, policies.max_rejected_percent, policies.rejects.way)
+    said = (source.config_json, source.envelope, source.source.poll_seconds, rules, rows, tables)
+    return FORMS.digest(said)
