@@ -14,27 +14,28 @@ from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.connectors.kafka.topics import described
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.contracts import Positions
+from dataflow_assets.contracts import Positions, SinkSession
 from dataflow_assets.errors import PermanentError, TransientError, told
 
 _FILES = (b"data_files", b"dataFiles")
 """In the schema that an event about written files has in front, in new versions and old ones."""
 
 
-class JdbcTableSession(PostgresqlSinkSession):
-    """Takes over at the offsets of the consumer group alone."""
+def _no_positions(_: SinkSession) -> Positions:
+    """Says that the table is taken over, and that the consumer group alone knows from where."""
+    return {}
 
-    @override
-    def inherited(self) -> Positions:
-        return {}
+
+class JdbcTableSession(PostgresqlSinkSession):
+    """Goes on in a table that a JDBC sink has filled."""
+
+    inherited = _no_positions
 
 
 class LakeTableSession(IcebergSinkSession):
-    """Takes over at the offsets of the consumer group alone."""
+    """Goes on in a table that Iceberg's sink has filled."""
 
-    @override
-    def inherited(self) -> Positions:
-        return {}
+    inherited = _no_positions
 
 
 class LakeTopicSession(KafkaSourceSession):
@@ -69,7 +70,7 @@ class LakeTopicSession(KafkaSourceSession):
         return named and any(field in event for field in _FILES)
 
     def _events(self) -> Iterator[bytes]:
-        """What the control topic has behind the last commit of the connector's coordinator."""
+        """Reads the control topic from the last commit of the connector's coordinator on."""
         name, cluster = self._control_topic, self._broker.cluster
         with closing(Broker(cluster, name)) as broker:
             (topic,) = described([broker], 0.0)

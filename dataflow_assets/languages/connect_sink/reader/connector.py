@@ -11,6 +11,7 @@ from pathlib import Path as File
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.contracts import Rejects
@@ -39,7 +40,7 @@ from dataflow_assets.languages.connect_sink.reader.keys import (
     REFERABLE,
     TABULAR,
 )
-from dataflow_assets.languages.connect_sink.reader.transforms import Transformed, transformed
+from dataflow_assets.languages.connect_sink.reader.transforms import Transformed, apply_transforms
 from dataflow_assets.languages.connect_sink.reader.values import SinkValues
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
@@ -49,7 +50,7 @@ _ELSEWHERE = (consumer.OVERRIDE, "value.converter.", "key.converter.")
 
 @dataclass(frozen=True)
 class _Plan:
-    """What a file says that is the same for each of its topics."""
+    """The part of a file that is the same for each of its topics."""
 
     values: SinkValues
     value: Converter | None
@@ -123,7 +124,7 @@ def _flow(plan: _Plan, name: str, topic: str) -> Flow | None:
     """The flow of one topic; None where something is wrong with it."""
     values, notes = plan.values, plan.values.notes
     document = values.document
-    found = transformed(document, Transformed(topic, tuple(value_steps(plan.value))), notes)
+    found = apply_transforms(document, Transformed(topic, tuple(value_steps(plan.value))), notes)
     try:
         steps = (*found.steps, *plan.sink.steps(found))
     except ValueError as error:
@@ -144,6 +145,7 @@ def _flow(plan: _Plan, name: str, topic: str) -> Flow | None:
         line=document.places[()].line,
         hash=_hash(plan, topic),
         suspended=values.flag("dataflow.suspended"),
+        language="connect",
     )
 
 
@@ -160,7 +162,7 @@ def _source(plan: _Plan, topic: str, tombstones: str) -> KafkaSource | None:
 
 
 def _policies(values: SinkValues, reached: Mapping[str, Any]) -> tuple[Policies, dict[str, Any]]:
-    """What happens to records, and how fresh rows are; and the options of the source."""
+    """Reads what happens to records and how fresh rows are, and the options of the source."""
     options = {
         "on_data_loss": values.choice("dataflow.onDataLoss", ("fail", "continue")),
         "on_topic_recreated": values.choice("dataflow.onTopicRecreated", ("fail", "restart")),
@@ -195,7 +197,7 @@ def _rejects(values: SinkValues, reached: Mapping[str, Any]) -> Rejects:
 
 
 def _hash(plan: _Plan, topic: str) -> str:
-    """Of what is written in both files."""
-    given = sorted((key, repr(value)) for key, value in plan.source.items())
+    """Digests what both files say."""
+    given = to_jsonable_python(plan.source, by_alias=True)
     content = [sorted(plan.values.document.value.items()), topic, given]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What the converters say about keys and values: fields of the source, and the first steps."""
+"""Converters of keys and values -> fields of the source, and the first steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Converter:
 
     @property
     def has_schema(self) -> bool:
-        """Whether a JSON value stands beside its schema."""
+        """True where a JSON value stands beside its schema."""
         text, _ = self.settings.get("schemas.enable", ("true", self.where))
         return self.kind == JSON and text.strip().lower() == "true"
 
@@ -121,7 +121,7 @@ def _registry(found: Converter, notes: Notes) -> Mapping[str, Any] | None:
 
 
 def pair(text: str) -> tuple[str, str] | None:
-    """What a colon divides, each of which may be a reference; None where there are not two."""
+    """Divides two texts at a colon, each of which may be a reference; None: there are not two."""
     found = _PAIR.fullmatch(text.strip())
     return (found[1], found[2]) if found else None
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path as File
 from typing import Any
 
@@ -11,12 +10,13 @@ from typing_extensions import override
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
+from dataflow_assets.languages.common.connect_consumer import BROKERS, OVERRIDE, beside
 from dataflow_assets.languages.common.documents import Document, Path, Place
 from dataflow_assets.languages.common.notes import Notes
+from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.connect_sink.reader.connector import flows
 from dataflow_assets.languages.connect_sink.reader.keys import CONNECTORS
 
-BROKERS = "bootstrap.servers"
 _MANIFEST: tuple[tuple[Path, Path], ...] = (
     (("metadata", "name"), ("name",)),
     (("spec", "source", "config"), ("topics",)),
@@ -35,16 +35,6 @@ class ConnectorDocument(Document):
     def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
         found = next((own for theirs, own in _MANIFEST if path[: len(theirs)] == theirs), path)
         return super().finding(found, message, key=key)
-
-
-@dataclass(frozen=True)
-class Read:
-    """What one connector's file came to; its flows share the document."""
-
-    document: Document
-    flows: tuple[Flow, ...]
-    findings: tuple[Finding, ...]
-    hints: tuple[Finding, ...]
 
 
 def connector(document: Document) -> ConnectorDocument | None:
@@ -69,28 +59,26 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def read(document: ConnectorDocument, workers: Iterable[Document]) -> Read:
-    """The flows of a connector's file, or what is wrong with it.
+def read(document: ConnectorDocument, workers: Iterable[Document]) -> Iterator[Reading]:
+    """Reads a connector's file with the Connect worker's beside it.
 
     Args:
         document: the connector.
         workers: files of Connect workers, of which the one in the same folder counts.
+
+    Returns:
+        A reading for each flow, and one of everything that is wrong or worth a note.
     """
-    notes = Notes()
-    near = _beside(document, workers)
+    notes, made = Notes(), list[Flow]()
+    near = beside(document, workers)
     if len(near) > 1:
         names = ", ".join(File(one.file).name for one in near)
         message = f"is in several files beside this one: {names}; keep one of them in this folder"
         notes.wrong((document, BROKERS), message)
-    elif not near and not document.value.get(f"consumer.override.{BROKERS}", "").strip():
+    elif not near and not document.value.get(f"{OVERRIDE}{BROKERS}", "").strip():
         notes.wrong((document, BROKERS), _NO_BROKERS)
     else:
         made = flows(document, near[0] if near else None, notes)
-        found = tuple(made) if document.sound else ()
-        return Read(document, found, tuple(notes.findings), tuple(notes.hints))
-    return Read(document, (), tuple(notes.findings), tuple(notes.hints))
-
-
-def _beside(document: Document, workers: Iterable[Document]) -> Sequence[Document]:
-    folder = File(document.file).resolve().parent
-    return [one for one in workers if File(one.file).resolve().parent == folder]
+    yield Reading(document, tuple(notes.findings), tuple(notes.hints))
+    if document.sound:
+        yield from (Reading(document, flow=flow) for flow in made)

@@ -51,7 +51,7 @@ _OF_TABLES = ("route-regex", "id-columns", "partition-by")
 
 @dataclass(frozen=True)
 class IcebergTables:
-    """What a file says about its tables; every topic's records go the same ways."""
+    """Tables of a file; every topic's records go the same ways."""
 
     values: SinkValues
     tables: tuple[str, ...]
@@ -109,7 +109,7 @@ class IcebergTables:
 
     @property
     def tombstones(self) -> str:
-        """What a null message means to the connector."""
+        """The meaning of a null message: the connector leaves it out."""
         return "skip"
 
     def steps(self, before: Transformed) -> list[Transformation]:
@@ -175,7 +175,7 @@ class IcebergTables:
         return own or self.values.text(f"iceberg.tables.default-{key}")
 
     def _catalog(self) -> dict[str, Any]:
-        """How the catalog and the files are reached."""
+        """Reads the fields that say where the catalog and the files are."""
         values = self.values
         values.required(f"{_CATALOG}uri", "the catalog's address, like https://catalog:8181")
         plain = {name: values.text(f"{_CATALOG}{key}") for key, name in _PLAIN.items()}

@@ -47,7 +47,7 @@ _TOO_LONG = (
 
 @dataclass(frozen=True)
 class JdbcSink:
-    """What a file says about its rows, but for the names of tables."""
+    """A file's rules for its rows; the table's name depends on the topic."""
 
     values: SinkValues
     keys: Mapping[str, str]
@@ -85,7 +85,7 @@ class JdbcSink:
         return self.values.document, self.keys.get(name, name)
 
     def _contradictions(self) -> Iterator[tuple[Where, str]]:
-        """What the keys say against each other, and what nothing here does."""
+        """Finds keys that contradict each other, and values that nothing here does."""
         values, mode, fields = self.values, self.mode, self.keys["fields"]
         if self.deletes and not (self.upserts and mode == "record_key"):
             yield (
@@ -116,13 +116,13 @@ class JdbcSink:
 
     @property
     def tombstones(self) -> str:
-        """What a null message means."""
+        """The meaning of a null message."""
         if self.deletes:
             return "delete"
         return "skip" if self.debezium else "reject"
 
     def steps(self, before: Transformed) -> Sequence[Transformation]:
-        """What the connector itself does to a record behind its transforms."""
+        """Makes the steps for what the connector itself does to a record after its transforms."""
         found: list[Transformation] = []
         if self.debezium and not before.unwrapped:
             found.append(step("debeziumUnwrap", "$.op"))
@@ -160,7 +160,7 @@ class JdbcSink:
                 table=table.lower() if lower else table,
                 auto_create_table=self._creates,
                 column_names="ignoreCase" if lower else "exact",
-                **self._matched(),
+                **self._key_options(),
                 **values.secret("connection.password", "password"),
             )
             sink.address()
@@ -172,7 +172,7 @@ class JdbcSink:
             return sink
         return None
 
-    def _matched(self) -> dict[str, Any]:
+    def _key_options(self) -> dict[str, Any]:
         if not self.upserts:
             return {}
         columns = (self.fields or _COORDINATES) if self.mode == "kafka" else self.fields

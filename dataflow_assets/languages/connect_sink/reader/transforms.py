@@ -42,7 +42,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Transformed:
-    """What the transforms before have made of a topic's records."""
+    """The result of the transforms so far for a topic's records."""
 
     topic: str
     steps: tuple[Transformation, ...] = ()
@@ -72,22 +72,22 @@ class Smt:
         self.used.update(keys)
         return next((self.settings[key].strip() for key in keys if key in self.settings), "")
 
-    def required(self, *keys: str) -> str:
+    def demand(self, *keys: str) -> str:
         """The same. Raises ValueError where there is none."""
         if not (found := self.get(*keys)):
             raise ValueError(f"needs transforms.{self.name}.{keys[0]}")
         return found
 
-    def listed(self, *keys: str) -> list[str]:
-        """What a setting lists, separated by commas."""
+    def items(self, *keys: str) -> list[str]:
+        """Reads a list that is separated by commas."""
         return [part.strip() for part in self.get(*keys).split(",") if part.strip()]
 
 
 Translate = Callable[[Smt, Transformed], Transformed]
 
 
-def transformed(document: Document, first: Transformed, notes: Notes) -> Transformed:
-    """What the transforms of a connector's file make of a topic; `notes` gets what is wrong.
+def apply_transforms(document: Document, first: Transformed, notes: Notes) -> Transformed:
+    """Follows a topic's records through the transforms; `notes` gets what is wrong.
 
     Called once for each topic, when a file is read.
     """
@@ -97,10 +97,10 @@ def transformed(document: Document, first: Transformed, notes: Notes) -> Transfo
         if smt.predicate and smt.kind != f"{APACHE}Filter":
             notes.wrong(where, "has a predicate, which is supported for Filter only")
         try:
-            found = _TRANSLATIONS.get(smt.kind, _unsupported)(smt, found)
+            found = _TRANSLATIONS.get(smt.kind, _refuse)(smt, found)
             for key in sorted(smt.settings.keys() - smt.used):
-                said = "is not supported for this transform: remove it"
-                notes.wrong((document, f"transforms.{smt.name}.{key}"), said, key=True)
+                message = "is not supported for this transform: remove it"
+                notes.wrong((document, f"transforms.{smt.name}.{key}"), message, key=True)
         except ValueError as error:
             notes.wrong(where, _sentence(error))
     return found
@@ -123,21 +123,21 @@ def _transforms(document: Document, notes: Notes) -> Iterator[Smt]:
         yield Smt(name, kind, own, ("!" if negated else "") + named if predicate else "")
 
 
-def _unsupported(smt: Smt, _: Transformed) -> Transformed:
+def _refuse(smt: Smt, _: Transformed) -> Transformed:
     if smt.kind.endswith("$Key") or smt.kind == f"{APACHE}ValueToKey":
         raise ValueError(f"is not supported: {_NO_KEYS}")
     raise ValueError(_MANIFEST + _ADVICE.get(smt.kind, "docs/reference/steps.md"))
 
 
 def _sentence(error: ValueError) -> str:
-    """Of a step's own model, the first of its complaints."""
+    """Says the first mistake that a step's own model finds."""
     errors = getattr(error, "errors", None)
     return str(errors()[0]["msg"]).removeprefix("Value error, ") if errors else str(error)
 
 
 def _replace(smt: Smt, before: Transformed) -> Transformed:
-    exclude, include = smt.listed("exclude", "blacklist"), smt.listed("include", "whitelist")
-    renames = dict(pair.split(":", 1) for pair in smt.listed("renames") if ":" in pair)
+    exclude, include = smt.items("exclude", "blacklist"), smt.items("include", "whitelist")
+    renames = dict(pair.split(":", 1) for pair in smt.items("renames") if ":" in pair)
     if set(renames) & set(renames.values()):
         raise ValueError("renames a field to a name that it takes from another one: use two")
     kept = [path(name) for name in include if name not in exclude]
@@ -154,8 +154,8 @@ def _replace(smt: Smt, before: Transformed) -> Transformed:
 
 
 def _mask(smt: Smt, before: Transformed) -> Transformed:
-    text = _constant(smt.required("replacement"))
-    names = [path(name) for name in smt.listed("fields")]
+    text = _constant(smt.demand("replacement"))
+    names = [path(name) for name in smt.items("fields")]
     return before.then(*(insert({name: text}, f"$.{name} != ''") for name in names))
 
 
@@ -169,7 +169,7 @@ def _insert(smt: Smt, before: Transformed) -> Transformed:
     given = {key: smt.get(key).rstrip("!?") for key in places}
     fields = {path(name): places[key] for key, name in given.items() if name}
     if name := smt.get("static.field").rstrip("!?"):
-        fields[path(name)] = _constant(smt.required("static.value"))
+        fields[path(name)] = _constant(smt.demand("static.value"))
     numbers = [path(given[key]) for key in ("partition.field", "offset.field") if given[key]]
     cast = [step("cast", spec=dict.fromkeys(numbers, "int64"))] if numbers else []
     return before.then(insert(fields), *cast)
@@ -184,13 +184,13 @@ def _constant(text: str) -> str:
 
 
 def _extract(smt: Smt, before: Transformed) -> Transformed:
-    name = path(smt.required("field"))
+    name = path(smt.demand("field"))
     there = step("validate", schema={"type": "object", "required": [name]})
     return before.then(there, step("extractField", field=name))
 
 
 def _hoist(smt: Smt, before: Transformed) -> Transformed:
-    return before.then(step("hoistField", field=path(smt.required("field"))))
+    return before.then(step("hoistField", field=path(smt.demand("field"))))
 
 
 def _flatten(smt: Smt, before: Transformed) -> Transformed:
@@ -198,7 +198,7 @@ def _flatten(smt: Smt, before: Transformed) -> Transformed:
 
 
 def _cast(smt: Smt, before: Transformed) -> Transformed:
-    spec = dict(pair.rpartition(":")[::2] for pair in smt.listed("spec"))
+    spec = dict(pair.rpartition(":")[::2] for pair in smt.items("spec"))
     if not all(name and kind.strip() in _TYPES for name, kind in spec.items()):
         raise ValueError(f"its spec must be field:type; types are {', '.join(_TYPES)}")
     smt.get("replace.null.with.default")
@@ -217,8 +217,8 @@ def _filter(smt: Smt, before: Transformed) -> Transformed:
 
 def _route(smt: Smt, before: Transformed) -> Transformed:
     try:
-        pattern = re.compile(smt.required("regex"))
-        text = re.sub(r"\$(\d)", r"\\\1", smt.required("replacement"))
+        pattern = re.compile(smt.demand("regex"))
+        text = re.sub(r"\$(\d)", r"\\\1", smt.demand("replacement"))
         found = pattern.fullmatch(before.topic)
         return replace(before, topic=found.expand(text)) if found else before
     except re.error as error:
@@ -244,20 +244,20 @@ def _unwrap(smt: Smt, before: Transformed) -> Transformed:
         raise ValueError(f"has an unknown way to handle deletes: {kept}")
     for name in ("add.headers", "add.headers.prefix", "drop.fields.keep.schema.compatible"):
         smt.get(name)  # headers have no column
-    steps = [*_added(smt, kept), step("debeziumUnwrap", _EVENT)]
+    steps = [*_added_fields(smt, kept), step("debeziumUnwrap", _EVENT)]
     if kept in ("drop", "tombstone"):
         steps.append(step("filter", condition=NO_DELETES))
     found = before.then(*steps)
     return replace(found, unwrapped=True, tombstones=before.tombstones and tombstones)
 
 
-def _added(smt: Smt, kept: str) -> Iterator[Transformation]:
+def _added_fields(smt: Smt, kept: str) -> Iterator[Transformation]:
     """Writes fields of an event into its row; where a delete stays, it has a row, too."""
     prefix = smt.get("add.fields.prefix") or "__"
     if kept in _MODES:
         yield insert({"after": "${$.before}"}, _GONE)
     added = {}
-    for one in smt.listed("add.fields"):
+    for one in smt.items("add.fields"):
         source, _, name = one.partition(":")
         where = source if source in _TOP or "." in source else f"source.{source}"
         names = ".".join(map(path, where.split(".")))

@@ -21,9 +21,9 @@ class SinkValues(ConnectValues):
         return found if found in allowed else super().choice(key, allowed)
 
     def flag(self, key: str) -> bool:
-        """Whether a key is true; without a value it is not."""
+        """True where a key says so; without a value it does not."""
         return self.choice(key, ("true", "false")) == "true"
 
     def commas(self, key: str) -> list[str]:
-        """What an optional key lists."""
+        """Reads an optional list that is separated by commas."""
         return [part.strip() for part in self.text(key).split(",") if part.strip()]
