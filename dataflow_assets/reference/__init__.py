@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from dataflow_assets.reference import (
+    connect,
     connectors,
     json_schema,
     justone,
@@ -24,6 +25,7 @@ from dataflow_assets.reference import (
 
 FOLDER = Path(__file__).parent.parent.parent / "docs"
 PAGES: Mapping[str, Callable[[], str]] = {
+    "reference/connect.md": connect.render,
     "reference/dataflow.md": manifests.render,
     "reference/justone.md": justone.render,
     "reference/pipelines.md": pipelines.render,

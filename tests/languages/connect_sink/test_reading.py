@@ -11,7 +11,9 @@ import pytest
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.connect_sink.ends import JdbcTable, LakeTable, LakeTopic
+from dataflow_assets.languages.connect_sink.reader.transforms import TRANSLATIONS
 from dataflow_assets.manifests.load import Loaded, load
+from tests import ROOT
 from tests.languages.connect_sink.files import (
     CONFLUENT,
     DEBEZIUM,
@@ -248,7 +250,7 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
         (CONFLUENT, {"connection.user": None}, "connection.url", "needs a user"),
         (CONFLUENT, {"db.timezone": "Europe/Oslo"}, "db.timezone", "must be UTC"),
         (CONFLUENT, {"quote.sql.identifiers": "never"}, "quote.sql.identifiers", "must be always"),
-        (CONFLUENT, {"topics": "a.b.c"}, "connection.url", "RegexRouter"),
+        (CONFLUENT, {"topics": "a.b.c"}, "table.name.format", "RegexRouter"),
         (DEBEZIUM, {"primary.key.mode": "record_header"}, "primary.key.mode", "allowed: none, "),
         (DEBEZIUM, {"truncate.enabled": "true"}, "truncate.enabled", "no event empties a table"),
         (DEBEZIUM, {"field.include.list": "a"}, "field.include.list", "ReplaceField"),
@@ -256,7 +258,7 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
         (
             DEBEZIUM,
             {"collection.name.format": "${source.table}"},
-            "connection.url",
+            "collection.name.format",
             "has a placeholder",
         ),
         (
@@ -282,13 +284,13 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
             "must be false",
         ),
         (ICEBERG, {"iceberg.catalog.type": "hive"}, "iceberg.catalog.type", "must be rest"),
-        (ICEBERG, {"iceberg.catalog.clients": "3"}, "iceberg.catalog.clients", "not supported"),
+        (ICEBERG, {"iceberg.catalog.clients": "3"}, "iceberg.catalog.clients", "is no key"),
         (ICEBERG, {"iceberg.tables.routeField": "x"}, "iceberg.tables.routeField", "is no key"),
         (
             ICEBERG,
             {"iceberg.tables.upsert-mode-enabled": "true"},
-            "iceberg.tables.default-id-columns",
-            "is required",
+            "iceberg.tables.upsert-mode-enabled",
+            "needs iceberg.tables.default-id-columns",
         ),
         (
             ICEBERG,
@@ -303,7 +305,7 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
             ICEBERG,
             {"iceberg.table.shop.other.id-columns": "id"},
             "iceberg.table.shop.other.id-columns",
-            "is no key of a table",
+            "is no table of iceberg.tables",
         ),
     ],
 )
@@ -358,4 +360,19 @@ def test_keys_that_connect_ignores_are_noted(tmp_path: Path) -> None:
     notes: dict[str, Any] = {hint.path: hint.message for hint in found.hints}
     assert "did you mean pk.fields?" in notes["pk.field"]
     assert notes["batch.size"] == "has no effect here"
-    assert "nothing adds columns" in notes["auto.evolve"]
+    assert "adds the column" in notes["auto.evolve"]
+
+
+def test_the_examples_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SHOP_PASSWORD", "LAKE_CLIENT", "LAKE_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    found = load(ROOT / "examples/connect")
+    assert found.findings == ()
+    ids = ["default/events-sink.events", "default/orders-sink.shop.public.orders"]
+    assert [one.id for one in found.flows] == ids
+
+
+def test_the_page_has_each_transform() -> None:
+    page = (ROOT / "docs/reference/connect.md").read_text()
+    names = {kind.rpartition(".")[2].removesuffix("$Key") for kind in TRANSLATIONS}
+    assert [name for name in sorted(names) if f"`{name.removesuffix('$Value')}" not in page] == []

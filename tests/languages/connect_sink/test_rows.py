@@ -21,6 +21,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
+from tests import ROOT
 from tests.conftest import Topics
 from tests.connectors.iceberg.driver import table_rows
 from tests.drained import drain_apart
@@ -337,6 +338,62 @@ def test_every_record_behind_the_connectors_is_stored_once_wherever_a_run_is_kil
     assert drain_apart(file) == 0
     begun = [n for n in range(100) if n >= (60 if n % 2 else 40)]
     assert [id_ for id_, _ in connect.rows()] == [*begun, *range(100, sent)]
+
+
+def test_the_example_of_a_table_runs(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the topic, and the addresses of both servers, are this test's own."""
+    monkeypatch.setenv("SHOP_PASSWORD", "none")
+    settings = psycopg.conninfo.conninfo_to_dict(connect.dsn)
+    text = (ROOT / "examples/connect/orders.json").read_text()
+    for old, new in (
+        ("127.0.0.1:15432/shop", f"{settings['host']}:{settings['port']}/{settings['dbname']}"),
+        ('"shop"', f'"{settings["user"]}"'),
+        ("shop.public.orders", connect.topic),
+        ("${topic}", "orders"),
+    ):
+        text = text.replace(old, new)
+    (connect.folder / "orders.json").write_text(text)
+    worker = (ROOT / "examples/connect/worker.properties").read_text()
+    worker = worker.replace("127.0.0.1:19092", connect.kafka.bootstrap)
+    (connect.folder / "worker.properties").write_text(worker)
+    loaded = load(connect.folder)
+    assert [str(finding) for finding in loaded.findings] == []
+    row = {"id": 1, "name": "a"}
+    connect.send(({"id": 1}, event("c", after=row)), ({"id": 2}, event("c", after=row | {"id": 2})))
+    connect.send(({"id": 2}, event("d", row | {"id": 2})), ({"id": 2}, None))
+    connect.drain(loaded.flows[0])
+    assert connect.rows() == [(1, "a")]
+
+
+def test_the_example_of_a_lake_runs(
+    connect: Connect,
+    lake: Keys,
+    catalog: Catalog,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The namespace, the topics and the servers are this test's own."""
+    text = (ROOT / "examples/connect/events.properties").read_text()
+    user, _, secret = str(lake["iceberg.catalog.credential"]).partition(":")
+    monkeypatch.setenv("LAKE_CLIENT", user)
+    monkeypatch.setenv("LAKE_SECRET", secret)
+    own = {key: one for key, one in lake.items() if ".s3." in key or ".uri" in key}
+    own |= {
+        "iceberg.catalog.warehouse": lake["iceberg.catalog.warehouse"],
+        "topics": connect.topic,
+        "iceberg.control.topic": lake["iceberg.control.topic"],
+        "iceberg.control.commit.interval-ms": "0",
+    }
+    file = connect.folder / "events.properties"
+    file.write_text(text.replace("shop.events", f"{namespace}.events") + properties_text(own))
+    worker = (ROOT / "examples/connect/worker.properties").read_text()
+    worker = worker.replace("127.0.0.1:19092", connect.kafka.bootstrap)
+    (connect.folder / "worker.properties").write_text(worker)
+    connect.send((None, {"id": 7, "at": "2026-01-31T10:00:00Z"}))
+    (flow,) = load(file).flows
+    connect.drain(flow)
+    (row,) = table_rows(catalog, namespace, "events")
+    assert (row["id"], row["at_offset"]) == (7, 0)
 
 
 @pytest.fixture

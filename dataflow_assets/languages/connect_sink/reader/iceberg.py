@@ -47,6 +47,10 @@ _NO_WORDS = (
     "router takes other expressions"
 )
 _OF_TABLES = ("route-regex", "id-columns", "partition-by")
+_DEFAULTS = {
+    "id-columns": "iceberg.tables.default-id-columns",
+    "partition-by": "iceberg.tables.default-partition-by",
+}
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,8 @@ class IcebergTables:
     def _sink(self, table: str, shared: Mapping[str, Any]) -> LakeTable | None:
         values, on = self.values, self._of_tables
         namespace, _, name = table.rpartition(".")
+        if not namespace:  # which has its finding
+            return None
         given: dict[str, Any] = {"auto_create_table": on("auto-create-enabled")}
         given["unknown_fields"] = "reject" if on("evolve-schema-enabled") else "ignore"
         given["column_names"] = "ignoreCase" if on("schema-case-insensitive") else "exact"
@@ -172,7 +178,7 @@ class IcebergTables:
 
     def _of_table(self, table: str, key: str) -> str:
         own = self.values.text(f"iceberg.table.{table}.{key}")
-        return own or self.values.text(f"iceberg.tables.default-{key}")
+        return own or self.values.text(_DEFAULTS[key])
 
     def _catalog(self) -> dict[str, Any]:
         """Reads the fields that say where the catalog and the files are."""

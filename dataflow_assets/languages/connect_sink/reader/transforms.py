@@ -97,7 +97,7 @@ def apply_transforms(document: Document, first: Transformed, notes: Notes) -> Tr
         if smt.predicate and smt.kind != f"{APACHE}Filter":
             notes.wrong(where, "has a predicate, which is supported for Filter only")
         try:
-            found = _TRANSLATIONS.get(smt.kind, _refuse)(smt, found)
+            found = TRANSLATIONS.get(smt.kind, _refuse)(smt, found)
             for key in sorted(smt.settings.keys() - smt.used):
                 message = "is not supported for this transform: remove it"
                 notes.wrong((document, f"transforms.{smt.name}.{key}"), message, key=True)
@@ -269,7 +269,7 @@ def _added_fields(smt: Smt, kept: str) -> Iterator[Transformation]:
         yield insert({f"after.{_DELETED}": "true", "op": "u"}, _GONE)
 
 
-_TRANSLATIONS: Mapping[str, Translate] = {
+TRANSLATIONS: Mapping[str, Translate] = {
     UNWRAP: _unwrap,
     f"{APACHE}ReplaceField$Value": _replace,
     f"{APACHE}MaskField$Value": _mask,
