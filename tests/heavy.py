@@ -41,6 +41,8 @@ GROUPS = {
 }
 """By a part of a test's name its server. All others start what they need themselves, as connectors
 of Kafka Connect do, or once for their file: the files fill whichever process has time."""
+SERVERS = frozenset({"trino", "nessie", "apicurio", "keycloak"})
+"""Fixtures that start one of those servers."""
 MARKS = ("heavy", "alone")
 """Each is a run of `make test` with few of its tests."""
 
@@ -83,11 +85,22 @@ def may_have(file: Path, mark: str) -> bool:
 
 
 def refuse_hidden(items: Iterable[pytest.Item]) -> None:
-    """Raises UsageError for a test that a run of one of MARKS would not find."""
+    """Raises UsageError for a test that a run of one of MARKS would not find.
+
+    And for one that would start a heavy server beside all the others.
+    """
+    items = list(items)
+    if beside := [item.nodeid for item in items if _is_heavy_unsaid(item)]:
+        raise pytest.UsageError(f"mark as heavy, for they start one of {sorted(SERVERS)}: {beside}")
     marked = [(item, mark) for item in items for mark in MARKS if item.get_closest_marker(mark)]
     hidden = [item.nodeid for item, mark in marked if not may_have(item.path, mark)]
     if hidden:
         raise pytest.UsageError(f"write pytest.mark.heavy or .alone into the files of {hidden}")
+
+
+def _is_heavy_unsaid(item: pytest.Item) -> bool:
+    asked = getattr(item, "fixturenames", ())
+    return not SERVERS.isdisjoint(asked) and item.get_closest_marker("heavy") is None
 
 
 def _names_heavy(name: str) -> bool:

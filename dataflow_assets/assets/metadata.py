@@ -16,9 +16,7 @@ from dataflow_assets.assets.lineage import origins
 from dataflow_assets.assets.tally import Figures
 from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, Lag
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.engine.explained import explained
-from dataflow_assets.languages.flink.engine.query import SqlQuery
-from dataflow_assets.languages.flink.engine.view_rows import ViewRows
+from dataflow_assets.languages.language import languages
 from dataflow_assets.registry import sinks, sources
 from dataflow_assets.runs import lag_metrics
 from dataflow_assets.runs.replay import keeps
@@ -75,22 +73,13 @@ def flow_metadata(node: Node) -> dict[str, Any]:
         **code_reference(flow.file, flow.line),
         "flow": flow.id,
         "source": uri(flow.source_address),
-        **_query(flow),
+        **{
+            name: dg.MetadataValue.md(text)
+            for name, text in languages()[flow.language].describe(flow).items()
+        },
         **_rejects(flow),
         **({"suspended": True} if flow.suspended else {}),
     }
-
-
-def _query(flow: Flow) -> dict[str, Any]:
-    """The INSERT of a SQL file, and what it does with each record."""
-    for step in (one.step for one in flow.transformations):
-        if isinstance(step, SqlQuery | ViewRows):
-            made = step.plan if isinstance(step, SqlQuery) else step.view
-            return {
-                "query": dg.MetadataValue.md(f"```sql\n{step.text}\n```"),
-                "plan": dg.MetadataValue.md(f"```text\n{explained(made)}\n```"),
-            }
-    return {}
 
 
 def _rejects(flow: Flow) -> dict[str, Any]:

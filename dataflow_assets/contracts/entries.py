@@ -55,6 +55,8 @@ class Entry:
     rows: int | None = None
     """How many records its message had become; None: an earlier version did not count them."""
     reading: int = 0
+    offset: int = 0
+    """Of the record, or its number in its part: the order of those that were rejected at once."""
 
     @property
     def name(self) -> EntryName:

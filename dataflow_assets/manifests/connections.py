@@ -23,9 +23,9 @@ from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, Policies
 from dataflow_assets.languages.common.documents import Document, Path
+from dataflow_assets.languages.common.keys import CONNECTION_NAME
 from dataflow_assets.languages.common.kinds import kind
-from dataflow_assets.languages.singlestore import targets
-from dataflow_assets.languages.tableflow import catalogs
+from dataflow_assets.languages.language import languages
 
 NAMES = ("connections.yaml", "connections.yml")
 Pair = tuple[Flow, Document]
@@ -71,9 +71,9 @@ def read(document: Document) -> tuple[list[Entry], list[Finding]]:
     entries: list[Entry] = []
     findings = [document.finding(p, _ADDRESSES, key=True) for p in document.empty if len(p) == 1]
     for name, value in document.value.items():
-        if name in (*targets.KEYS, catalogs.KEY):  # where tables are that files declare
+        if any(name in one.connection_keys for one in languages().values()):
             continue
-        if targets.NAME.fullmatch(name) is None:
+        if CONNECTION_NAME.fullmatch(name) is None:
             message = "a name has letters, digits, `-`, `_` and `.`, with a letter or digit at ends"
             findings.append(document.finding((name,), message, key=True))
             continue

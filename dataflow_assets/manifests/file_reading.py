@@ -1,8 +1,8 @@
-"""One file by itself: each of its documents goes to the language that reads it."""
+"""One file by itself: each of its documents goes to the language that claims it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import chain
@@ -10,59 +10,34 @@ from pathlib import Path
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common import properties
-from dataflow_assets.languages.common.connect_consumer import is_worker
-from dataflow_assets.languages.common.documents import Document, items, parse
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.documents import Document, Place, items, parse
 from dataflow_assets.languages.common.packages import not_installed
-from dataflow_assets.languages.common.reading import Reading
-from dataflow_assets.languages.dataflow import document as dataflow
-from dataflow_assets.languages.flink.reader.folder import SqlFile
-from dataflow_assets.languages.justone.reader import read as justone
-from dataflow_assets.languages.justone.reader.keys import CLASS
-from dataflow_assets.languages.singlestore import targets
-from dataflow_assets.languages.singlestore.reader import read as pipelines
-from dataflow_assets.languages.tableflow import catalogs
-from dataflow_assets.languages.tableflow import document as tableflow
-from dataflow_assets.manifests import connections, kubernetes, unexpected
-from dataflow_assets.manifests.sql_languages import language
+from dataflow_assets.languages.language import Language, Parsed, languages
+from dataflow_assets.manifests import connections, kubernetes, unclaimed, unexpected
 
 MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
 MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
-_OF_DEFS = {"type", "attributes", "requirements", "post_processing", "template_vars_module"}
-_TABLEFLOW = ("kafka", "iceberg")
 _LISTS = ("List", "DataFlowList", "DataFlowCronList")  # what `kubectl get` prints for several
+_FORMS = (".properties", ".sql")
+"""Suffixes of files that are one document; all others are YAML."""
 
 
 @dataclass(frozen=True)
 class FileReading:
     """One file by itself; what depends on other files comes later."""
 
-    readings: tuple[Reading, ...] = ()
+    parsed: tuple[tuple[str, Parsed], ...] = field(default=(), repr=False)
+    """Documents of languages, each with the name of its language."""
     secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
     names: tuple[connections.Entry, ...] = field(default=(), repr=False)
-    targets: tuple[targets.Entry, ...] = field(default=(), repr=False)
-    catalogs: tuple[catalogs.Catalog | None, ...] = field(default=(), repr=False)
-    """None for one with a mistake."""
-    tableflow: tuple[tuple[Document, tuple[Reading, ...]], ...] = field(default=(), repr=False)
-    """Files of Tableflow, as they read where the location has no catalog."""
-    pipelines: tuple[pipelines.PipelineFile, ...] = field(default=(), repr=False)
-    """Files of pipelines: where their tables live is said in other files."""
-    properties: tuple[Document, ...] = field(default=(), repr=False)
-    """Files of Kafka Connect: what a connector means depends on the worker's file beside it."""
+    connections: tuple[tuple[str, Parsed], ...] = field(default=(), repr=False)
+    """The words of connections.yaml to languages, each with the name of its language."""
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
-    sql: tuple[SqlFile, ...] = field(default=(), repr=False)
-    """A file of SQL: its tables may be declared in the files beside it."""
-
-
-def lacking_client(document: Document, connectors: Sequence[str]) -> Reading | None:
-    """A finding instead of the flows of a document whose connectors lack their client."""
-    lacking = not_installed(connectors)
-    return Reading(document, (document.finding((), lacking),)) if lacking else None
 
 
 def read_file(path: Path) -> FileReading:
-    """What a file came to; it is parsed again only when it has changed.
+    """Reads a file by itself; it is parsed again only when it has changed.
 
     Called for every file of a folder, at every look of a sensor. Throws nothing: one file that
     cannot be read takes no other one down.
@@ -97,7 +72,7 @@ def _read(file: str, size: int) -> FileReading:
     except UnicodeDecodeError:
         return _refused(file, "is not UTF-8 text")
     if file.endswith(".sql"):
-        return _sql(text, file)
+        return _of_language(Document(file, text, {(): Place(1, 1, 1, 1)}), ".sql")
     if text.count(":") + text.count(",") > MOST_ENTRIES:
         return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
@@ -107,27 +82,10 @@ def _read(file: str, size: int) -> FileReading:
     return _joined((found, *(_guarded(document) for document in documents)))
 
 
-def _sql(text: str, file: str) -> FileReading:
-    found = language(text, file)
-    if isinstance(found, Finding):
-        return FileReading(findings=(found,))
-    if found == "pipelines":
-        return FileReading(pipelines=(pipelines.read(text, file),))
-    return FileReading(sql=(SqlFile(file, text),))
-
-
 def _properties(file: str) -> FileReading:
-    """Connectors, workers, and files that are neither: Java programs have others."""
     found = properties.parse(properties.decoded(Path(file).read_bytes()), file)
-    document = found.document
-    if not (found.findings or justone.is_connector(document) or is_worker(document)):
-        message = "is neither a connector of JustOne's nor a Connect worker's file: skipped"
-        if document.get("connector.class"):
-            message = f"is another connector than {CLASS}, the only one that is read: skipped"
-            return FileReading(hints=(document.finding(("connector.class",), message),))
-        return FileReading(hints=(document.finding((), message),))
-    hints = (*found.hints, *justone.check_worker(document))
-    return FileReading(properties=(document,), findings=found.findings, hints=hints)
+    whole = FileReading(findings=found.findings, hints=found.hints)
+    return _joined((whole, _of_language(found.document, ".properties")))
 
 
 def _refused(file: str, message: str) -> FileReading:
@@ -147,63 +105,65 @@ def _joined(parts: Iterable[FileReading]) -> FileReading:
 
 def _guarded(document: Document) -> FileReading:
     try:
-        return _of_document(document)
+        return _of_yaml(document)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other documents go on
         return FileReading(findings=(document.finding((), unexpected.message(error)),))
 
 
-def _of_document(document: Document) -> FileReading:
-    """A document goes to the language that reads it."""
+def _of_yaml(document: Document) -> FileReading:
+    """A document of YAML may also be a Secret, or the location's connections."""
     if document.get("kind") in _LISTS:
         found = items(document)
         empty = () if found else (document.finding(("kind",), "has no items: nothing to read"),)
         return _joined((FileReading(hints=empty), *map(_guarded, found)))
     if connections.reads(document):
         return _of_connections(document)
-    if dataflow.reads(document):
-        return FileReading((dataflow.read(document),))
-    if tableflow.reads(document):
-        if lacking := lacking_client(document, _TABLEFLOW):
-            return FileReading((lacking,))
-        return FileReading(tableflow=((document, tuple(tableflow.read(document))),))
     if kubernetes.reads(document):
         secret, findings = kubernetes.read(document)
         return FileReading(secrets=(secret,) if secret else (), findings=tuple(findings))
-    if connector := justone.from_json(document):
-        return FileReading(properties=(connector,))
-    if _of_dagster(document):
-        return FileReading()
-    if problem := _unreadable(document):
-        return FileReading(findings=(problem,))
-    return FileReading(hints=(document.finding(("kind",), "is not a flow: skipped"),))
+    return _of_language(document, ".yaml")
 
 
 def _of_connections(document: Document) -> FileReading:
     entries, findings = connections.read(document)
-    target, of_target = targets.read(document)
-    catalog, of_catalog = catalogs.read(document)
+    parsed = tuple((one.name, one.parse_connections(document)) for one in languages().values())
+    findings += [finding for _, one in parsed for finding in one.findings]
+    return FileReading(names=tuple(entries), connections=parsed, findings=tuple(findings))
+
+
+def _of_language(document: Document, form: str) -> FileReading:
+    """A document goes to the languages that claim it: a Connect worker's file is for several."""
+    forms = {form} if form in _FORMS else {".yaml", ".json"}
+    able = [one for one in languages().values() if forms & one.suffixes]
+    claims = [(place, one) for one in able if (place := one.claims(document)) is not None]
+    claims.sort(key=lambda claim: (claim[0].line, claim[0].column))
+    if not claims:
+        rest = [one for one in able if form in one.default_of]
+        return _joined([_of(one, document) for one in rest] or [_of_none(document, form)])
+    (first, language), (last, other) = claims[0], claims[-1]
+    if last != first:
+        message = (
+            f"this statement is of {other.title}, and those above are of {language.title}: a file "
+            "is in one language, so move it to a file of its own"
+        )
+        finding = Finding(document.file, last.line, last.column, "SQL", message)
+        return FileReading(findings=(finding,))
+    return _joined(_of(one, document) for _, one in claims)
+
+
+def _of(language: Language, document: Document) -> FileReading:
+    """A document is not read where its connectors have no client: it is a finding."""
+    if lacks := not_installed(language.connectors):
+        return FileReading(findings=(document.finding((), lacks),))
+    parsed = language.parse(document)
+    return FileReading(((language.name, parsed),), findings=parsed.findings, hints=parsed.hints)
+
+
+def _of_none(document: Document, form: str) -> FileReading:
+    if not document.sound:
+        return FileReading()
+    problem, note = unclaimed.explain(document, form)
     return FileReading(
-        names=tuple(entries),
-        targets=(target,),
-        catalogs=(catalog,) if document.get(catalogs.KEY) is not None else (),
-        findings=(*findings, *of_target, *of_catalog),
+        findings=(problem,) if problem else (),
+        hints=(note,) if note else (),
     )
-
-
-def _of_dagster(document: Document) -> bool:
-    """A component of a Dagster project, as in its `defs.yaml`: manifests may be below it."""
-    keys = set(document.value) if isinstance(document.value, dict) else set()
-    return keys <= _OF_DEFS and "." in str(document.get("type"))
-
-
-def _unreadable(document: Document) -> Finding | None:
-    """Why a document is nothing that Kubernetes would take either."""
-    if not isinstance(document.value, dict):
-        return document.finding((), "must be a mapping with apiVersion, kind, metadata and spec")
-    for key in ("apiVersion", "kind"):
-        if not isinstance(document.get(key), str):
-            return document.finding((key,), "is required, as text", key=True)
-    if document.get("kind").casefold() in {"dataflow", "dataflowcron"}:
-        kind = meant(document.get("kind"), dataflow.KINDS)
-        return document.finding(("kind",), f"unknown kind; {kind}")
-    return None

@@ -6,16 +6,15 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from stat import S_ISREG
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.languages.justone.reader.keys import CLASSES
+from dataflow_assets.languages.language import languages
 from dataflow_assets.manifests.file_reading import MOST_BYTES
 
-_JSON = "of *.json only JustOne's connectors are read; a manifest in JSON may be in a *.yaml"
-_CONNECTOR = re.compile(rf'"connector\.class"\s*:\s*"\s*({"|".join(CLASSES)})\s*"'.encode())
+_JSON = "of *.json only connectors are read; a manifest in JSON may be in a *.yaml"
 SUFFIXES = (".yaml", ".yml", ".properties", ".sql")
 
 
@@ -71,7 +70,7 @@ def is_manifest(path: Path) -> bool:
 
 
 def _is_connector(path: Path) -> bool:
-    """Whether a file of JSON is a connector of JustOne's: most others are schemas and data."""
+    """Looks for a connector's class in a file of JSON: most are schemas and data."""
     with suppress(OSError):
         stat = path.stat()
         small = S_ISREG(stat.st_mode) and stat.st_size <= MOST_BYTES
@@ -81,7 +80,13 @@ def _is_connector(path: Path) -> bool:
 
 @lru_cache(maxsize=4096)
 def _names_connector(file: str, _modified: int, _size: int, _inode: int) -> bool:
-    return _CONNECTOR.search(Path(file).read_bytes()) is not None
+    return _connector().search(Path(file).read_bytes()) is not None
+
+
+@cache
+def _connector() -> re.Pattern[bytes]:
+    classes = (re.escape(name) for one in languages().values() for name in one.connector_classes)
+    return re.compile(rf'"connector\.class"\s*:\s*"\s*({"|".join(classes)})\s*"'.encode())
 
 
 def _entries(folder: Path) -> list[Path]:

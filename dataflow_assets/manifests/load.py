@@ -19,22 +19,14 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.documents import Path as Place
 from dataflow_assets.languages.common.reading import DeclaredTables, Reading
-from dataflow_assets.languages.flink.reader.folder import read_file as read_sql
-from dataflow_assets.languages.justone.reader import read as justone
-from dataflow_assets.languages.singlestore import targets
-from dataflow_assets.languages.singlestore.reader import read as pipelines
-from dataflow_assets.languages.tableflow import catalogs
-from dataflow_assets.languages.tableflow import document as tableflow
+from dataflow_assets.languages.language import Language, Neighbours, languages
 from dataflow_assets.manifests import connections, kubernetes, unexpected
-from dataflow_assets.manifests.file_reading import FileReading, lacking_client, read_file
+from dataflow_assets.manifests.file_reading import FileReading, read_file
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.neighbours import clashes, cycles
 from dataflow_assets.manifests.secret_documents import SecretDocuments
 from dataflow_assets.manifests.secret_refs import absent, absent_files, foreign, missing_keys
-from dataflow_assets.manifests.shared_targets import overwriting
 from dataflow_assets.secrets import Secrets
-
-_JUSTONE = ("kafka", "postgresql")
 
 AnyPath = str | os.PathLike[str]
 
@@ -47,7 +39,7 @@ class Loaded:
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
     objects: int = 0
-    """How many flows, Secrets and names of connections were read."""
+    """How many documents of languages, Secrets and names of connections were read."""
     documents: Mapping[str, Document] = field(default_factory=dict, repr=False, compare=False)
     """By the id of a flow: where it is declared."""
     tables: tuple[tuple[Document, DeclaredTables], ...] = field(default=(), repr=False)
@@ -97,12 +89,9 @@ def _assemble(
     """The files together: flows get names and Secrets, and must not get in each other's way."""
     secrets = [secret for file in (*read, *near) for secret in file.secrets]
     names = connections.Names(name for file in (*read, *near) for name in file.names)
-    readings = [reading for file in read for reading in file.readings]
-    readings += _tableflow(read, near)
-    readings += _connectors(read, near)
-    readings += _pipelines(read, near)
-    queries = list(_queries(read, near))
-    readings += queries
+    readings = [
+        reading for language in languages().values() for reading in _readings(language, read, near)
+    ]
     made = [(r.flow, r.document) for r in readings if r.flow is not None]
     odd = list(unexpected.each(made, unexpected.unnamed))
     flows = names.named([one for one in made if one[1] not in [document for document, _ in odd]])
@@ -110,7 +99,7 @@ def _assemble(
     late = [
         *odd,
         *clashes(flows),
-        *overwriting(flows),
+        *(pair for language in languages().values() for pair in language.conflicts(flows)),
         *unexpected.each(flows, lambda some: missing_keys(some, documents, unreadable)),
         *unexpected.each(flows, foreign),
         *unexpected.each(flows, _without_files),
@@ -132,60 +121,34 @@ def _assemble(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
         tuple(sorted(set(hints))),
-        sum(_objects(file) for file in read) + len(queries),
+        sum(len(file.parsed) + len(file.secrets) + len(file.names) for file in read),
         {flow.id: document for flow, document in flows if id(document) not in bad},
         tuple((reading.document, reading.tables) for reading in readings if reading.tables),
     )
 
 
-def _objects(file: FileReading) -> int:
-    of_tables = [reading for _, found in file.tableflow for reading in found]
-    parts = (file.readings, of_tables, file.secrets, file.names, file.pipelines, file.properties)
-    return sum(map(len, parts))
-
-
-def _tableflow(read: list[FileReading], near: list[FileReading]) -> Iterator[Reading]:
-    """The readings of each file of Tableflow: its tables are in the location's catalog, if any."""
-    found: list[catalogs.Catalog | None] = []
-    for one in (one for file in (*read, *near) for one in file.catalogs):
-        found += [] if one in found else [one]
-    wrong = catalogs.unusable(found)
-    for file in read:
-        for document, without in file.tableflow:
-            if wrong:
-                yield Reading(document, (document.finding((), wrong),))
-            else:
-                read_again = partial(tableflow.read, document, found[0] if found else None)
-                yield from unexpected.readings(document, read_again) if found else without
-
-
-def _connectors(read: list[FileReading], near: list[FileReading]) -> Iterator[Reading]:
-    """A reading for each flow of a connector's file; findings and notes are in the first one's."""
-    own, others = ([one for file in files for one in file.properties] for files in (read, near))
-    problems = [lacking_client(one, _JUSTONE) for one in own if justone.is_connector(one)]
-    if any(problems):
-        yield from filter(None, problems)
-        return
-    for found in justone.read(own, others):
-        yield Reading(found.document, found.findings, found.hints)
-        yield from (Reading(found.document, flow=flow) for flow in found.flows)
-
-
-def _pipelines(read: list[FileReading], near: list[FileReading]) -> Iterator[Reading]:
-    """A reading for each pipeline; findings and notes of a file are in its first one."""
-    known = targets.Targets(one for file in (*read, *near) for one in file.targets)
-    for file in read:
-        for one in file.pipelines:
-            whole = unexpected.whole(one.file)
-            yield from unexpected.readings(whole, partial(pipelines.flows, one, known))
-
-
-def _queries(read: list[FileReading], near: list[FileReading]) -> Iterator[Reading]:
-    """The readings of each file of SQL: its tables may be in the files beside it."""
-    own, others = ([one for file in files for one in file.sql] for files in (read, near))
-    every = [*own, *others]
+def _readings(
+    language: Language, read: list[FileReading], near: list[FileReading]
+) -> Iterator[Reading]:
+    """The readings of each document of a language; the others say what it means."""
+    own, others = (
+        [
+            parsed
+            for file in files
+            for name, parsed in file.parsed
+            if name == language.name and parsed.content is not None
+        ]
+        for files in (read, near)
+    )
+    shared = [
+        parsed
+        for file in (*read, *near)
+        for name, parsed in file.connections
+        if name == language.name and parsed.content is not None
+    ]
     for one in own:
-        yield from unexpected.readings(unexpected.whole(one.file), partial(read_sql, one, every))
+        beside = Neighbours([two for two in (*own, *others) if two is not one], shared)
+        yield from unexpected.readings(one.document, partial(language.flows, one, beside))
 
 
 def _without_files(flows: list[tuple[Flow, Document]]) -> Iterator[tuple[Document, Finding]]:

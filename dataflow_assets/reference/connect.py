@@ -76,8 +76,9 @@ others are refused with the step that comes next to it.
 | `RegexRouter` | the name of the topic, and so of the table, is another one |
 | `InsertHeader`, `DropHeaders`, `SetSchemaMetadata` | nothing: headers have no column |
 
-Debezium's own sink unwraps events itself, and so does its flow. A table that is made (`auto.create`,
-`schema.evolution`) has the columns and types of the first records, `created_at` and `updated_at`.
+Debezium's own sink unwraps events itself, and so does its flow. A table that is made by
+`auto.create` or `schema.evolution` has the columns and types of the first records, and
+`created_at` and `updated_at`.
 
 ## Deletes
 

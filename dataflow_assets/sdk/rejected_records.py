@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -89,18 +89,19 @@ def settle(
     """
     if not rejections:
         return
-    way = target.rejects.way
+    # Replays go by the order in which entries are stored.
+    found, way = sorted(rejections, key=lambda one: (one.offset, one.n)), target.rejects.way
     if way == "table":
-        beside(rejections)
+        beside(found)
     elif way == "skip":
-        _log(target, piece, rejections)
+        _log(target, piece, found)
     elif way == "errors" and target.rejects.sink is not None:
-        records = [error_record(target, piece, one) for one in rejections]
+        records = [error_record(target, piece, one) for one in found]
         # What a flow stops at is rolled back with the rows: its error record must not be.
         if target.rejects.holds or joined is None or not joined(records):
             target.rejects.sink.error_store().store(records)
     if way == "fail" or target.rejects.holds:
-        raise _held(target, piece, min(rejections, key=lambda one: (one.offset, one.n)))
+        raise _held(target, piece, found[0])
 
 
 def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
@@ -226,8 +227,20 @@ def entry(body: bytes | str) -> tuple[datetime, Entry]:
         error["metadata"],
         error["source"].get("rows"),
         error.get("reading", 0),
+        error["source"].get("offset", 0),
     )
     return datetime.fromisoformat(error["timestamp"]), found
+
+
+def oldest_first(found: Iterable[tuple[datetime, Entry]]) -> list[Entry]:
+    """Entries in the order in which they were rejected, those of one moment as they were read.
+
+    Called by a connector's error sink on the driver, once for each look of a replay.
+
+    Args:
+        found: as `entry` reads them.
+    """
+    return [one for _, one in sorted(found, key=lambda pair: (pair[0], pair[1].offset, pair[1].n))]
 
 
 def _sent(encoding: str, original: bytes) -> bytes | None:

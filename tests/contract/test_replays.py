@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -106,6 +107,21 @@ def test_a_replay_puts_entries_back_once(case: Replaying) -> None:
     assert case.replay() == [(1, 0, 1)]
     assert again.replace("#attempt-2", "#attempt-3") in case.kept_ids()
     assert case.ids() == [1, 2, 3, 4, 100, 101]
+
+
+def test_entries_wait_in_the_order_of_their_records(case: Replaying) -> None:
+    """Also where ids have another one: `10` is before `9` among texts."""
+    ids = range(100, 124)  # of two partitions
+    case.source.seed([], raw=[b'{"id": %d, "name": "a", "nom": 1}' % id_ for id_ in ids])
+    case.drain(case.rejects)
+    rejects, sink = case.rejects, case.flow().branches[0].sink
+    store = rejects.sink.error_store() if rejects.sink else sink.rejected()
+    waiting = store.pending(case.flow().id, None, 100)
+    found = [json.loads(one.body or b"")["id"] for one in waiting]
+    assert sorted(found) == [*ids]
+    for parity in (0, 1):
+        mine = [id_ for id_ in found if id_ % 2 == parity]
+        assert mine == sorted(mine)
 
 
 STORES = {

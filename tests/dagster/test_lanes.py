@@ -43,6 +43,7 @@ from tests.dagster.flows import SharedSpark, location, memory_flow
 from tests.dagster.switch import later
 from tests.stand_in import until
 
+QUIET = 1.0  # seconds, after which a lane ends
 OFTEN = Policies(freshness_seconds=4)  # a lane ends sooner, too
 
 
@@ -100,7 +101,7 @@ class Shop:
 
     def ended(self, running: Future[dg.ExecuteInProcessResult]) -> dg.ExecuteInProcessResult:
         """Lets the lane end that runs aside."""
-        self.patch.setattr(ingest, "IDLE_SECONDS", 2.0)
+        self.patch.setattr(ingest, "IDLE_SECONDS", QUIET)
         return running.result()
 
     def own(self, name: str) -> dg.ExecuteInProcessResult:
@@ -140,12 +141,13 @@ UNCAPTURED = {
 
 @pytest.fixture
 def shop(
-    store: Store, tmp_path: Path, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
+    store: Store, home: str, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Shop]:
     monkeypatch.setenv("DATAFLOW_START", "1")
     monkeypatch.setenv("DATAFLOW_PATIENCE", "1")
-    monkeypatch.setattr(ingest, "IDLE_SECONDS", 2.0)
-    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=UNCAPTURED) as instance:
+    monkeypatch.setattr(ingest, "IDLE_SECONDS", QUIET)
+    monkeypatch.setattr("dataflow_assets.lanes.lane.WANTED_SECONDS", 0.5)
+    with dg.DagsterInstance.local_temp(home, overrides=UNCAPTURED) as instance:
         made = Shop(store, instance, engine, monkeypatch)
         yield made
         made.pool.shutdown()
@@ -172,7 +174,7 @@ def test_many_flows_are_driven_in_one_run_and_each_asset_shows_its_checkpoint(sh
     assert checkpoint["positions"] == {"0": 3, "1": 1}
     assert event.tags["dagster/data_version"] == mirror.version_of(checkpoint)
     assert [c.name for c in event.metadata["dagster/column_schema"].value.columns] == ["id", "name"]
-    assert event.metadata["ended"].value == "nothing came for 2 seconds"
+    assert event.metadata["ended"].value == f"nothing came for {QUIET:g} seconds"
     checks = {(c.asset_key.path[-1], c.check_name): c for c in result.get_asset_check_evaluations()}
     assert {key: check.passed for key, check in checks.items()} == {
         ("a", "lag"): True,
@@ -370,7 +372,7 @@ def test_a_flow_that_tries_again_when_the_lane_is_handed_over_has_not_failed(
         second = shop.aside()
         old = first.result()
         noted = Departures(shop.instance).of(shop.flows)
-    shop.patch.setattr(ingest, "IDLE_SECONDS", 2.0)
+    shop.patch.setattr(ingest, "IDLE_SECONDS", QUIET)
     assert not noted
     assert "had met an error when the lane was to end" in shop.log(old, "b")
     assert (old.success, second.result().success) == (True, True)

@@ -4,7 +4,6 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -27,8 +26,8 @@ OTHERS = 510
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+def history(home: str) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(home) as instance:
         yield instance
 
 

@@ -30,7 +30,7 @@ from dataflow_assets.secrets import Secrets, resolve
 from tests.conftest import Topics
 from tests.connectors.iceberg.driver import connection
 from tests.dagster.flows import memory_flow
-from tests.dagster.test_lanes import UNCAPTURED, Shop
+from tests.dagster.test_lanes import QUIET, UNCAPTURED, Shop
 from tests.stand_in import until
 
 VALUES = {
@@ -236,13 +236,11 @@ def ids_in(catalog: Catalog, name: tuple[str, str]) -> list[int]:
 
 @pytest.fixture
 def shop(
-    store: Store, tmp_path: Path, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
+    store: Store, home: str, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Shop]:
     monkeypatch.setenv("DATAFLOW_START", "1")  # drives although no switch is on
-    monkeypatch.setattr(ingest, "IDLE_SECONDS", 2.0)
-    place = tmp_path / "dagster"
-    place.mkdir()
-    with dg.DagsterInstance.local_temp(str(place), overrides=UNCAPTURED) as instance:
+    monkeypatch.setattr(ingest, "IDLE_SECONDS", QUIET)
+    with dg.DagsterInstance.local_temp(home, overrides=UNCAPTURED) as instance:
         made = Shop(store, instance, engine, monkeypatch)
         yield made
         made.pool.shutdown()

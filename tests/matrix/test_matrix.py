@@ -35,9 +35,9 @@ HERE = [
 INSERTS, UPDATES, DELETES = 120, 50, 30  # 200 changes
 
 
-def run(flow: Flow, spark: SparkSession) -> int:
-    """Drains the flow; the rows that it says it has stored."""
-    reports = list(drain(flow, lambda: spark, Request(patience=Patience(20, 0.05, 0.2))))
+def run(flow: Flow, spark: SparkSession, seconds: float = 20) -> int:
+    """Drains the flow, trying again for so long; the rows that it says it has stored."""
+    reports = list(drain(flow, lambda: spark, Request(patience=Patience(seconds, 0.05, 0.2))))
     return sum(report.delta.rows for report in reports)
 
 

@@ -16,12 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ListOffsetsResultInfo,
@@ -32,13 +27,7 @@ from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.connectors.kafka.consumer_group import Committed, Group
 from dataflow_assets.connectors.kafka.consumer_groups import Groups
-from dataflow_assets.connectors.kafka.errors import (
-    MISSING,
-    code,
-    raise_if_lost,
-    settles,
-    translate,
-)
+from dataflow_assets.connectors.kafka.errors import MISSING, code, raise_if_lost, settles, translate
 from dataflow_assets.connectors.kafka.shared_client import Client
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.likely_names import suggestion
@@ -50,7 +39,8 @@ LATEST: Place = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 TIMEOUT = 8.0  # seconds for one question
 STEP = 0.2  # seconds between two looks at what the client complains of
-PATIENCE = 2.0  # seconds in which a topic just made, or a coordinator just moved, settles
+PATIENCE = 2.0  # seconds in which a topic just made, or a leader just chosen, settles
+LOADING = 10.0  # seconds in which a coordinator has read what its groups have stored
 
 
 @dataclass(frozen=True)
@@ -192,7 +182,7 @@ class Broker:
             return self._patiently(
                 f"reading the offsets of group {group}",
                 lambda: asked.committed(self.name, partitions, TIMEOUT),
-                PATIENCE,
+                LOADING,
             )
 
     def members(self, group: str, topic: Topic) -> list[str]:

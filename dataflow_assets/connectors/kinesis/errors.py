@@ -14,7 +14,8 @@ _LONGEST = 500
 _CREDENTIALS = "check the credentials of the flow and what they may do with the stream"
 _ADVICE = {
     "ResourceNotFoundException": "create the stream, or correct stream, region and endpoint",
-    "InvalidArgumentException": "was the stream deleted and re-created?",
+    "InvalidArgumentException": "was the stream deleted and re-created, or is the time at which "
+    "the flow begins still to come?",
     "NoRegion": "set region, or AWS_REGION",
     "NoCredentials": "set accessKeySecretRef and secretAccessKeySecretRef, or give the machine or "
     "pod a role that may read the stream",

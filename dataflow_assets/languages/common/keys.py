@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
@@ -9,6 +10,7 @@ from dataflow_assets.languages.common.documents import Path
 from dataflow_assets.likely_names import closest, did_you_mean_or, plain
 from dataflow_assets.spec import Spec
 
+CONNECTION_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _ALIASES = {
     "groupid": "consumerGroup",
     "group": "consumerGroup",

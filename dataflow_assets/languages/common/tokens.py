@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from typing_extensions import override
+
 Kind = Literal["word", "quoted", "text", "number", "symbol", "hint", "end"]
 
 _SHAPES: tuple[tuple[str, str], ...] = (
@@ -27,6 +29,24 @@ _OPENED = {
     "/": "this comment has no end: */ is missing",
     '"': "double quotes are not Flink's: a text is written 'like this', a name `like this`",
 }
+
+
+_SINGLESTORE_SHAPES: tuple[tuple[str, str], ...] = (
+    ("blank", r"\s+|--(?=\s|$)[^\n]*|#[^\n]*"),
+    ("comment", r"/\*.*?\*/"),
+    ("text", r"""'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*\""""),
+    ("quoted", r"`(?:[^`]|``)+`"),
+    ("number", r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"),
+    ("word", r"[^\W\d]\w*"),
+    ("symbol", r"::\$|::%|::|<-|:>|<>|!=|<=|>=|\|\||[-+*/%=<>(),.;\[\]:@{}!&^~?]"),
+)
+_SINGLESTORE_OPENED = {
+    "'": "this text has no closing quote: a quote inside a text is written twice, or as \\'",
+    '"': "this text has no closing quote",
+    "`": "this name has no closing backtick",
+    "/": "this comment has no end: */ is missing",
+}
+_SINGLESTORE_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +117,25 @@ class Unreadable(Exception):
         super().__init__(message)
 
 
+class _SingleStore(Lexicon):
+    """Texts in either quotes, with backslashes."""
+
+    @override
+    def token(self, name: str, said: str, place: Place) -> Token:
+        if name != "text":
+            return super().token(name, said, place)
+        quote = said[0]
+        inner = re.compile(rf"\\(.)|{quote}{quote}", re.DOTALL)
+
+        def plain(found: re.Match[str]) -> str:
+            sign = found[1]
+            return quote if sign is None else _SINGLESTORE_ESCAPES.get(sign, sign)
+
+        return Token("text", inner.sub(plain, said[1:-1]), place)
+
+
 FLINK = Lexicon(_SHAPES, _OPENED)
+SINGLESTORE = _SingleStore(_SINGLESTORE_SHAPES, _SINGLESTORE_OPENED)
 
 
 def tokens(text: str, lexicon: Lexicon = FLINK) -> Iterator[Token]:

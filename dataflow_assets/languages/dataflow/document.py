@@ -56,7 +56,8 @@ _SINK: Path = ("spec", "sink")
 def reads(document: Document) -> bool:
     """Whether the document is this language's: by its kind or by its group."""
     group = str(document.get("apiVersion")).partition("/")[0]
-    return document.get("kind") in KINDS or group in {model.GROUP, model.STALE_GROUP}
+    kind = str(document.get("kind")).casefold()
+    return kind in {one.casefold() for one in KINDS} or group in {model.GROUP, model.STALE_GROUP}
 
 
 def read(document: Document) -> Reading:

@@ -18,7 +18,7 @@ from typing import Any
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common.documents import Document, Path, Place
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import CONNECTION_NAME, meant
 from dataflow_assets.languages.common.kinds import kind
 
 VARIABLE = "DATAFLOW_TARGET"
@@ -30,7 +30,6 @@ _SCHEMES = {
     "clickhouse": "clickhouse",
     "clickhouses": "clickhouse",
 }
-NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _SHAPE = (
     "must be a connection string, the name of one of `targets`, or {type, schema, config} as the "
@@ -120,7 +119,7 @@ def of_text(text: str) -> Target | str | None:
     """A connection string as a target, a name as it is; None for all else, which may be secret."""
     found = _SCHEME.match(text.strip())
     if found is None:
-        return text.strip() if NAME.fullmatch(text.strip()) else None
+        return text.strip() if CONNECTION_NAME.fullmatch(text.strip()) else None
     system = _SCHEMES.get(found[1].lower())
     if system is None:
         return None

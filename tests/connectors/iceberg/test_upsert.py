@@ -56,8 +56,8 @@ def make(seaweedfs: SeaweedFS, namespace: str) -> MakeSink:
 
 
 @pytest.fixture
-def put(spark: SparkSession) -> Callable[..., Any]:
-    return partial(_put, spark)
+def put(engine: SparkSession) -> Callable[..., Any]:
+    return partial(_put, engine)
 
 
 @pytest.fixture
@@ -424,7 +424,7 @@ def _append(catalog: Catalog, namespace: str, id_: int) -> None:
 
 
 def test_parts_are_merged_whole(
-    make: MakeSink, spark: SparkSession, catalog: Catalog, namespace: str
+    make: MakeSink, engine: SparkSession, catalog: Catalog, namespace: str
 ) -> None:
     sink = make()
     session = begun(sink)
@@ -440,7 +440,7 @@ def test_parts_are_merged_whole(
         )
         for k, piece in zip((0, 10), parts.slices, strict=True)
     ]
-    session.stage(parts, receipts, lambda: spark)
+    session.stage(parts, receipts, lambda: engine)
     session.finish(parts, receipts, SOURCE)
     assert len(table_rows(catalog, namespace)) == 20
     assert session.finish(parts, receipts, SOURCE) == session.checkpoint

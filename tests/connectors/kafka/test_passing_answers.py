@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,12 +17,14 @@ from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
 from dataflow_assets.connectors.kafka.errors import meaning
+from dataflow_assets.connectors.kafka.sink import empty_topic, last_record
+from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.last_record import LastRecordReader
 from dataflow_assets.connectors.kafka.source import current_topic
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
-from dataflow_assets.contracts import Limit, OffsetSlice
+from dataflow_assets.contracts import Limit, OffsetSlice, PartSlice
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from tests.connectors.kafka.sinking import Make, Sent, branches
+from tests.connectors.kafka.sinking import Make, Sent, branches, chunk
 
 FLOW = "default/orders"
 
@@ -172,6 +174,23 @@ def test_another_flow_whose_checkpoint_cannot_be_read_counts_as_one_that_may_wri
             reader.heads(["t"])
 
 
+def test_a_checkpoint_far_behind_transactions_that_came_to_nothing_is_found(
+    kafka: devservers.Kafka, topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(last_record, "BACK", 4)
+    name, empty = topic(), topic()
+    settings = {"bootstrap.servers": kafka.bootstrap, "transactional.id": name, "log_level": 0}
+    producer = Producer(settings)
+    producer.init_transactions(20)
+    for number in range(4):
+        producer.begin_transaction()
+        producer.produce(name, b"%d" % number, partition=0)
+        assert producer.flush(20) == 0
+        (producer.abort_transaction if number else producer.commit_transaction)(20)
+    with closing(LastRecordReader(Cluster(kafka.bootstrap))) as reader:
+        assert reader.heads([name, empty]) == {name: b"0"}
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -186,3 +205,59 @@ def test_another_flow_whose_checkpoint_cannot_be_read_counts_as_one_that_may_wri
 )
 def test_what_only_a_person_can_change_is_final(code: int, kind: type[DataflowError]) -> None:
     assert isinstance(meaning(KafkaError(code), "making t"), kind)
+
+
+def test_what_a_task_commits_while_a_target_is_emptied_is_emptied_too(
+    into: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read again from the start, and would be there twice."""
+    target = into()
+    piece = OffsetSlice("0", 0, 2)
+    old, _ = target.begun(piece)
+    late = target.write(old, piece, [Sent(b"1")])
+    new = target.open()
+    ends = empty_topic.ends
+
+    def then_the_task_commits(*asked: Any) -> dict[str, int]:
+        found = ends(*asked)
+        with suppress(DataflowError):
+            late.write(chunk([Sent(b"2")], 1))
+            late.close(complete=False)
+        return found
+
+    monkeypatch.setattr(empty_topic, "ends", then_the_task_commits)
+    new.restart({"0": 0}, "source-id", empty=True)
+    assert target.values() == []
+
+
+def test_a_target_that_a_broker_does_not_list_is_emptied_all_the_same(
+    into: Make, hidden: dict[str, int]
+) -> None:
+    target = into()
+    target.put([Sent(b"1")])
+    session = target.open()
+    hidden[target.topic] = 3
+    session.restart({"0": 0}, "source-id", empty=True)
+    assert target.values() == []
+
+
+def test_a_commit_that_is_not_visible_yet_is_waited_for_before_a_span_is_dropped(
+    into: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has stored would be planned, and stored, once more."""
+    target = into()
+    part = PartSlice("table", None, "end", "rows")
+    session, _ = target.begun(part)
+    target.write(session, part, [Sent(b"1")]).close(complete=True)
+    new = target.open()
+    checkpoints = CheckpointTopic.checkpoints
+
+    def undecided(*asked: Any) -> Any:
+        return {}, list(checkpoints(*asked)[0])
+
+    monkeypatch.setattr(CheckpointTopic, "checkpoints", undecided)
+    with pytest.raises(TransientError, match="is still open"):
+        new.abandon()
+    monkeypatch.undo()
+    with pytest.raises(TransientError, match="a part was committed meanwhile"):
+        new.abandon()

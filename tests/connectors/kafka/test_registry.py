@@ -277,13 +277,13 @@ def test_a_null_message_is_the_tombstone_of_the_key_that_the_sink_makes(
 
 
 def test_a_registry_that_is_down_is_waited_for(
-    avro: Avro, client: RegistryClient, subject: str
+    avro: Avro, client: RegistryClient, subject: str, engine: SparkSession
 ) -> None:
     number = client.register(subject, "AVRO", SCHEMA)
     avro.source["schemaRegistry"] = {"url": "http://127.0.0.1:9"}
     avro.send(*headed(number, written(ORDER, *ROWS)))
     with pytest.raises(TransientError, match=r"registry http://127.0.0.1:9 cannot be reached"):
-        avro.run()
+        run(avro.flow(), engine, seconds=1)
 
 
 def test_credentials_that_are_refused_end_the_run_with_one_sentence(

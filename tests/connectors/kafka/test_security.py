@@ -210,11 +210,11 @@ def test_a_flow_reads_and_writes_each_record_once(
 @pytest.mark.parametrize(
     "way", ["mtls, texts", pytest.param("scram-sha-512, tls", marks=pytest.mark.full)]
 )
-def test_spark_reads_what_is_large_in_its_tasks(
+def test_what_is_large_is_read_in_tasks(
     broker: devservers.SecureKafka,
     topic: str,
     end: Config,
-    spark: SparkSession,
+    engine: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -228,7 +228,7 @@ def test_spark_reads_what_is_large_in_its_tasks(
         {"type": "kafka", "config": sink},
         maxRecordsPerBatch=15_000,
     )
-    reports = run(flow, spark)
+    reports = run(flow, engine)
     assert len([one for one in reports if one.delta.rows]) > 1
     expect(broker, f"{topic}-to", wanted)
 
@@ -240,7 +240,7 @@ def _never(*_: object) -> None:
 def test_a_table_is_made_of_a_sample_that_tasks_read(
     broker: devservers.SecureKafka,
     topic: str,
-    spark: SparkSession,
+    engine: SparkSession,
     postgresql: devservers.PostgreSQL,
     schema: str,
     tmp_path: Path,
@@ -254,7 +254,7 @@ def test_a_table_is_made_of_a_sample_that_tasks_read(
         {"type": "postgresql", "config": table},
         transformations=[{"type": "insertField", "config": {"fields": {"at": "here"}}}],
     )
-    run(flow, spark)
+    run(flow, engine)
     with psycopg.connect(postgresql.dsn()) as connection:
         found = connection.execute(f"SELECT id, name, at FROM {schema}.t ORDER BY id").fetchall()
     assert found == [(number, f"name-{number}", "here") for number in range(12_000)]

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -270,6 +271,29 @@ def test_records_that_retention_removed_before_they_were_read_are_an_error(
         reader.plan()
     going_on = Reader(stream, reader.positions, onDataLoss="continue")
     assert len(read + going_on.rest()) == 25
+
+
+def test_a_stream_that_keeps_records_for_less_than_when_it_was_opened_loses_none_in_silence(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane has a session open for hours; so it hears of another stream of the name, too."""
+    stream.put(numbers(0, 30), lambda _: "k")
+    reader = Reader(stream)
+    reader.take(reader.plan(Limit(records=10)))
+    stream.trim(reader.rows(reader.plan())[5][reserved("sequenceNumber")])
+    known = Connected(reader.source).describe()
+    shifted(monkeypatch, 2 * 3_600_000)
+    hour = replace(known, retention=3_600_000)
+    monkeypatch.setattr(Connected, "describe", lambda _: hour)
+    with pytest.raises(
+        PermanentError, match=r"may have been removed before they were read: .+ 1 h"
+    ):
+        reader.plan()
+    shifted(monkeypatch, 4 * 3_600_000)
+    other = replace(known, identity="another")
+    monkeypatch.setattr(Connected, "describe", lambda _: other)
+    with pytest.raises(TransientError, match="was deleted and made again while it was read"):
+        reader.plan()
 
 
 def test_an_old_position_whose_record_is_still_there_has_lost_nothing(

@@ -74,6 +74,19 @@ def test_a_transaction_that_comes_in_several_batches(
     assert table.same()
 
 
+def test_a_transaction_that_empties_another_table_between_two_changes(followed: Followed) -> None:
+    tables = [f"{followed.schema}.{name}" for name in ("source", "other")]
+    followed.options = {"tables": tables, "onTruncate": "skip"}
+    followed.run("CREATE TABLE other (id int PRIMARY KEY)")
+    table = _keyed(followed, "deferred")
+    table.run(
+        "BEGIN; UPDATE source SET id = 2 WHERE v = 'a'; TRUNCATE other; "
+        "UPDATE source SET id = 1 WHERE v = 'b'; COMMIT"
+    )
+    table.drain()
+    assert table.same()
+
+
 def test_a_transaction_that_goes_on_is_not_copied_by_each_batch() -> None:
     """A large one would take quadratic time."""
     changed = Changed(Layout(("s", "t"), (), (), (), deferred=(0,)), None, with_old=False)

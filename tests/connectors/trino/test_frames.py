@@ -6,7 +6,9 @@ import decimal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,10 +18,20 @@ from dataflow_assets.connectors.trino.frames.read import describe, read
 from dataflow_assets.connectors.trino.frames.write import write
 from dataflow_assets.errors import PermanentError
 from tests.connectors.trino.driver import execute
+from tests.frames import local_frame
 
 pytestmark = pytest.mark.heavy
 
-DDL = "id bigint, name string, price decimal(10,2), at timestamp, day date, tags array<string>"
+COLUMNS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("price", pa.decimal128(10, 2)),
+        ("at", pa.timestamp("us", "UTC")),
+        ("day", pa.date32()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
 AT, DAY = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC), date(2026, 1, 31)
 
 
@@ -41,29 +53,42 @@ def held() -> Iterator[ExitStack]:
         yield stack
 
 
-def rows(spark: SparkSession, count: int, start: int = 0) -> DataFrame:
-    given = [
-        (i, f"n,{i}\n'x'\"y\" ü" if i else None, decimal.Decimal("1.50"), AT, DAY, ["a", "b'"])
+def given(count: int, start: int = 0) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": i,
+            "name": f"n,{i}\n'x'\"y\" ü" if i else None,
+            "price": decimal.Decimal("1.50"),
+            "at": AT,
+            "day": DAY,
+            "tags": ["a", "b'"],
+        }
         for i in range(start, start + count)
     ]
-    return spark.createDataFrame(given, DDL).repartition(2)
+
+
+def rows(
+    engine: SparkSession, count: int, start: int = 0, columns: pa.Schema = COLUMNS
+) -> DataFrame:
+    return local_frame(given(count, start), columns, engine)
 
 
 def test_a_table_is_made_overwritten_appended_to_and_upserted(
-    things: TrinoSink, spark: SparkSession, ids: Callable[[], list[int]], held: ExitStack
+    things: TrinoSink, engine: SparkSession, ids: Callable[[], list[int]], held: ExitStack
 ) -> None:
-    assert write(things, rows(spark, 5), "append", ()) == 5
+    assert write(things, rows(engine, 5), "append", ()) == 5
     assert ids() == [0, 1, 2, 3, 4]
-    write(things, rows(spark, 3), "overwrite", ())
+    write(things, rows(engine, 3), "overwrite", ())
     assert ids() == [0, 1, 2]
-    write(things, rows(spark, 2, start=1), "append", ())
+    write(things, rows(engine, 2, start=1), "append", ())
     assert ids() == [0, 1, 1, 2, 2]
-    write(things, rows(spark, 0), "overwrite", ())
+    write(things, rows(engine, 0), "overwrite", ())
     assert ids() == []
-    write(things, rows(spark, 3), "append", ())
-    write(things, rows(spark, 3, start=2).drop("name"), "upsert", ("id",))
+    write(things, rows(engine, 3), "append", ())
+    write(things, rows(engine, 3, start=2, columns=COLUMNS.remove(1)), "upsert", ("id",))
     assert ids() == [0, 1, 2, 3, 4]
-    found = {row["id"]: row for row in read(things, spark, None, held).collect()}
+    stored = read(things, engine, None, held).toArrow().to_pylist()
+    found = {row["id"]: row for row in stored}
     assert found[2]["name"] == "n,2\n'x'\"y\" ü", "an upsert leaves other columns alone"
     assert found[4]["name"] is None
     assert found[1]["price"] == decimal.Decimal("1.50")
@@ -75,21 +100,32 @@ def test_a_table_is_made_overwritten_appended_to_and_upserted(
 
 
 def test_chosen_columns_are_read_and_unknown_ones_are_refused(
-    things: TrinoSink, spark: SparkSession, held: ExitStack
+    things: TrinoSink, engine: SparkSession, held: ExitStack
 ) -> None:
-    write(things, rows(spark, 2), "append", ())
-    some = read(things, spark, ["day", "id"], held)
+    write(things, rows(engine, 2), "append", ())
+    some = read(things, engine, ["day", "id"], held)
     assert some.columns == ["day", "id"]
-    assert sorted(row["id"] for row in some.collect()) == [0, 1]
+    assert sorted(some.toArrow().column("id").to_pylist()) == [0, 1]
     with pytest.raises(PermanentError, match="has no column gone; it has at, day, id, name"):
-        read(things, spark, ["gone"], held)
-    extra = rows(spark, 1).withColumnRenamed("name", "other")
+        read(things, engine, ["gone"], held)
+    extra = rows(engine, 1, columns=COLUMNS.set(1, pa.field("other", pa.string())))
     with pytest.raises(PermanentError, match="other"):
         write(things, extra, "append", ())
 
 
 def test_nothing_waits_beside_the_table_afterwards(
-    things: TrinoSink, spark: SparkSession, trino: devservers.Trino, trino_schema: str
+    things: TrinoSink, engine: SparkSession, trino: devservers.Trino, trino_schema: str
 ) -> None:
-    write(things, rows(spark, 2), "append", ())
+    write(things, rows(engine, 2), "append", ())
     assert execute(trino, f"SHOW TABLES FROM lake.{trino_schema}") == [["things"]]
+
+
+@pytest.mark.full
+def test_frames_of_spark_are_stored_and_read(
+    things: TrinoSink, spark: SparkSession, held: ExitStack
+) -> None:
+    """As those of this process, in the tasks of Spark."""
+    made = spark.createDataFrame(pa.Table.from_pylist(given(5), COLUMNS)).repartition(2)
+    assert write(things, made, "append", ()) == 5
+    found = read(things, spark, COLUMNS.names, held).toArrow().to_pylist()
+    assert sorted(found, key=lambda row: row["id"]) == given(5)

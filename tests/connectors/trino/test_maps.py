@@ -93,6 +93,7 @@ def test_a_map_inside_of_others_is_read_with_its_digits_as_numbers() -> None:
     ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("kind", "given", "expected"),
     [
@@ -120,6 +121,7 @@ def test_maps_that_trino_makes_no_json_of_are_read_too(
     assert batch.column("c").to_pylist() == [expected]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["time(3)", "time(6)", "time(9)", "time(3) with time zone"])
 def test_a_time_that_is_rounded_to_the_end_of_its_day_is_no_midnight(
     trino: devservers.Trino, kind: str
@@ -134,6 +136,7 @@ def test_a_time_that_is_rounded_to_the_end_of_its_day_is_no_midnight(
     assert execute(trino, f"SELECT {inside}") == [[[last, last]]]
 
 
+@pytest.mark.heavy
 def test_values_of_maps_are_stored_exactly_or_their_record_is_rejected(
     trino: devservers.Trino, trino_schema: str, tmp_path: Path, engine: SparkSession, store: Store
 ) -> None:

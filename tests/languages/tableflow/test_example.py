@@ -1,4 +1,4 @@
-"""The file of the original documentation against real Kafka and a real store, on Spark.
+"""The file of the original documentation against real Kafka and a real store.
 
 Only the hosts, the bucket and, because no public authority has signed the broker's certificate, its
 CA are this test's own.
@@ -49,9 +49,9 @@ EVENT = {
 }
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[devservers.SecureKafka]:
-    with devservers.SecureKafka(tmp_path_factory.mktemp("secure") / "kafka") as server:
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[devservers.SecureKafka]:
+    with devservers.SecureKafka(tmp_path / "kafka") as server:
         yield server
 
 
@@ -79,14 +79,14 @@ def path(
     return path
 
 
-def _produce(broker: devservers.SecureKafka, flows: dict[str, Flow]) -> None:
+def _produce(broker: devservers.SecureKafka, flows: dict[str, Flow], count: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for made in admin.create_topics([NewTopic(name, 3) for name in (LOGS, EVENTS)]).values():
         made.result(20)
     source: Any = flows[EVENTS].source
     schema = fastavro.parse_schema(json.loads(source.avro_schema))
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0, "linger.ms": 20})
-    for number in range(9_000):
+    for number in range(count):
         log = {"environment": "prod", "service": "s", "status": "ok", "message": str(number)}
         producer.produce(LOGS, json.dumps(log), partition=number % 3)
         out = io.BytesIO(b"\0\0\0\0\1")
@@ -97,25 +97,28 @@ def _produce(broker: devservers.SecureKafka, flows: dict[str, Flow]) -> None:
     producer.flush(30)
 
 
+@pytest.mark.parametrize(
+    "count", [3_000, pytest.param(9_000, marks=pytest.mark.full, id="by Spark's own reader")]
+)
 def test_it_runs(
-    path: Path, broker: devservers.SecureKafka, s3: Bucket, spark: SparkSession
+    path: Path, broker: devservers.SecureKafka, s3: Bucket, engine: SparkSession, count: int
 ) -> None:
     loaded = load(path)
     assert (loaded.findings, loaded.hints) == ((), ())
     flows = {flow.source.address().name: flow for flow in loaded.flows}
-    _produce(broker, flows)
+    _produce(broker, flows, count)
     for _ in range(2):
         for flow in flows.values():
-            for _ in drain(flow, lambda: spark, Request()):
+            for _ in drain(flow, lambda: engine, Request()):
                 pass
     logs = s3.table(f"tableflow_cluster_1+{LOGS}").scan().to_arrow().to_pylist()
-    assert sorted(int(row["message"]) for row in logs) == list(range(9_000))
+    assert sorted(int(row["message"]) for row in logs) == list(range(count))
     assert {(row["environment"], row["service"], row["status"]) for row in logs} == {
         ("prod", "s", "ok")
     }
     table = s3.table(f"tableflow_cluster_2+{EVENTS}")
     events = table.scan().to_arrow().to_pylist()
-    assert sorted(row.pop("user_id") for row in events) == list(range(9_000))
+    assert sorted(row.pop("user_id") for row in events) == list(range(count))
     assert all(row == EVENT | {"event_attributes": [("k", "v")]} for row in events)
     schema = table.schema()
     names = {number: schema.find_column_name(number) for number in sorted(schema.field_ids)}

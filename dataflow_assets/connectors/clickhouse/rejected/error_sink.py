@@ -35,7 +35,7 @@ from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.sdk.rejected_records import HELD, entry
+from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
 from dataflow_assets.sdk.rejected_rows import whole_record
 from dataflow_assets.sdk.server_failure import translated
 
@@ -88,7 +88,7 @@ class ClickhouseErrors(ErrorStore):
                 return []
             self._check(client)
             rows = query_rows(client, query, {"flow": flow, "most": most})
-        return [entry(whole_record(row))[1] for row in rows]
+        return oldest_first(entry(whole_record(row)) for row in rows)
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:

@@ -23,7 +23,7 @@ _PENDING = """
 SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, offset,
     metadata, rows, intDiv(_version, 2)
 FROM {r} FINAL WHERE flow = {{flow:String}} AND _version % 2 = 0 AND rejected_at >= {since}
-ORDER BY rejected_at, id LIMIT {{most:UInt64}}
+ORDER BY rejected_at, offset, n, id LIMIT {{most:UInt64}}
 """
 _REPLAYED = """
 INSERT INTO {r} SELECT * REPLACE (now64(6) AS replayed_at, _version + 1 AS _version) FROM (

@@ -21,7 +21,7 @@ from dataflow_assets.contracts import Entry, EntryName, ErrorRecord, ErrorStore
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.rejected_records import HELD, entry
+from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
 
 BESIDE = "_rejected"
 _REPLAYED = "_dataflow/replayed"
@@ -64,7 +64,7 @@ class FilesErrors(ErrorStore):
             for at, one in latest.values()
             if one.reading > done.get(one.id, -1) and (since is None or at >= since)
         ]
-        return [one for _, one in sorted(waiting, key=_age)][:most]
+        return oldest_first(waiting)[:most]
 
     def _lines(self, folder: Folder) -> Iterator[tuple[str, bytes]]:
         """The lines that are not empty, and where each of them is."""
@@ -85,10 +85,6 @@ class FilesErrors(ErrorStore):
 def text(records: Sequence[ErrorRecord]) -> bytes:
     """One line for each record: in JSON a line break is a blank, or it is escaped."""
     return b"".join(one.body.translate(_BLANKS) + b"\n" for one in records)
-
-
-def _age(pair: tuple[datetime, Entry]) -> tuple[datetime, str]:
-    return pair[0], pair[1].id
 
 
 def _names(folder: Folder, name: str) -> list[EntryName]:

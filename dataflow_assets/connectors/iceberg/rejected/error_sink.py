@@ -36,7 +36,7 @@ from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.rejected_records import HELD, entry
+from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
 
 _STAMP = pa.timestamp("us", "UTC")
 _ID = pa.field("id", pa.string(), nullable=False)
@@ -111,7 +111,7 @@ class IcebergErrors(ErrorStore):
         found = [one for row in rows if (one := _waits(row, parts, flow, since))]
         if found and not known:
             raise self._no_ids()
-        return latest(one for _, one in sorted(found, key=_order))[:most]
+        return latest(oldest_first(found))[:most]
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:
@@ -231,10 +231,6 @@ def _waits(
         return None
     waits = told.flow == flow and not found.id.endswith(HELD)
     return (at, found) if waits and (since is None or at >= since) else None
-
-
-def _order(found: tuple[datetime, Entry]) -> tuple[datetime, str]:
-    return found[0], found[1].id
 
 
 class _Origin(msgspec.Struct):

@@ -100,8 +100,13 @@ def oldest(
         last = times.take(pc.array_sort_indices(times))[most - 1].as_py()
         wanted = And(wanted, LessThanOrEqual(term=_AT, value=_moment(last)))
     rows = _rows(table, wanted, [*columns, "rejected_at"])
+    return sorted(rows, key=_age)[:most]
+
+
+def _age(row: dict[str, Any]) -> tuple[datetime, int, int, str]:
     never = datetime.min.replace(tzinfo=UTC)
-    return sorted(rows, key=lambda row: (row["rejected_at"] or never, str(row["id"])))[:most]
+    place = row.get("offset") or 0, row.get("n") or 0
+    return row["rejected_at"] or never, *place, str(row["id"])
 
 
 def _rows(table: Table, wanted: BooleanExpression, columns: Sequence[str]) -> list[dict[str, Any]]:

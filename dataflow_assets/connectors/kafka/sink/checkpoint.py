@@ -142,11 +142,15 @@ class CheckpointTopic:
     def _settled(self, partition: int, load: Callable[[bytes], Record]) -> Record | None:
         found = self._last([partition], WAIT_SECONDS)[partition]
         if not found.settled:
-            raise TransientError(
-                f"a transaction of flow {self._target.flow} is still open in partition {partition} "
-                f"of topic {self.topic}: a driver is about to take it over, or has died just now"
-            )
+            raise self.open_transaction(partition)
         return None if found.value is None else load(found.value)
+
+    def open_transaction(self, partition: int) -> TransientError:
+        """For whoever must know all that was committed in a partition of the topic."""
+        return TransientError(
+            f"a transaction of flow {self._target.flow} is still open in partition {partition} "
+            f"of topic {self.topic}: a driver is about to take it over, or has died just now"
+        )
 
     def _last(self, partitions: Iterable[int], patience: float) -> dict[int, Last]:
         try:

@@ -6,7 +6,7 @@ A driver that comes late deletes nothing that has come since: the offsets are th
 from __future__ import annotations
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.kafka.client import Topic
+from dataflow_assets.connectors.kafka.client import PATIENCE, Topic
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import Head
@@ -42,6 +42,6 @@ def delete(side_topic: CheckpointTopic, name: str, head: Head) -> None:
     """
     failpoints.reach("kafka.empty")
     admin = side_topic.about(name)
-    found = admin.find() if head.emptied else None
+    found = admin.find(PATIENCE) if head.emptied else None
     if head.emptied and found and found.id == head.target:  # else these are other offsets
         admin.empty({int(p): high for p, high in head.emptied.items()})

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumers import SETTINGS, Introduced
@@ -26,7 +26,7 @@ from dataflow_assets.errors import DataflowError, TransientError
 
 TAIL = 16  # offsets looked at first: a record and its marker, and a few that came to nothing
 _TAIL = -2000  # librdkafka's OFFSET_TAIL: so many before the end
-BACK = 128  # offsets looked at where many topics are: transactions that came to nothing count too
+BACK = 128  # offsets looked at first where many topics are, with transactions come to nothing
 SILENCE = 10.0  # seconds without an answer after which there will be none
 MOST = 8  # consumers of a cluster at once; who comes later waits
 IDLE = 4  # of them that wait for the next look
@@ -69,11 +69,16 @@ class LastRecordReader:
     def heads(self, topics: Iterable[str]) -> dict[str, bytes]:
         """The last committed values of partition 0 of many topics, read side by side.
 
-        A topic is left out that is gone by now, or whose last offsets hold no record. Raises what
-        keeps another one from being read: nobody may take it for one without a head.
+        A topic is left out that is gone by now, or has no record. Raises what keeps another one
+        from being read: nobody may take it for one without a head.
         """
-        awaited, found = set(topics), dict[str, bytes]()
-        self._assign([TopicPartition(name, 0, _TAIL - BACK) for name in awaited])
+        wanted = set(topics)
+        found = self._heads(set(wanted), _TAIL - BACK)
+        return found | self._heads(wanted - found.keys(), OFFSET_BEGINNING)
+
+    def _heads(self, awaited: set[str], begin: int) -> dict[str, bytes]:
+        found = dict[str, bytes]()
+        self._assign([TopicPartition(name, 0, begin) for name in awaited])
         try:
             silent = time.monotonic() + SILENCE
             while awaited:

@@ -16,7 +16,11 @@ from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.rejected.error_sink import prepare_topic
 from dataflow_assets.connectors.kafka.sink import empty_topic, key_spelling
-from dataflow_assets.connectors.kafka.sink.checkpoint import LOOK_SECONDS, CheckpointTopic
+from dataflow_assets.connectors.kafka.sink.checkpoint import (
+    LOOK_SECONDS,
+    WAIT_SECONDS,
+    CheckpointTopic,
+)
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     Head,
     Intent,
@@ -108,8 +112,8 @@ class KafkaSinkSession(SinkSession):
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        below = self._ends() if empty else None
         self._fence()
+        below = self._ends() if empty else None  # behind what a task has committed until just now
         head = self._stored.restarted(positions, source, self.identity)
         manifest = self._target.manifest
         keys = FLINK if empty else head.keys
@@ -194,21 +198,26 @@ class KafkaSinkSession(SinkSession):
                 self._side_topic.about(self._sink.rejected_topic), self._sink.topic_replicas
             )
 
-    def _reload(self) -> None:
-        """Reads the checkpoints; ends what is still open, of a task that died or is about to."""
+    def _reload(self, patience: float = LOOK_SECONDS) -> list[str]:
+        """Reads the checkpoints; ends what is still open, of a task that died or is about to.
+
+        Returns the partitions of which a commit may still become visible: theirs are too low.
+        """
         checkpoints, open_ = self._side_topic.checkpoints(self._stored.head, MOMENT)
         for partition in open_:
             self._heads.end(partition)
         if open_:
-            checkpoints, _ = self._side_topic.checkpoints(self._stored.head, LOOK_SECONDS)
+            checkpoints, open_ = self._side_topic.checkpoints(self._stored.head, patience)
         self._stored = Stored(self._stored.head, checkpoints)
+        return open_
 
     def _fence(self) -> None:
-        """From here on nothing can be committed that was begun before."""
+        """From here on nothing can be committed that was begun before, and all else is known."""
         self._side_topic.owned(self._heads.epoch)
         for partition in self._stored.head.slots:
             self._heads.end(partition)
-        self._reload()
+        if open_ := self._reload(WAIT_SECONDS):
+            raise self._side_topic.open_transaction(self._stored.head.slots[open_[0]])
 
     def _begun(self, span: Span) -> Head:
         """The head as this span needs it."""

@@ -36,13 +36,14 @@ from dataflow_assets.contracts import (
     Span,
     folded,
 )
-from dataflow_assets.errors import Outdated, PermanentError
+from dataflow_assets.errors import Outdated, PermanentError, TransientError
 
 log = logging.getLogger(__name__)
 STREAM = "stream"  # the one partition
 _TOGETHER = 16  # shards that are asked at the same time
 MOST_SHARDS = 64  # of one span: each of its parts carries the positions of all
 _SAMPLE = 100  # records of a shard by which its lag is told
+_DESCRIBED = 600_000  # milliseconds for which a description of the stream holds
 
 
 class KinesisSourceSession(SourceSession):
@@ -50,7 +51,7 @@ class KinesisSourceSession(SourceSession):
 
     def __init__(self, source: KinesisSourceOptions) -> None:
         self._source, self._stream = source, Stream(source)
-        self._described = self._stream.describe()
+        self._described, self._asked = self._stream.describe(), now()
         self._shards = self._stream.shards()
         self._first = 0
         self._threads = ThreadPoolExecutor(_TOGETHER, "kinesis")
@@ -172,8 +173,20 @@ class KinesisSourceSession(SourceSession):
             self._idle[shard.id] = found, max(found.looked, visible)
         return found
 
+    def _describe(self) -> None:
+        """A lane has a session open for hours, in which somebody may change the stream."""
+        if now() - self._asked < _DESCRIBED:
+            return
+        found = self._stream.describe()
+        if found.identity != self.identity:
+            raise TransientError(
+                f"{self._source.title} was deleted and made again while it was read"
+            )
+        self._described, self._asked = found, now()
+
     def _check_kept(self, start: StreamPosition) -> None:
         """Raises PermanentError where retention may have removed what was not read."""
+        self._describe()
         there = {one.id for one in self._shards}
         known = start.shards or {name: start.of(name) for name in there}
         for shard, position in known.items():

@@ -30,7 +30,7 @@ from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.record import encode, parse
-from dataflow_assets.sdk.rejected_records import entry
+from dataflow_assets.sdk.rejected_records import entry, oldest_first
 from dataflow_assets.sdk.rejected_rows import whole_record
 from dataflow_assets.sdk.server_failure import translated
 
@@ -66,7 +66,7 @@ class PostgresqlErrors(ErrorStore):
             rows = link.execute(layout.waiting(), flow, moment, most)
             if rows and not layout.notes:  # before anything is put back that cannot be noted
                 _alter(link, layout)
-        found = [entry(whole_record(row))[1] for row in rows]
+        found = oldest_first(entry(whole_record(row)) for row in rows)
         return list({one.id: one for one in found}.values())
 
     @override

@@ -24,7 +24,7 @@ SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, par
     {metadata}, rows, reading
 FROM {r} WHERE flow = $1 AND replayed_at IS NULL
 AND rejected_at >= COALESCE($2::text::timestamptz, '-infinity')
-ORDER BY rejected_at, id LIMIT $3::bigint
+ORDER BY rejected_at, "offset", n, id LIMIT $3::bigint
 """
 _REPLAYED = """
 UPDATE {r} SET replayed_at = now()

@@ -24,7 +24,7 @@ from dataflow_assets.connectors.trino.table.table import Place, find
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.sdk.rejected_records import HELD, entry
+from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
 from dataflow_assets.sdk.rejected_rows import whole_record
 from dataflow_assets.sdk.server_failure import translated
 
@@ -77,7 +77,7 @@ class TrinoErrors(ErrorStore):
             if find(client, self._place) is None:
                 return []
             rows = client.rows(f"{query} LIMIT {most}")
-        return [entry(whole_record(row))[1] for row in rows]
+        return oldest_first(entry(whole_record(row)) for row in rows)
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:

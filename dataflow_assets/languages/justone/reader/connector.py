@@ -71,6 +71,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
             line=document.places[()].line,
             hash=_hash(values, source.topic, reached),
             suspended=suspended,
+            language="justone",
         )
         for source in _sources(values, topics, made)
     ]

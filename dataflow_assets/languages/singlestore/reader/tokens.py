@@ -1,51 +1,12 @@
-"""How SingleStore writes names, texts and symbols."""
+"""The tokens of a file of pipelines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from typing_extensions import override
+from dataflow_assets.languages.common.tokens import SINGLESTORE, Token, tokens
 
-from dataflow_assets.languages.common.tokens import Lexicon, Place, Token, tokens
-
-_SHAPES: Sequence[tuple[str, str]] = (
-    ("blank", r"\s+|--(?=\s|$)[^\n]*|#[^\n]*"),
-    ("comment", r"/\*.*?\*/"),
-    ("text", r"""'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*\""""),
-    ("quoted", r"`(?:[^`]|``)+`"),
-    ("number", r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"),
-    ("word", r"[^\W\d]\w*"),
-    ("symbol", r"::\$|::%|::|<-|:>|<>|!=|<=|>=|\|\||[-+*/%=<>(),.;\[\]:@{}!&^~?]"),
-)
-_OPENED = {
-    "'": "this text has no closing quote: a quote inside a text is written twice, or as \\'",
-    '"': "this text has no closing quote",
-    "`": "this name has no closing backtick",
-    "/": "this comment has no end: */ is missing",
-}
-_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _DELIMITER = re.compile(r"^[ \t]*DELIMITER[ \t]+(\S+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
-
-
-class _SingleStore(Lexicon):
-    """Texts in either quotes, with backslashes."""
-
-    @override
-    def token(self, name: str, said: str, place: Place) -> Token:
-        if name != "text":
-            return super().token(name, said, place)
-        quote = said[0]
-        inner = re.compile(rf"\\(.)|{quote}{quote}", re.DOTALL)
-
-        def plain(found: re.Match[str]) -> str:
-            sign = found[1]
-            return quote if sign is None else _ESCAPES.get(sign, sign)
-
-        return Token("text", inner.sub(plain, said[1:-1]), place)
-
-
-SINGLESTORE = _SingleStore(_SHAPES, _OPENED)
 
 
 def read_tokens(text: str) -> list[Token]:

@@ -6,7 +6,7 @@ file the INSERTs have been compared already, when the file was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ class _Insert(NamedTuple):
     document: Document
 
 
-def overwriting(flows: list[tuple[Flow, Document]]) -> Iterator[tuple[Document, Finding]]:
+def overwriting(flows: Sequence[tuple[Flow, Document]]) -> Iterator[tuple[Document, Finding]]:
     """A finding in every INSERT whose rows, and those of another one, could have one key.
 
     Called when manifests are loaded, with the flows of all files.
@@ -39,7 +39,7 @@ def overwriting(flows: list[tuple[Flow, Document]]) -> Iterator[tuple[Document, 
     """
     by_target: dict[Address, list[_Insert]] = {}
     for flow, document in flows:
-        if (made := _made(flow)) is not None:
+        if (made := _plan(flow)) is not None:
             for branch in flow.branches:
                 by_target.setdefault(branch.address, []).append(_Insert(made, document))
     for address, inserts in by_target.items():
@@ -51,7 +51,7 @@ def overwriting(flows: list[tuple[Flow, Document]]) -> Iterator[tuple[Document, 
                 yield one.document, one.document.finding(_NAME, _message(one.made, address, others))
 
 
-def _made(flow: Flow) -> Plan | ViewPlan | None:
+def _plan(flow: Flow) -> Plan | ViewPlan | None:
     for one in flow.transformations:
         if isinstance(one.step, ViewRows):
             return one.step.view

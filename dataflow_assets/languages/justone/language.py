@@ -1,0 +1,46 @@
+"""The properties of JustOne's connectors among the languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+from typing_extensions import override
+
+from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.reading import Reading
+from dataflow_assets.languages.justone.reader import read as justone
+from dataflow_assets.languages.justone.reader.keys import CLASSES
+from dataflow_assets.languages.language import Language, Neighbours, Parsed
+
+
+class JustOneLanguage(Language):
+    """A file is a connector, or the Connect worker's beside it."""
+
+    name: ClassVar[str] = "justone"
+    title: ClassVar[str] = "JustOne's connectors"
+    suffixes: ClassVar[frozenset[str]] = frozenset({".properties", ".json"})
+    connectors: ClassVar[tuple[str, ...]] = ("kafka", "postgresql")
+    connector_classes: ClassVar[frozenset[str]] = frozenset(CLASSES)
+
+    @override
+    def claims(self, document: Document) -> Place | None:
+        if justone.from_json(document) or justone.is_connector(document):
+            return document.places[()]
+        return document.places[()] if justone.is_worker(document) else None
+
+    @override
+    def parse(self, document: Document) -> Parsed:
+        found = justone.from_json(document) or document
+        return Parsed(found, found, hints=justone.check_worker(found))
+
+    @override
+    def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
+        others = [one.content for one in beside.parsed]
+        return _readings(parsed.content, others)
+
+
+def _readings(own: Document, others: list[Document]) -> Iterator[Reading]:
+    for found in justone.read([own], others):
+        yield Reading(found.document, found.findings, found.hints)
+        yield from (Reading(found.document, flow=flow) for flow in found.flows)

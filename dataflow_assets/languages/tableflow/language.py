@@ -1,0 +1,48 @@
+"""Tableflow among the languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from typing_extensions import override
+
+from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.reading import Reading
+from dataflow_assets.languages.language import Language, Neighbours, Parsed
+from dataflow_assets.languages.tableflow import catalogs
+from dataflow_assets.languages.tableflow import document as tableflow
+
+
+class TableflowLanguage(Language):
+    """A file declares tables; they are in the location's catalog, if it has one."""
+
+    name: ClassVar[str] = "tableflow"
+    title: ClassVar[str] = "Tableflow"
+    suffixes: ClassVar[frozenset[str]] = frozenset({".yaml"})
+    connectors: ClassVar[tuple[str, ...]] = ("kafka", "iceberg")
+    connection_keys: ClassVar[frozenset[str]] = frozenset({catalogs.KEY})
+
+    @override
+    def claims(self, document: Document) -> Place | None:
+        return document.places[()] if tableflow.reads(document) else None
+
+    @override
+    def parse(self, document: Document) -> Parsed:
+        return Parsed(document, tuple(tableflow.read(document)))
+
+    @override
+    def parse_connections(self, document: Document) -> Parsed:
+        catalog, findings = catalogs.read(document)
+        given = document.get(catalogs.KEY) is not None
+        return Parsed(document, (catalog,) if given else (), tuple(findings))
+
+    @override
+    def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
+        several = [one for shared in beside.connections for one in shared.content]
+        found = [one for at, one in enumerate(several) if one not in several[:at]]
+        if wrong := catalogs.unusable(found):
+            return [Reading(parsed.document, (parsed.document.finding((), wrong),))]
+        if not found:
+            return list(parsed.content)
+        return tableflow.read(parsed.document, found[0])
