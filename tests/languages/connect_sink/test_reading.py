@@ -284,8 +284,8 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
             "must be false",
         ),
         (ICEBERG, {"iceberg.catalog.type": "hive"}, "iceberg.catalog.type", "must be rest"),
-        (ICEBERG, {"iceberg.catalog.clients": "3"}, "iceberg.catalog.clients", "is no key"),
-        (ICEBERG, {"iceberg.tables.routeField": "x"}, "iceberg.tables.routeField", "is no key"),
+        (ICEBERG, {"iceberg.catalog.clients": "3"}, "iceberg.catalog.clients", "is not known"),
+        (ICEBERG, {"iceberg.tables.routeField": "x"}, "iceberg.tables.routeField", "is not known"),
         (
             ICEBERG,
             {"iceberg.tables.upsert-mode-enabled": "true"},

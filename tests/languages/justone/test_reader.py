@@ -106,7 +106,7 @@ def test_the_connectors_own_files_are_a_flow(tmp_path: Path) -> None:
     assert one.policies.rejects == Rejects("fail")
     note, worker = found.hints
     assert (note.line, note.path) == (17, "db.buffer.size")
-    assert "keys have no effect here: key.converter, " in worker.message
+    assert "keys have no effect here: internal.key.converter, " in worker.message
 
 
 def test_a_file_alone_finds_the_worker_beside_it(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ OF_ICEBERG: Sequence[Key] = (
     Key("iceberg.catalog.io-impl", "ignored", "Files are reached by S3."),
     Key("iceberg.catalog.s3.*", "ignored", _OWN),
     Key("iceberg.catalog.client.*", "ignored", _OWN),
-    Key("iceberg.*", "refused", "is no key that is known here: remove it, or correct it"),
+    Key("iceberg.*", "refused", "is not known here: remove it, or correct it"),
 )
 CONNECTORS: Mapping[str, Sequence[Key]] = {
     DEBEZIUM: OF_DEBEZIUM,

@@ -73,7 +73,7 @@ class Smt:
         return next((self.settings[key].strip() for key in keys if key in self.settings), "")
 
     def demand(self, *keys: str) -> str:
-        """The same. Raises ValueError where there is none."""
+        """Returns the first that is given. Raises ValueError where none is."""
         if not (found := self.get(*keys)):
             raise ValueError(f"needs transforms.{self.name}.{keys[0]}")
         return found
