@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo setup-dev lint types test test-all fuzz fuzz-manifests chaos soak soak-tableflow docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
+.PHONY: help setup setup-demo setup-dev lint types compiled test test-all fuzz fuzz-manifests chaos soak soak-tableflow docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -60,9 +60,13 @@ lint: setup-dev ## Style, format, and who may import whom
 types: setup-dev ## Strict types
 	$(BIN)/mypy .
 
+# Each process of the tests would do it again, all of them at once.
+compiled: setup-dev
+	-$(BIN)/pytest --collect-only -qq > /dev/null
+
 test: setup-dev ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
-	@# Types take the longest of what runs before the tests.
-	$(MAKE) --no-print-directory --jobs 2 lint types
+	@# Types take the longest of what runs before the tests, and one processor.
+	$(MAKE) --no-print-directory --jobs 2 types lint compiled
 	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal -m "not heavy and not alone"
 	$(BIN)/pytest --numprocesses $(TESTERS) --dist loadgroup --no-loadscope-reorder -m heavy
 	$(BIN)/pytest -m alone

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.connectors.iceberg.driver import MakeSink
 
 SHARED = "DATAFLOW_TEST_SERVERS"
-_SPARK = frozenset({"spark_server", "_mortal_spark"})  # fixtures
+_LONG = frozenset({"spark_server", "_mortal_spark", "trino"})  # fixtures
 S = TypeVar("S", bound=Server)
 
 
@@ -100,12 +100,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _comes_first(item: pytest.Item) -> bool:
-    """The long ones, so that in the end no process waits for another one; and those on Spark.
+    """The long ones, so that in the end no process waits for another: whole flows, Spark, Trino.
 
-    One process has them all, as each begins with a part of the tests: the others start no Spark.
+    One process has all on Spark, as each begins with a part of the tests: the others start none.
     """
-    on_spark = not _SPARK.isdisjoint(getattr(item, "fixturenames", ()))
-    return on_spark or item.get_closest_marker("e2e") is not None
+    is_long = not _LONG.isdisjoint(getattr(item, "fixturenames", ()))
+    return is_long or item.get_closest_marker("e2e") is not None
 
 
 def pytest_collection_finish() -> None:

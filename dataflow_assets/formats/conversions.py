@@ -265,13 +265,14 @@ def _struct(column: pa.Array, given: Any, wanted: Any) -> pa.Array:
     lost = {field.name for field in given} - {field.name for field in wanted}
     if lost:
         raise ValueError(f"the target has no field {', '.join(sorted(lost))}")
-    children = [_member(column, given, field) for field in wanted]
+    inside = column.flatten()  # null where the struct is, whatever stands below it
+    children = [_member(inside, given, field, len(column)) for field in wanted]
     mask = column.is_null() if column.null_count else None
     return struct_of(children, list(wanted), mask)
 
 
-def _member(column: pa.Array, given: Any, wanted: pa.Field) -> pa.Array:
+def _member(inside: list[pa.Array], given: Any, wanted: pa.Field, count: int) -> pa.Array:
     index = given.get_field_index(wanted.name)
     if index < 0:
-        return nulls(len(column), wanted.type)
-    return convert(column.field(index), given.field(index), wanted)
+        return nulls(count, wanted.type)
+    return convert(inside[index], given.field(index), wanted)

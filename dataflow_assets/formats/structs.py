@@ -80,6 +80,8 @@ def _like(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind) and array.type in (pa.binary(16), pa.uuid()):
         octets = array.cast(pa.binary(16)).to_pylist()
         return pa.array([o if o is None else str(uuid.UUID(bytes=o)) for o in octets], kind)
+    if pa.types.is_binary(array.type) and pa.types.is_fixed_size_binary(kind):
+        return array.cast(kind)  # before a null struct gets bytes of some length
     for is_kind, rebuilt in _REBUILT:
         if is_kind(array.type) and is_kind(kind):
             return rebuilt(array, kind)

@@ -148,6 +148,7 @@ def test_postgresql_makes_overwrites_appends_and_upserts(
     assert select(postgresql, tables) == [("things",)]
 
 
+@pytest.mark.full  # in process in tests/sdk and tests/matrix; an upsert on Spark is below
 def test_iceberg_makes_overwrites_appends_and_upserts(
     shop: Shop, catalog: Catalog, namespace: str
 ) -> None:
@@ -197,6 +198,7 @@ def test_an_upsert_of_iceberg_computes_its_frame_once(
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.full  # as for Iceberg
 def test_clickhouse_makes_overwrites_appends_and_upserts(
     shop: Shop, olap: Client, database: str
 ) -> None:

@@ -19,7 +19,7 @@ from devservers.demo.dagster_dev import Dagster
 from tests.e2e.fleet import Fleet, Growing, Topic
 from tests.e2e.gate import Gate
 
-pytestmark = [pytest.mark.crash, pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(560)]
+pytestmark = [pytest.mark.crash, pytest.mark.e2e, pytest.mark.timeout(560)]
 
 PATIENCE = 240.0  # seconds: Dagster takes half of a minute to begin a run, on a machine with work
 

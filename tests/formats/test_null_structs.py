@@ -197,3 +197,28 @@ def test_a_required_field_that_is_null_in_a_struct_stays_so() -> None:
     found = struct_of([pa.array([None, None, 3])], fields, pa.array([True, False, False]))
     assert found.to_pylist() == [None, {"a": None}, {"a": 3}]
     assert found.field(0).null_count == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("5", pa.int64()), ("2.5", pa.decimal128(5, 2)), ("10:00:00", pa.time64("us"))],
+    ids=str,
+)
+def test_what_stands_below_a_null_is_not_converted(text: str, kind: pa.DataType) -> None:
+    """Arrow's own builders put empty texts there."""
+    given, wanted = (pa.struct([("a", one)]) for one in (pa.string(), kind))
+    found = convert(
+        pa.array([{"a": text}, None], given), pa.field("v", given), pa.field("v", wanted)
+    )
+    assert found.is_null().to_pylist() == [False, True]
+    listed = pa.array([[{"a": text}, None]], pa.list_(given))
+    found = convert(listed, pa.field("v", listed.type), pa.field("v", pa.list_(wanted)))
+    assert found.to_pylist()[0][1] is None
+
+
+def test_a_null_for_a_struct_with_bytes_of_a_fixed_length() -> None:
+    required = pa.struct([pa.field("a", pa.binary(3), nullable=False)])
+    given = pa.array([{"a": b"abc"}, None], pa.struct([("a", pa.binary())]))
+    assert in_parquet(cast(given, required)) == [{"a": b"abc"}, None]
+    with pytest.raises(pa.ArrowInvalid, match="widths must match"):
+        cast(pa.array([{"a": b"ab"}, None], given.type), required)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
+from dataflow_assets.languages.common.connect_consumer import is_worker
 from dataflow_assets.languages.common.documents import Document, Place
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.justone.reader import read as justone
@@ -25,9 +26,9 @@ class JustOneLanguage(Language):
 
     @override
     def claims(self, document: Document) -> Place | None:
-        if justone.from_json(document) or justone.is_connector(document):
-            return document.places[()]
-        return document.places[()] if justone.is_worker(document) else None
+        own = justone.from_json(document) or justone.is_connector(document)
+        worker = document.file.endswith(".properties") and is_worker(document)
+        return document.places[()] if own or worker else None
 
     @override
     def parse(self, document: Document) -> Parsed:

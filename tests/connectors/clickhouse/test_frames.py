@@ -55,6 +55,20 @@ def windows(start: datetime, length: timedelta) -> Partitions:
     return Partitions(((Dimension("at", (start.isoformat(),), (window,)),),))
 
 
+def test_moments_are_read_in_microseconds_wherever_they_are(
+    table: FrameTable, server: Client, engine: SparkSession
+) -> None:
+    """All that a DataFrame has."""
+    kind, text = "DateTime64(9, 'UTC')", "'2026-01-31 10:00:00.123456789'"
+    server.command(
+        f"CREATE TABLE t (p {kind}, a Array({kind}), n Array(Nullable({kind})), s Tuple(x {kind})) "
+        "ENGINE = MergeTree ORDER BY tuple()"
+    )
+    server.command(f"INSERT INTO t VALUES ({text}, [{text}], [{text}, NULL], ({text}))")
+    at = datetime(2026, 1, 31, 10, 0, 0, 123456, UTC)
+    assert rows(table, engine) == [{"p": at, "a": [at], "n": [at, None], "s": {"x": at}}]
+
+
 def test_bytes_come_back_and_text_that_is_none_is_refused(
     table: FrameTable, server: Client, engine: SparkSession
 ) -> None:

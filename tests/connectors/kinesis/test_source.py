@@ -292,7 +292,7 @@ def test_a_stream_that_keeps_records_for_less_than_when_it_was_opened_loses_none
     shifted(monkeypatch, 4 * 3_600_000)
     other = replace(known, identity="another")
     monkeypatch.setattr(Connected, "describe", lambda _: other)
-    with pytest.raises(TransientError, match="was deleted and made again while it was read"):
+    with pytest.raises(TransientError, match="was deleted and created again while it was read"):
         reader.plan()
 
 

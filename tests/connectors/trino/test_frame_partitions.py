@@ -18,6 +18,7 @@ from dataflow_assets.connectors.trino.frames.read import read
 from dataflow_assets.connectors.trino.frames.write import write
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_partitions import Dimension, Partitions, Window
+from tests.connectors.trino.driver import execute
 from tests.frames import local_frame
 
 pytestmark = pytest.mark.heavy
@@ -111,3 +112,20 @@ def test_two_that_replace_at_once_leave_the_rows_of_one(
     rows = stored(daily, engine)
     assert len(rows) == 3
     assert len(set(rows)) == 1
+
+
+def test_a_table_that_is_overwritten_keeps_its_layout(
+    daily: TrinoSink, engine: SparkSession, trino: devservers.Trino, trino_schema: str
+) -> None:
+    table = f"lake.{trino_schema}.daily"
+    columns = "day date NOT NULL COMMENT 'of the sale', i integer"
+    layout = "partitioning = ARRAY['day'], sorted_by = ARRAY['i'], format = 'ORC'"
+    execute(trino, f"CREATE TABLE {table} ({columns}) COMMENT 'sales' WITH ({layout})")
+    made = execute(trino, f"SHOW CREATE TABLE {table}")
+    for day in (1, 2):
+        rows = [{"day": date(2026, 1, day), "i": i} for i in range(3)]
+        write(daily, local_frame(rows, DATES, engine), "overwrite", ())
+        assert stored(daily, engine) == [(f"2026-01-0{day}", i) for i in range(3)]
+    write(daily, local_frame([], DATES, engine), "overwrite", ())
+    assert stored(daily, engine) == []
+    assert execute(trino, f"SHOW CREATE TABLE {table}") == made

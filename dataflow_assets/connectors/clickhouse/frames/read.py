@@ -131,12 +131,12 @@ class _Reader:
                 yield self._fitted(batch)
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Microseconds are all that Spark has; text is UTF-8."""
+        """All other types are wider in Spark, which has microseconds only; text is UTF-8."""
         named = batch.rename_columns(self.schema.names)
         texts = named.select([name for name in named.schema.names if name not in self.bytes])
         types.text_checked(texts, texts.schema, self._not_text)
         arrays = [
-            column.cast(field.type, safe=not pa.types.is_timestamp(field.type))
+            column.cast(field.type, safe=False)
             for column, field in zip(batch.columns, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

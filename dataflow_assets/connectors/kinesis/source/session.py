@@ -180,7 +180,7 @@ class KinesisSourceSession(SourceSession):
         found = self._stream.describe()
         if found.identity != self.identity:
             raise TransientError(
-                f"{self._source.title} was deleted and made again while it was read"
+                f"{self._source.title} was deleted and created again while it was read"
             )
         self._described, self._asked = found, now()
 

@@ -98,9 +98,9 @@ class _Reader:
                 yield self._fitted(batch)
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Microseconds are all that Spark has."""
+        """All other types are wider in Spark, which has microseconds only."""
         arrays = [
-            column.cast(field.type, safe=not pa.types.is_timestamp(field.type))
+            column.cast(field.type, safe=False)
             for column, field in zip(batch.columns, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

@@ -27,6 +27,9 @@ class Rows:
     source: statement.Source
     key: tuple[str, ...]
     partitions: Partitions | None
+    merges: bool
+    """Whether a MERGE is one commit, which sees the rows of others: it replaces all rows of a table
+    whose layout and comments stay, where CREATE OR REPLACE TABLE makes another one."""
 
     def check(self, mode: Mode) -> None:
         """Raises PermanentError for rows that no later run would find and replace."""
@@ -70,6 +73,8 @@ class Rows:
         if self.partitions is not None:
             inside = condition(self.partitions, self.table, "t.")
             return statement.replace(self.table, self.source, inside)
+        if self.merges:
+            return statement.replace(self.table, self.source, "true")
         given = {column.name for column in self.source.columns}
         values = ", ".join(_value(column, given) for column in self.table.columns)
         query = f"SELECT {values} FROM ({self.source.named()})"  # noqa: S608 - quoted

@@ -47,8 +47,9 @@ def write(
 ) -> int:
     """As `TableFrames.write`.
 
-    `append` is an INSERT, `upsert` a MERGE by the key, `overwrite` a CREATE OR REPLACE TABLE with
-    the columns of the old one, or a MERGE that deletes the rows of the partitions.
+    `append` is an INSERT, `upsert` a MERGE by the key, `overwrite` a MERGE that deletes all rows or
+    those of the partitions; where a catalog has none, a CREATE OR REPLACE TABLE with the columns of
+    the old one.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -57,7 +58,7 @@ def write(
     with translated(f"writing {place}"), closing(Client(sink, "dataflow-frames")) as client:
         table = _target(client, sink, place, columns)
         refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
-        _check(client, table, mode, tuple(key), partitions)
+        merges = _check(client, table, mode, tuple(key), partitions).exactly_once
         chosen = tuple(c for c in table.columns if c.name in columns.names)
         matched = tuple(key) if mode == "upsert" else ()
         stager = _Stager(sink, waits, table, chosen, matched)
@@ -65,7 +66,7 @@ def write(
             stage.create(client, waits)
             attempts, count = staged_attempts(frame, stager)
             source = statement.Source(chosen, "[]", waits, attempts)  # no attempts: no rows
-            rows = Rows(client, table, source, tuple(key), partitions)
+            rows = Rows(client, table, source, tuple(key), partitions, merges)
             rows.check(mode)
             if count or mode == "overwrite":
                 rows.store(mode)
@@ -124,7 +125,7 @@ def _target(client: Client, sink: TrinoSinkOptions, place: Place, columns: pa.Sc
 
 def _check(
     client: Client, table: Table, mode: Mode, key: tuple[str, ...], partitions: Partitions | None
-) -> None:
+) -> capabilities.Capabilities:
     matched = key if mode == "upsert" else partitions.columns if partitions else ()
     able = capabilities.ask(client, table, matched)
     if mode == "upsert":
@@ -136,3 +137,4 @@ def _check(
             f"mode overwrite needs CREATE OR REPLACE TABLE, which catalog {table.place.catalog} "
             "does not have: delete the rows, and append"
         )
+    return able
