@@ -31,10 +31,8 @@ class ConnectSinkLanguage(Language):
 
     @override
     def claims(self, document: Document) -> Place | None:
-        found = isinstance(document.value, dict) and (
-            connector(document) is not None or is_worker(document)
-        )
-        return document.places[()] if found else None
+        worker = document.file.endswith(".properties") and is_worker(document)
+        return document.places[()] if worker or connector(document) else None
 
     @override
     def parse(self, document: Document) -> Parsed:

@@ -81,7 +81,7 @@ def test_the_config_alone_is_read_too(tmp_path: Path) -> None:
 
 
 def test_brokers_of_the_connector_need_no_workers_file(tmp_path: Path) -> None:
-    own = {"consumer.override.bootstrap.servers": "kafka-1:9092"}
+    own: Keys = {"consumer.override.bootstrap.servers": "kafka-1:9092"}
     one = flow(loaded(tmp_path, CONFLUENT | own, worker=None))
     assert one.source.model_dump()["brokers"] == ("kafka-1:9092",)
 
@@ -210,7 +210,7 @@ def test_iceberg_is_a_branch_for_each_table_of_a_route(tmp_path: Path) -> None:
 
 
 def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path: Path) -> None:
-    kind = {"connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}
+    kind: Keys = {"connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}
     source = flow(loaded(tmp_path, ICEBERG | kind)).source
     assert isinstance(source, LakeTopic)
     assert source.consumer_group == "cg-control-lake-sink"

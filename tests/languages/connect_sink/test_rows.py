@@ -270,7 +270,7 @@ def test_a_record_that_cannot_be_stored_goes_to_the_topic_of_dead_letters(
 ) -> None:
     connect.run("CREATE TABLE orders (id bigint, name text)")
     dead = topic(1)
-    keys = {
+    keys: Keys = {
         "errors.tolerance": "all",
         "errors.deadletterqueue.topic.name": dead,
         "errors.deadletterqueue.topic.replication.factor": "1",

@@ -326,7 +326,7 @@ def test_all_mistakes_of_a_file_are_found_at_once(tmp_path: Path) -> None:
     found = loaded(tmp_path, changed(topics="???", db__table=None, db__delivery="sometimes"))
     assert [finding.path for finding in found.findings] == ["db.table", "topics"]
     paths = [note.path for note in found.hints]
-    assert paths == ["db.delivery", "db.buffer.size", "key.converter"]
+    assert paths == ["db.delivery", "db.buffer.size", "internal.key.converter"]
 
 
 @pytest.mark.parametrize("word", ["fastest", "GUARANTEED", "Synchronized", "sometimes"])
