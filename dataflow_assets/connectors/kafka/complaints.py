@@ -42,7 +42,8 @@ class Complaints:
         elif error.code() in (_DENIED, _TLS) or _OPENSSL in error.str():
             self._since = self._since if self._refused else time.monotonic()
             self._refused = error
-        if not (error.code() == _DOWN and self.last):  # which says less than the one before it
+        # The last one says less than the one before it; 0 of them are down once one is back.
+        if error.code() != _DOWN or not (self.last or error.str().startswith("0/")):
             self.last = error.str()
 
     def forget(self) -> None:

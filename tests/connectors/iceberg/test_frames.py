@@ -191,3 +191,31 @@ def test_nulls_inside_a_column_that_takes_none_are_refused_by_its_name(
     assert "column p: " in (reason := refusal(sink, given, "append"))
     assert "required and got no value" in reason
     assert rows(sink, engine) == []
+
+
+def test_a_table_that_is_made_takes_nulls_that_its_first_frame_has_not(
+    sink: IcebergSink, engine: SparkSession
+) -> None:
+    """Of `collect_list`, say, Spark knows that no element is null."""
+    number = pa.field("n", pa.int64(), nullable=False)
+    kinds = {
+        "l": pa.list_(number),
+        "s": pa.struct([number]),
+        "m": pa.map_(pa.string(), number),
+        "d": pa.list_(pa.field("e", pa.struct([number]), nullable=False)),
+    }
+    first = {"l": [1], "s": {"n": 1}, "m": [("k", 1)], "d": [{"n": 1}]}
+    later = {"l": [None], "s": {"n": None}, "m": [("k", None)], "d": [None, {"n": None}]}
+    fields = [pa.field(name, kind, nullable=False) for name, kind in kinds.items()]
+    write(sink, local_frame([first], pa.schema(fields), engine), "append", ())
+    loose = pa.schema(
+        [
+            ("l", pa.list_(pa.int64())),
+            ("s", pa.struct([("n", pa.int64())])),
+            ("m", pa.map_(pa.string(), pa.int64())),
+            ("d", pa.list_(pa.struct([("n", pa.int64())]))),
+        ]
+    )
+    write(sink, local_frame([later], loose, engine), "append", ())
+    found = sorted(rows(sink, engine), key=str)
+    assert found == sorted([first, later], key=str)

@@ -115,7 +115,7 @@ def test_a_file_alone_finds_the_worker_beside_it(tmp_path: Path) -> None:
 
 
 def test_each_topic_is_a_flow(tmp_path: Path) -> None:
-    found = loaded(tmp_path, changed(topics="a, b,c,"))
+    found = loaded(tmp_path, changed(topics="a, b,c,a,"))
     assert [one.name.rpartition(".")[2] for one in found.flows] == ["a", "b", "c"]
     assert len({one.hash for one in found.flows}) == 3
     assert len({one.branches[0].id for one in found.flows}) == 1

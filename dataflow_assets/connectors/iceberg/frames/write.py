@@ -148,9 +148,20 @@ def _table(catalog: TableCatalog, sink: TableSinkOptions, frame: DataFrame) -> T
         table = catalog.table(sink.identifier)
         if table is None:
             create_table.ensure_namespace(catalog, sink)
-            # Spark takes columns for nullable or not by how they were computed: that is no rule.
-            nullable = [column.with_nullable(True) for column in columns]
-            table = catalog.made(sink.identifier, table_schema(nullable), {})
+            made = table_schema(map(_optional, columns))
+            table = catalog.made(sink.identifier, made, {})
     create_table.check(table)
     refuse_unknown_columns(_name(table), columns.names, table.schema().column_names)
     return table
+
+
+def _optional(column: pa.Field) -> pa.Field:
+    """With all that is inside: how Spark has computed a value says nothing about later ones."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct(map(_optional, kind))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_optional(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_field, _optional(kind.item_field))
+    return column.with_type(kind).with_nullable(True)
