@@ -43,6 +43,12 @@ def steps() -> dict[str, type[Step]]:
     return _by_type(Step, transforms)
 
 
+def systems() -> list[str]:
+    """Lists the types of sources and sinks that a manifest may name, without doubles."""
+    known = {**sources(), **sinks()}
+    return sorted(name for name, cls in known.items() if not cls.double)
+
+
 def _offered(ends: dict[str, type[End]]) -> dict[str, type[End]]:
     asked = os.environ.get(DOUBLES) == "1"
     return {name: cls for name, cls in ends.items() if asked or not cls.double}

@@ -88,6 +88,10 @@ class Language(ABC):
         a finding of this document; all others go on.
         """
 
+    @abstractmethod
+    def reference(self) -> str:
+        """Writes the page docs/reference/<name>.md from the models, for `make docs`."""
+
     def parse_connections(self, document: Document) -> Parsed:
         """Reads this language's keys in a document of connections.yaml."""
         return Parsed(document)

@@ -10,29 +10,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from dataflow_assets.reference import (
-    connect,
-    connectors,
-    json_schema,
-    justone,
-    manifests,
-    pipelines,
-    sql,
-    steps,
-    tableflow,
-    types,
-)
+from dataflow_assets.languages.language import languages
+from dataflow_assets.reference import connectors, json_schema, steps, types
+from dataflow_assets.registry import systems
 
 FOLDER = Path(__file__).parent.parent.parent / "docs"
 PAGES: Mapping[str, Callable[[], str]] = {
-    "reference/connect.md": connect.render,
-    "reference/dataflow.md": manifests.render,
-    "reference/justone.md": justone.render,
-    "reference/pipelines.md": pipelines.render,
-    "reference/sql.md": sql.render,
+    **{f"reference/{one.name}.md": one.reference for one in languages().values()},
     "reference/steps.md": steps.render,
-    "reference/tableflow.md": tableflow.render,
     "types.md": types.render,
     json_schema.NAME: json_schema.render,
-    **{f"connectors/{name}.md": partial(connectors.render, name) for name in connectors.systems()},
+    **{f"connectors/{name}.md": partial(connectors.render, name) for name in systems()},
 }

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Source
+from dataflow_assets.languages.common.pages import block, escaped, nested, table
 from dataflow_assets.reference.json_schema import EDITOR_LINE
-from dataflow_assets.reference.tables import block, escaped, nested, table
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 _TOP = """# `{name}`
@@ -19,12 +19,6 @@ _TOP = """# `{name}`
 Marks, types and SecretRefs are those of [the manifest's page](../reference/dataflow.md); how the
 types of one system become those of another is on the page [types](../types.md).
 """
-
-
-def systems() -> list[str]:
-    """The types that a manifest may name, without doubles."""
-    known = {**registry.sources(), **registry.sinks()}
-    return sorted(name for name, cls in known.items() if not cls.double)
 
 
 def render(name: str) -> str:

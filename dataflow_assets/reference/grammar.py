@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 
+from dataflow_assets.languages.common.pages import escaped
 from dataflow_assets.records.conditions import condition
 from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.records.paths.modifiers import SUPPORTED
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.record import MISSING, Record, encode, parse
-from dataflow_assets.reference.tables import escaped
 
 _BODY = '{"a":{"b":1,"c.d":2},"xs":[{"k":"x","v":1},{"k":"y","v":2},[3]],"7":null}'
 _PATHS = (

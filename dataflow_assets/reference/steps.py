@@ -11,11 +11,11 @@ from ruamel.yaml import YAML
 
 from dataflow_assets import registry
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.languages.common.pages import block, escaped, nested
 from dataflow_assets.languages.dataflow import model
 from dataflow_assets.records.record import Record, encode, parse, text
 from dataflow_assets.records.step import Context, Example, Step
 from dataflow_assets.reference import grammar
-from dataflow_assets.reference.tables import block, escaped, nested
 
 _CONTEXT = Context(datetime(2026, 7, 20, 10, tzinfo=UTC))
 _TOP = """# Steps

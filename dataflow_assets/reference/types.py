@@ -7,7 +7,7 @@ import pyarrow as pa
 from dataflow_assets import registry
 from dataflow_assets.contracts import KIND, Sink, Source, TypeRow
 from dataflow_assets.formats import avro_columns
-from dataflow_assets.reference.tables import escaped
+from dataflow_assets.languages.common.pages import escaped
 
 _TOP = """# Types
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dataflow_assets.contracts import Connector, Source
+from dataflow_assets.languages.language import Language, languages
 from dataflow_assets.records.step import Example, Step
 from dataflow_assets.reference.connectors import example
 from tests import ROOT
@@ -130,3 +131,33 @@ def test_what_files_took_is_counted() -> None:
 
 def _lines(text: str) -> int:
     return text.count("\n")
+
+
+LANGUAGE = ROOT / "docs/extending/language.md"
+PACKAGES = ROOT / "dataflow_assets/languages"
+
+
+def test_the_page_has_every_member_of_a_language() -> None:
+    page = LANGUAGE.read_text()
+    members = {name for name in vars(Language) if not name.startswith("_")}
+    members |= {name for name in Language.__annotations__ if not name.startswith("_")}
+    rows = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert rows == members
+
+
+def test_files_that_the_page_names_are_there() -> None:
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", LANGUAGE.read_text())
+    assert len(named) > 7
+    places = (ROOT, ROOT / "dataflow_assets", PACKAGES, *PACKAGES.iterdir())
+    assert [one for one in named if not any((place / one).exists() for place in places)] == []
+
+
+@pytest.mark.parametrize("language", languages().values(), ids=lambda one: one.name)
+def test_every_language_keeps_the_rules(language: Language) -> None:
+    """Its page exists, its connectors are extras, and importing its package imports no reader."""
+    assert (ROOT / f"docs/reference/{language.name}.md").exists()
+    assert language.suffixes <= {".yaml", ".json", ".properties", ".sql"}
+    extras = metadata.metadata("dataflow-assets").get_all("Provides-Extra") or []
+    assert {*language.connectors} <= {*extras}
+    package = Path(sys.modules[type(language).__module__].__file__ or "").parent
+    assert not (package / "__init__.py").read_text().count("import")

@@ -11,6 +11,7 @@ from dataflow_assets.languages.common.connect_consumer import is_worker
 from dataflow_assets.languages.common.documents import Document, Place
 from dataflow_assets.languages.common.packages import not_installed
 from dataflow_assets.languages.common.reading import Reading
+from dataflow_assets.languages.connect_sink import reference
 from dataflow_assets.languages.connect_sink.reader.documents import (
     ConnectorDocument,
     connector,
@@ -48,3 +49,7 @@ class ConnectSinkLanguage(Language):
         if missing := not_installed(["postgresql" if jdbc else "iceberg"]):
             return [Reading(document, (document.finding(("connector.class",), missing),))]
         return read(document, [one.content for one in beside.parsed if is_worker(one.content)])
+
+    @override
+    def reference(self) -> str:
+        return reference.render()

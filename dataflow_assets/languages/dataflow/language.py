@@ -10,6 +10,7 @@ from typing_extensions import override
 from dataflow_assets.languages.common.documents import Document, Place
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.dataflow import document as dataflow
+from dataflow_assets.languages.dataflow import reference
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
 
 
@@ -31,3 +32,7 @@ class DataFlowLanguage(Language):
     @override
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
         return [parsed.content]
+
+    @override
+    def reference(self) -> str:
+        return reference.render()

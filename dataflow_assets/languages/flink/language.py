@@ -19,6 +19,7 @@ from dataflow_assets.languages.flink.engine.query import SqlQuery
 from dataflow_assets.languages.flink.engine.view_rows import ViewRows
 from dataflow_assets.languages.flink.reader.folder import SqlFile, read_file
 from dataflow_assets.languages.flink.reader.shared_targets import overwriting
+from dataflow_assets.languages.flink.reference import page
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
 
 _BEGINS: tuple[tuple[str, ...], ...] = (
@@ -51,6 +52,10 @@ class FlinkLanguage(Language):
     @override
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
         return read_file(parsed.content, [one.content for one in beside.parsed])
+
+    @override
+    def reference(self) -> str:
+        return page.render()
 
     @override
     def conflicts(

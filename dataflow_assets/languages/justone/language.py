@@ -10,6 +10,7 @@ from typing_extensions import override
 from dataflow_assets.languages.common.connect_consumer import is_worker
 from dataflow_assets.languages.common.documents import Document, Place
 from dataflow_assets.languages.common.reading import Reading
+from dataflow_assets.languages.justone import reference
 from dataflow_assets.languages.justone.reader import read as justone
 from dataflow_assets.languages.justone.reader.keys import CLASSES
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
@@ -39,6 +40,10 @@ class JustOneLanguage(Language):
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
         others = [one.content for one in beside.parsed]
         return _readings(parsed.content, others)
+
+    @override
+    def reference(self) -> str:
+        return reference.render()
 
 
 def _readings(own: Document, others: list[Document]) -> Iterator[Reading]:

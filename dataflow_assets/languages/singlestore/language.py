@@ -12,7 +12,7 @@ from dataflow_assets.languages.common.first_words import first
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import lines
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
-from dataflow_assets.languages.singlestore import targets
+from dataflow_assets.languages.singlestore import reference, targets
 from dataflow_assets.languages.singlestore.reader import read as pipelines
 
 _BEGINS: tuple[tuple[str, ...], ...] = (
@@ -62,3 +62,7 @@ class SingleStoreLanguage(Language):
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
         known = targets.Targets(one.content for one in beside.connections)
         return pipelines.flows(parsed.content, known)
+
+    @override
+    def reference(self) -> str:
+        return reference.render()

@@ -10,7 +10,7 @@ from typing_extensions import override
 from dataflow_assets.languages.common.documents import Document, Place
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
-from dataflow_assets.languages.tableflow import catalogs
+from dataflow_assets.languages.tableflow import catalogs, reference
 from dataflow_assets.languages.tableflow import document as tableflow
 
 
@@ -46,3 +46,7 @@ class TableflowLanguage(Language):
         if not found:
             return list(parsed.content)
         return tableflow.read(parsed.document, found[0])
+
+    @override
+    def reference(self) -> str:
+        return reference.render()

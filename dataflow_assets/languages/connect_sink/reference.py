@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataflow_assets.languages.common.connect_keys import ADDITIONS, CONSUMER
+from dataflow_assets.languages.common.pages import section
 from dataflow_assets.languages.connect_sink.reader.keys import (
     COMMON,
     OF_CONFLUENT,
     OF_DEBEZIUM,
     OF_ICEBERG,
 )
-from dataflow_assets.reference.tables import section
 
 _TOP = """# Sink connectors of Kafka Connect: `*.json`, `*.properties`
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataflow_assets.languages.common.connect_keys import ADDITIONS, CONSUMER, WORKER
+from dataflow_assets.languages.common.pages import section
 from dataflow_assets.languages.justone.reader.keys import CONNECTOR
-from dataflow_assets.reference.tables import section
 
 _TOP = """# JustOne's Kafka Connect sink for PostgreSQL: `*.properties`
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dataflow_assets.languages.common.key_tables import Key
+from dataflow_assets.languages.common.pages import escaped, section, statements
 from dataflow_assets.languages.flink.engine.aggregates import AGGREGATES
 from dataflow_assets.languages.flink.engine.functions import FUNCTIONS
 from dataflow_assets.languages.flink.engine.metadata import METADATA, WRITABLE
@@ -13,11 +14,14 @@ from dataflow_assets.languages.flink.reader.bind import ALIASES, PARTS
 from dataflow_assets.languages.flink.reader.change_formats import CHANGE_FORMATS
 from dataflow_assets.languages.flink.reader.ends import PRODUCERS
 from dataflow_assets.languages.flink.reader.settings import SETTINGS
-from dataflow_assets.reference import sql_changes
-from dataflow_assets.reference import sql_differences as differences
-from dataflow_assets.reference import sql_prose as prose
-from dataflow_assets.reference.sql_statements import COLUMNS, STATEMENTS, UNNEST, WINDOWS
-from dataflow_assets.reference.tables import escaped, section, statements
+from dataflow_assets.languages.flink.reference import changes as sql_changes
+from dataflow_assets.languages.flink.reference import differences, prose
+from dataflow_assets.languages.flink.reference.statements import (
+    COLUMNS,
+    STATEMENTS,
+    UNNEST,
+    WINDOWS,
+)
 
 
 def render() -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataflow_assets.languages.common.pages import block
 from dataflow_assets.languages.dataflow import model
-from dataflow_assets.reference import connectors
-from dataflow_assets.reference.tables import block
+from dataflow_assets.registry import systems
 from dataflow_assets.spec import Spec
 
 _TOP = """# Manifests: `DataFlow`
@@ -51,7 +51,7 @@ _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (
 
 def render() -> str:
     """The whole page."""
-    links = ", ".join(f"[`{name}`](../connectors/{name}.md)" for name in connectors.systems())
+    links = ", ".join(f"[`{name}`](../connectors/{name}.md)" for name in systems())
     parts = [_TOP.replace("LINKS", links)]
     parts += [block(f"## {title}", spec) for title, spec in _BLOCKS]
     return "\n".join(parts)

@@ -5,8 +5,8 @@ A module of its own, as each generated page has one; `PAGES` lists them.
 
 from __future__ import annotations
 
+from dataflow_assets.languages.common.pages import block
 from dataflow_assets.languages.tableflow import model
-from dataflow_assets.reference.tables import block
 from dataflow_assets.spec import Spec
 
 _TOP = """# Files of WarpStream Tableflow

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dataflow_assets.languages.common.pages import section, statements
 from dataflow_assets.languages.singlestore.reader.bind import FUNCTIONS
 from dataflow_assets.languages.singlestore.reader.options import CLASSES, CONNECT_KEYS, KEYS
 from dataflow_assets.languages.singlestore.rows.types import ALIASES, KINDS
-from dataflow_assets.reference.tables import section, statements
 
 _TOP = """# SingleStore's pipelines: `*.sql`
 

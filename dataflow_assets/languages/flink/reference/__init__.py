@@ -1,0 +1,1 @@
+"""The generated page docs/reference/sql.md."""
