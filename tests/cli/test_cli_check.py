@@ -46,7 +46,7 @@ def test_a_folder_of_json_files_says_that_they_are_not_read(tmp_path: Path, caps
     (tmp_path / "x.json").write_text("{}")
     assert main(["check", str(tmp_path), "--json"]) == 1
     said = capsys.readouterr()
-    assert "nothing was checked (x.json: of *.json only JustOne's connectors are read" in said.err
+    assert "nothing was checked (x.json: of *.json only connectors are read" in said.err
     assert json.loads(said.out)["flows"] == []
 
 

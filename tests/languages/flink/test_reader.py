@@ -1094,6 +1094,12 @@ def test_a_table_that_is_altered_is_used_by_no_other_file(tmp_path: Path) -> Non
     assert load(tmp_path).flows == ()
 
 
+def test_a_set_that_shows_settings_is_noted(tmp_path: Path) -> None:
+    found = loaded(tmp_path, "SET;", SOURCE, TARGET, _INSERT)
+    assert (found.findings, len(found.flows)) == ((), 1)
+    assert [one.message for one in found.hints] == ["SET has no effect here"]
+
+
 @pytest.mark.parametrize("harmless", ["SELECT * FROM s;", "DELETE FROM o;", "CREATE TABLE x;"])
 def test_what_changes_no_other_statement_stops_none(tmp_path: Path, harmless: str) -> None:
     found = loaded(tmp_path, SOURCE, TARGET, harmless, _INSERT)

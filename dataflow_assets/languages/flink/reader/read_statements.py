@@ -105,12 +105,12 @@ def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
     word = token.text.upper() if token.kind == "word" else ""
     if word == "CREATE":
         yield _create(cursor, lines)
-    elif word == "SET":
+    elif word == "SET" and not (cursor.ahead(1).says(";") or cursor.ahead(1).kind == "end"):
         yield Set(_setting(cursor))
     elif word in ("INSERT", "EXECUTE"):
         cursor.takes("EXECUTE")
         yield _insert(cursor, lines)
-    elif word in _WITHOUT_EFFECT:
+    elif word == "SET" or word in _WITHOUT_EFFECT:
         yield _remark(cursor, f"{word} has no effect here")
     elif _drops(cursor):
         yield _remark(
@@ -242,9 +242,10 @@ def _setting(cursor: Cursor) -> Option:
     cursor.take()
     if cursor.next.kind == "text":
         return read_option(cursor)
-    token = cursor.take()
+    token = cursor.next
     if token.kind != "word":
         raise Unreadable(token.place, f"expected an option in quotes, found {token}")
+    cursor.take()
     place, key = token.place, token.text
     while cursor.next.says(".", "-"):
         key += cursor.take().text + cursor.take().text
