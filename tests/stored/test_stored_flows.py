@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from dataflow_assets.connectors.kafka_connect.spool import Spool
+from tests.connectors.kafka_connect.test_tombstones import standing_in
 from tests.stored.flows import StoredFlow
 from tests.stored.left import LEFT
 from tests.stored.queries import FIRST, QUERIES, SECOND, THIRD, StoredQuery
 from tests.stored.running import drain, replay
+from tests.stored.spools import ROWS, StoredSpool
 from tests.stored.tables import THIRD as THIRD_ROWS
 from tests.stored.tables import StoredTable
 from tests.stored.versions import copies
@@ -63,3 +66,16 @@ def test_a_table_is_read_on_behind_the_part_that_an_earlier_version_has_stored(
     flow.insert(THIRD_ROWS)
     drain(flow.file)
     assert flow.stores.rows() == flow.expected()
+
+
+@pytest.mark.parametrize(("copy", "_name"), copies(["spool"]))
+def test_the_spool_of_an_earlier_version_is_stored_once(
+    copy: Path, _name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process of the connector is started: what was delivered is in the spool."""
+    flow = StoredSpool(request)
+    flow.load(copy.read_text())
+    standing_in(Spool(flow.spool), monkeypatch)
+    for _ in range(2):
+        drain(flow.file)
+        assert flow.stores.rows() == ROWS

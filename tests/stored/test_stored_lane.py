@@ -24,7 +24,7 @@ from tests.stored.versions import copies
 def test_a_lane_goes_on_after_one_of_an_earlier_version_was_killed(
     copy: Path, _name: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingest, "IDLE_SECONDS", 1.0)
+    monkeypatch.setattr(ingest, "IDLE_SECONDS", 2.0)
     monkeypatch.setenv("DATAFLOW_START", "1")
     goes_on, leaves = flows(store)
     with dg.DagsterInstance.ephemeral() as instance:
