@@ -36,6 +36,14 @@ class SourceReader(Connector):
     metadata_columns: ClassVar[frozenset[str]] = frozenset()
     """Metadata that `frame` or `batches` delivers as columns, on request."""
 
+    @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """The keys of `metadata_keys` that records have with these options.
+
+        Read when manifests are loaded.
+        """
+        return tuple(self.metadata_keys)
+
     def metadata(self, piece: Slice) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
         """The metadata that all records of a slice share.
 

@@ -18,6 +18,7 @@ from dataflow_assets import registry
 from dataflow_assets.languages.common import connect_keys
 from dataflow_assets.languages.common.client_keys import CLIENT
 from dataflow_assets.languages.common.key_tables import Key
+from dataflow_assets.languages.connect_sink.reader import keys as sinks
 from dataflow_assets.languages.dataflow.model import Manifest
 from dataflow_assets.languages.dataflow.notes import UNUSED
 from dataflow_assets.languages.flink.reader import options as sql
@@ -32,6 +33,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.secrets import Fills
 from dataflow_assets.spec import Hint, Refused, Spec, marks
 from tests import ROOT
+from tests.languages.connect_sink import files as connect_files
 from tests.stress.fuzz_manifests import NEIGHBOURS
 
 ENGINE = ROOT / "dataflow_assets"
@@ -189,6 +191,14 @@ def pipeline(key: str, value: str) -> Mapping[str, str]:
     return {"a.sql": text, "connections.yaml": NEIGHBOURS["pipelines/connections.yaml"]}
 
 
+def sink_file(base: Mapping[str, str | None]) -> Any:
+    """A sink connector of Kafka Connect with one key more."""
+    return lambda key, value: {
+        "a.properties": connect_files.properties_text({**base, key: value}),
+        "worker.properties": connect_files.WORKER,
+    }
+
+
 TABLES: Mapping[str, tuple[Sequence[Key], Any]] = {
     "kafka": (sql.of_connector("kafka"), flink_table("kafka")),
     "upsert-kafka": (sql.of_connector("upsert-kafka"), flink_table("upsert-kafka")),
@@ -201,6 +211,10 @@ TABLES: Mapping[str, tuple[Sequence[Key], Any]] = {
     "JustOne's worker": (connect_keys.WORKER, worker_file()),
     "JustOne's consumer": (connect_keys.CONSUMER, worker_file("consumer.")),
     "pipelines": (pipelines.KEYS, pipeline),
+    "sinks of Kafka Connect": (sinks.COMMON, sink_file(connect_files.CONFLUENT)),
+    "Debezium's sink": (sinks.OF_DEBEZIUM, sink_file(connect_files.DEBEZIUM)),
+    "Confluent's sink": (sinks.OF_CONFLUENT, sink_file(connect_files.CONFLUENT)),
+    "Iceberg's sink": (sinks.OF_ICEBERG, sink_file(connect_files.ICEBERG)),
 }
 WITHOUT_EFFECT = [
     pytest.param(one, files, id=f"{table}: {one.name}")

@@ -230,3 +230,67 @@ def test_a_table_that_is_read_once_into_a_sink_that_upserts(
     sink = {"type": "postgresql", "config": {**POSTGRESQL, **UPSERT}}
     noted = "Set onSourceRewrite: rescan in the source" in said(tmp_path, source, sink)
     assert noted == (rewrite == "fail")
+
+
+def _routed(condition: str) -> list[dict[str, Any]]:
+    route = {
+        "condition": condition,
+        "sink": {"type": "postgresql", "config": {**POSTGRESQL, "table": "z"}},
+    }
+    return [{"type": "router", "config": {"routes": [route]}}]
+
+
+def _filtered(condition: str) -> list[dict[str, Any]]:
+    return [{"type": "filter", "config": {"condition": condition}}]
+
+
+ONE_COLUMN = {"type": "postgresql-cdc", "config": {**FOLLOWED, "includeColumns": ["id"]}}
+CONDITIONS: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
+    (KAFKA, _filtered("metadata.operation == 'insert'"), "asks for metadata operation, which no"),
+    (KAFKA, _filtered("metadata.headers.tenant == 'a'"), ""),
+    (KAFKA, _routed("metadata.table == 'x'"), "asks for metadata table, which no record"),
+    (CDC, _filtered("metadata.operation == 'insert'"), ""),
+    (ONE_COLUMN, _filtered("$.region == 'eu'"), "asks for region, which the source leaves out"),
+    (ONE_COLUMN, _routed("$.region == 'eu'"), "asks for region, which the source leaves out"),
+    (ONE_COLUMN, _filtered("$.id == 1"), ""),
+    (
+        ONE_COLUMN,
+        [{"type": "insertField", "config": {"fields": {"region": "eu"}}}, *_filtered("$.region")],
+        "",
+    ),
+    (
+        {"type": "postgresql", "config": {"connectionString": "postgresql://h/d", **QUERY}},
+        _filtered("metadata.id == 1"),
+        "asks for metadata id, which no record of this source has (it has operation)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "steps", "message"), CONDITIONS)
+def test_a_condition_about_what_no_record_has_is_noted(
+    tmp_path: Path, source: dict[str, Any], steps: list[dict[str, Any]], message: str
+) -> None:
+    """All records would go one way, and nobody would be told."""
+    sink = {"type": "postgresql", "config": {**POSTGRESQL, "table": "o"}}
+    found = at(
+        f"spec.transformations[{len(steps) - 1}].config",
+        said(tmp_path, source, sink, transformations=steps),
+    )
+    assert [message in line for line in found] == ([True] if message else [])
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "clickhouse", "trino"])
+def test_a_query_without_an_order_has_no_metadata_to_match_rows_by(
+    tmp_path: Path, kind: str
+) -> None:
+    """Both fragments of Trino's section together: no record of the query has an id."""
+    server = {"postgresql": POSTGRESQL, "clickhouse": CLICKHOUSE, "trino": TRINO}[kind]
+    source = {"type": kind, "config": {**server, **QUERY}}
+    raw = {"rawMode": True, **UPSERT}
+    sink = {"type": "postgresql", "config": {**POSTGRESQL, "table": "o", **raw}}
+    place = "spec.sink.config.conflictKey"
+    (note,) = at(place, said(tmp_path, source, sink))
+    assert "id is none that this source gives (it gives " in note
+    tracked = {"changeTrackingColumn": "changed_at"}
+    source = {"type": kind, "config": {**server, **QUERY, **tracked}}
+    assert at(place, said(tmp_path, source, sink)) == []

@@ -28,11 +28,12 @@ class Postgresql(Stores):
         self.dsn = server.dsn()
 
     def names(self) -> dict[str, str]:
-        return {"schema": self.schema} | self._oid()
+        return {"schema": self.schema} | self._oids()
 
-    def _oid(self) -> dict[str, str]:
-        ((oid,),) = self.connection.execute("SELECT to_regclass('target')::oid").fetchall()
-        return {"oid": str(oid)} if oid else {}
+    def _oids(self) -> dict[str, str]:
+        """Of the tables that are not the flow's own."""
+        found = self.connection.execute(_OIDS, [self.schema]).fetchall()
+        return {f"{name}_oid": str(oid) for name, oid in found}
 
     def config(self) -> Config:
         table = f"{self.schema}.target"
@@ -50,13 +51,21 @@ class Postgresql(Stores):
             return b"".join(copy).decode().splitlines()
 
     def load(self, dumped: Any) -> None:
-        for name in sorted(dumped, key=lambda name: name != "target"):  # others name its oid
+        for name in sorted(dumped, key=_is_own):  # which name oids of others
             self.connection.execute(dumped[name]["create"])
-            rows = [shown(row, self._oid()) + "\n" for row in dumped[name]["rows"]]
+            rows = [shown(row, self._oids()) + "\n" for row in dumped[name]["rows"]]
             with self.connection.cursor().copy(f"COPY {name} FROM STDIN".encode()) as copy:
                 copy.write("".join(rows))
 
 
+def _is_own(table: str) -> bool:
+    return table.startswith("dataflow_")
+
+
+_OIDS = """
+SELECT relname, oid FROM pg_class
+WHERE relnamespace = %s::regnamespace AND relkind = 'r' AND relname NOT LIKE 'dataflow%%'
+"""
 _TABLES = """
 SELECT relname, format('CREATE TABLE %%I (%%s)', relname, concat_ws(', ',
     (SELECT string_agg(concat_ws(' ', quote_ident(attname), format_type(atttypid, atttypmod),
@@ -68,6 +77,13 @@ SELECT relname, format('CREATE TABLE %%I (%%s)', relname, concat_ws(', ',
      WHERE conrelid = t.oid AND contype IN ('p', 'u'))))
 FROM pg_class AS t WHERE relnamespace = %s::regnamespace AND relkind = 'r' ORDER BY 1
 """
+
+
+class PostgresqlUpsert(Postgresql):
+    """Its table has a primary key."""
+
+    def config(self) -> Config:
+        return super().config() | {"upsertMode": True, "conflictKey": "id"}
 
 
 class Clickhouse(Stores):
@@ -121,6 +137,17 @@ class Clickhouse(Stores):
             self.client.command(dumped[name]["create"])
             rows = [shown(row, self._uuid()) + "\n" for row in dumped[name]["rows"]]
             self.client.raw_insert(name, insert_block="".join(rows), fmt="TabSeparated")
+
+
+class ClickhouseUpsert(Clickhouse):
+    """Of the rows of a key the newest counts."""
+
+    def config(self) -> Config:
+        return super().config() | {"upsertMode": True, "conflictKey": "id"}
+
+    def rows(self) -> list[Row]:
+        found = self._asked("SELECT id, name FROM target FINAL ORDER BY 1, 2")
+        return [(row[0], row[1]) for row in found]
 
 
 class Memory(Stores):

@@ -148,3 +148,10 @@ class Iceberg(Stores):
             SetSnapshotRefUpdate.model_validate(head),
         ]
         self.catalog.commit_table(made, (), tuple(updates))
+
+
+class IcebergUpsert(Iceberg):
+    """Its rows are merged by their key, into files that are written anew."""
+
+    def config(self) -> Config:
+        return super().config() | {"upsertMode": True, "conflictKey": "id"}

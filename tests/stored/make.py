@@ -19,6 +19,7 @@ from tests.stored.checkouts import CHECKOUT, HERE, ended, run
 from tests.stored.flows import StoredFlow
 from tests.stored.left import LEFT
 from tests.stored.queries import QUERIES, StoredQuery
+from tests.stored.tables import StoredTable
 
 COPIES = "DATAFLOW_STORED_COPIES"
 
@@ -32,6 +33,10 @@ def test_copy_of_what_a_flow_has_stored(name: str, request: pytest.FixtureReques
 @pytest.mark.parametrize("name", QUERIES)
 def test_copy_of_the_state_of_a_query(name: str, request: pytest.FixtureRequest) -> None:
     _keep(name, StoredQuery(request, QUERIES[name]).leave(run))
+
+
+def test_copy_of_a_table_that_was_read_in_parts(request: pytest.FixtureRequest) -> None:
+    _keep("table", StoredTable(request).leave(run))
 
 
 def test_copy_of_what_a_lane_has_stored(store: Store, tmp_path: Path) -> None:

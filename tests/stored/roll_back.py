@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stored.checkouts import CHECKOUT, run
+from tests.stored.checkouts import CHECKOUT, ended, run
 from tests.stored.flows import StoredFlow
 from tests.stored.left import LEFT
 from tests.stored.queries import FIRST, QUERIES, SECOND, THIRD, StoredQuery
@@ -39,10 +39,18 @@ def test_a_flow(name: str, request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query(name: str, request: pytest.FixtureRequest) -> None:
+    """Goes on, or is refused in one sentence before anything is written."""
     query, anew = StoredQuery(request, QUERIES[name]), StoredQuery(request, QUERIES[name], "anew")
     query.leave(_here)
+    left = query.sql.rows()
     query.send(THIRD)
-    run("drain", query.file)
+    done = ended("running.py", "drain", str(query.file))
+    if done.returncode:
+        sentence = done.stderr.splitlines()[-1]
+        assert sentence.startswith("dataflow_assets.errors.PermanentError: "), sentence
+        print(sentence)  # noqa: T201 - for whoever writes what going back means
+        assert query.sql.rows() == left
+        return
     for numbers in (FIRST, SECOND, THIRD):
         anew.send(numbers)
     drain(anew.file)
@@ -51,4 +59,4 @@ def test_a_query(name: str, request: pytest.FixtureRequest) -> None:
 
 if __name__ == "__main__":
     os.environ[CHECKOUT] = str(Path(sys.argv[1]).resolve())
-    sys.exit(pytest.main([__file__, "-p", "no:cacheprovider", *sys.argv[2:]]))
+    sys.exit(pytest.main([__file__, "-p", "no:cacheprovider", "-rP", *sys.argv[2:]]))

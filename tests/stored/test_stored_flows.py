@@ -13,6 +13,8 @@ from tests.stored.flows import StoredFlow
 from tests.stored.left import LEFT
 from tests.stored.queries import FIRST, QUERIES, SECOND, THIRD, StoredQuery
 from tests.stored.running import drain, replay
+from tests.stored.tables import THIRD as THIRD_ROWS
+from tests.stored.tables import StoredTable
 from tests.stored.versions import copies
 
 
@@ -50,3 +52,14 @@ def test_a_query_counts_on_from_the_state_of_an_earlier_version(
     drain(anew.file)
     assert query.result() == anew.result()
     assert query.result()
+
+
+@pytest.mark.parametrize(("copy", "_name"), copies(["table"]))
+def test_a_table_is_read_on_behind_the_part_that_an_earlier_version_has_stored(
+    copy: Path, _name: str, request: pytest.FixtureRequest
+) -> None:
+    flow = StoredTable(request)
+    flow.load(copy.read_text())
+    flow.insert(THIRD_ROWS)
+    drain(flow.file)
+    assert flow.stores.rows() == flow.expected()

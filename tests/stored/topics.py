@@ -59,6 +59,18 @@ class Kafka(Stores):
         send(self.bootstrap, [(name, one) for name, records in dumped.items() for one in records])
 
 
+class KafkaUpsert(Kafka):
+    """The last record of each key counts."""
+
+    def config(self) -> Config:
+        return super().config() | {"upsertMode": True, "conflictKey": "id"}
+
+    def rows(self) -> list[Row]:
+        found = {one.key(): one.value() for one in committed(self.bootstrap, self.topic)}
+        rows = [json.loads(value or b"") for value in found.values()]
+        return sorted((row["id"], row["name"]) for row in rows)
+
+
 def topic_id(bootstrap: str, topic: str) -> str:
     """Another one for each topic that had this name."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

@@ -25,6 +25,8 @@ class Script(Generic[Statement]):
     problems: list[tuple[Place, str]] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     """Names of what cannot be read: that they are missing is not said once more."""
+    unclear: list[Place] = field(default_factory=list)
+    """Statements that cannot be read and might have changed what others mean."""
 
 
 @dataclass
@@ -33,6 +35,8 @@ class StatementNotes:
 
     file: str
     notes: Notes = field(default_factory=Notes, kw_only=True)
+    unclear: list[Place] = field(default_factory=list, kw_only=True)
+    """Statements with a mistake in them without which others might mean something else."""
 
     def wrong(self, what: str, place: Place, message: str) -> None:
         """A mistake at a place."""
@@ -41,6 +45,10 @@ class StatementNotes:
     def note(self, what: str, place: Place, message: str) -> None:
         """What happens instead."""
         self.notes.hints.append(Finding(self.file, place.line, place.column, what, message))
+
+    def leave_out(self, what: str, place: Place, cause: Place) -> None:
+        """Notes why there is no flow: with a default in place of a mistake rows would be wrong."""
+        self.note(what, place, f"no flow is made of it until line {cause.line} is corrected")
 
     def reading(self) -> Reading:
         """All that was said about the file so far, without a flow."""

@@ -49,7 +49,7 @@ _SINGLESTORE_OPENED = {
 _SINGLESTORE_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Place:
     """Where something begins; both count from 1."""
 

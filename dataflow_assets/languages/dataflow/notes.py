@@ -8,8 +8,10 @@ from dataflow_assets.contracts import Sink, Source
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.dataflow import model
-from dataflow_assets.languages.dataflow.rules import ERRORS
+from dataflow_assets.languages.dataflow.rules import ERRORS, KEEPING
 from dataflow_assets.languages.dataflow.steps import Steps
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.sdk.raw_mode import RawSink
 
 _SNAPSHOTS = ("iceberg", "nessie")
@@ -33,10 +35,11 @@ def of_ends(
             message = f"takes no deletes, and {sent} sends them: {_met(manifest.spec)}. "
             yield document.finding(branch.place, message + _advice(branch.sink), key=True)
         if missing := _no_metadata(source, steps, branch.sink):
-            message = _UNKEYED.format(", ".join(missing), ", ".join(source.metadata_keys))
+            message = _UNKEYED.format(", ".join(missing), ", ".join(source.metadata_names))
             yield document.finding((*branch.place, "conflictKey"), message, key=True)
         if branch.sink.upserts and source.type in _SNAPSHOTS and not source.rereads:
             yield document.finding(branch.place, _ONCE, key=True)
+    yield from _condition_notes(document, source, steps)
 
 
 def of_errors(document: Document, errors: Sink | None) -> Iterator[Finding]:
@@ -77,7 +80,33 @@ def _no_metadata(source: Source, steps: Steps, sink: Sink) -> list[str]:
         return []
     prefix = sink.flatten_metadata_columns_prefix
     names = (name.removeprefix(prefix) for name in sink.raw_key)
-    return [name for name in names if name not in source.metadata_keys]
+    return [name for name in names if name not in source.metadata_names]
+
+
+def _condition_notes(document: Document, source: Source, steps: Steps) -> Iterator[Finding]:
+    """Conditions about what no record has, as far as no step has changed the records before."""
+    given = {*source.metadata_names, *(("operation",) if source.sends_deletes else ())}
+    known = ", ".join(source.metadata_names) or "none"
+    for place, one in steps.placed():
+        for condition in _conditions(one):
+            for name in sorted(condition.reads()):
+                if name.partition(".")[0] not in given:
+                    message = f"asks for metadata {name}, which no record of this source has"
+                    yield document.finding(place, f"{message} (it has {known})", key=True)
+            for name in sorted(filter(source.leaves_out, condition.fields())):
+                yield document.finding(place, _LEFT_OUT.format(name), key=True)
+        if one.step.type not in KEEPING:
+            return
+
+
+_LEFT_OUT = "asks for {}, which the source leaves out (includeColumns, excludeColumns)"
+
+
+def _conditions(one: Transformation) -> Iterator[Condition]:
+    step = one.step
+    given = [one.when, getattr(step, "condition", None)]
+    given += [route.condition for route in getattr(step, "routes", ())]
+    yield from (found for found in given if isinstance(found, Condition))
 
 
 def _deletes(source: Source, steps: Steps) -> str:

@@ -20,7 +20,7 @@ _ANNOTATIONS = (
     model.LANE,
     model.UPSTREAM,
 )
-_KEEPING = frozenset({"router", "filter"})  # steps that leave the fields of a record alone
+KEEPING = frozenset({"router", "filter"})  # steps that leave the fields of a record alone
 ERRORS: Path = ("spec", "errors")
 
 
@@ -92,7 +92,7 @@ def _keys_left_out(
     document: Document, manifest: model.Manifest, source: Source, branches: Iterable[Branch]
 ) -> Iterator[Finding]:
     """Each record would be rejected, unless a step makes a field of the name."""
-    if not _KEEPING.issuperset(step.type for step in manifest.spec.transformations):
+    if not KEEPING.issuperset(step.type for step in manifest.spec.transformations):
         return
     for branch in branches:
         key: Sequence[Any] = getattr(branch.sink, "conflict_key", ())

@@ -53,6 +53,10 @@ The file declares pipelines and tables, and is read again at each start: a state
 the moment at which it is read. Comments are `--`, `#` and `/* */`. Texts are in single or double
 quotes, with backslashes as escapes; names may be in backticks. `DELIMITER` works.
 
+No pipeline runs with what a mistake leaves: one that is altered, stopped or dropped by a statement
+with a finding is no flow until that is corrected. Where such a statement, or USE, does not say
+which pipeline it is about, no pipeline of the file is a flow.
+
 ## Rows
 
 An inferred pipeline creates a table of its own name with three columns, each `NOT NULL`:
@@ -108,6 +112,8 @@ This list is complete, also for procedures. The rules are the same for all targe
 - A number keeps all its digits on the way into a column. ClickHouse's own JSON functions keep 17
   digits of numbers with a fraction or an exponent, and of integers beyond 64 bits.
 - A number as text is in its shortest form without an exponent: `1.10` is `1.1`, `1e2` is `100`.
+  ClickHouse keeps the exponent of very large and very small ones.
+- Into BOOL go true and false, these words as texts, and numbers: 0 is false.
 - Integers are rounded half away from zero, and null beyond the range of their type.
 - FROM_BASE64 is null where its argument is not base64, or not UTF-8 inside.
 - Lengths of computed texts are not enforced. A DATE or DATETIME cannot be computed.

@@ -51,6 +51,11 @@ class Condition(Written):
         """The metadata keys it looks at."""
         return frozenset(test.key for test in _tests(read(self.text)) if test.path is None)
 
+    def fields(self) -> frozenset[str]:
+        """The fields of the body that it looks into; without those that a pattern may name."""
+        paths = (test.path for test in _tests(read(self.text)) if test.path is not None)
+        return frozenset(path.top for path in paths if path.top is not None)
+
     @property
     def by_metadata(self) -> bool:
         """Whether it looks at metadata alone."""

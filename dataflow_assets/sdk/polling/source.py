@@ -113,6 +113,12 @@ class PolledSource(NamedTable, Source):
         """What is read, for people."""
         return f"{'query' if self.query else 'table'} of {self.address()}"
 
+    @property
+    @override
+    def metadata_names(self) -> tuple[str, ...]:
+        there = {"id": not self.verbatim, "table": self.names_table}
+        return tuple(name for name in self.metadata_keys if there.get(name, True))
+
     @override
     def metadata(self, piece: Slice) -> dict[str, Any]:
         return {"table": self.table} if self.table else {}

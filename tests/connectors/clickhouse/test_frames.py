@@ -197,3 +197,16 @@ def test_parts_of_a_day_are_no_partitions_of_dates(table: FrameTable, engine: Sp
     five = windows(MIDNIGHT + timedelta(hours=5), UNITS["hour"])
     with pytest.raises(PermanentError, match=r"at holds dates, and a partition begins at .* 05"):
         write(table, frame, "overwrite", (), five)
+
+
+def test_a_day_that_is_replaced_takes_no_far_day_with_it(
+    table: FrameTable, engine: SparkSession
+) -> None:
+    """`toDate` counts to 2149, and begins with 1970 then."""
+    kinds = pa.schema([pa.field("at", pa.timestamp("us", "UTC"), nullable=False)])
+    day, far = datetime(2023, 12, 31, tzinfo=UTC), datetime(2203, 6, 7, tzinfo=UTC)
+    one = windows(day, UNITS["day"])
+    write(table, local_frame([{"at": day}], kinds, engine), "overwrite", (), one)
+    write(table, local_frame([{"at": far}], kinds, engine), "append", ())
+    write(table, local_frame([], kinds, engine), "overwrite", (), one)
+    assert rows(table, engine) == [{"at": far}]

@@ -170,6 +170,22 @@ def test_a_change_that_lacks_what_it_needs_is_rejected(
                 changes(lenient, message)
 
 
+def test_a_value_that_is_left_alone_is_missed_only_where_the_table_has_its_column(
+    tmp_path: Path,
+) -> None:
+    """Of PostgreSQL each update of a row with a large text in a column that nobody reads."""
+    given = flow(tmp_path, source(KEYED))
+    assert changes(given, debezium("u", None, {**A, "large": LONG})) == [UPSERT]
+
+
+def test_a_row_before_without_all_of_its_key_is_no_row_that_stays(tmp_path: Path) -> None:
+    columns = "id BIGINT, name STRING, PRIMARY KEY (id, name) NOT ENFORCED"
+    given = flow(tmp_path, source(columns), target=columns)
+    assert changes(given, debezium("u", {"id": 1}, A)) == [UPSERT]
+    with pytest.raises(RejectedRecord, match=r"has no name, .*does not say which row was replaced"):
+        changes(given, debezium("u", {"id": 2}, A))
+
+
 @pytest.mark.parametrize(
     ("kind", "message", "says"),
     [

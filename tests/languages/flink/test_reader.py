@@ -1058,3 +1058,44 @@ def test_each_table_of_a_union_has_its_secrets(
         assert source.sasl is not None
         assert source.sasl.password is not None
         assert source.sasl.password.get_secret_value() == f"of {name}"
+
+
+_INSERT = "INSERT INTO o SELECT a, b FROM s;"
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "SET 'table.local-time-zone' = 'Europe/Berln';",
+        "SET 'table.exec.sink.type-length-enforcer' = 'ERROR';",
+        "SET 'dataflow.suspended' = 'ture';",
+        "SET 'dataflow.suspended' 'true';",
+        "SETT 'dataflow.suspended' = 'true';",
+        "ALTER TABLE s SET ('topic' = 'another');",
+        "ALTER TABL s SET ('topic' = 'another');",
+    ],
+)
+def test_no_flow_runs_with_what_a_mistake_in_front_of_it_leaves(
+    tmp_path: Path, mistake: str
+) -> None:
+    """With the default zone, from the table's former topic, or although it is suspended."""
+    found = loaded(tmp_path, SOURCE, TARGET, mistake, _INSERT)
+    assert [one.line for one in found.findings] == [3]
+    assert found.flows == ()
+    if "TABLE" not in mistake:
+        said = "no flow is made of it until line 3 is corrected"
+        assert [(one.line, one.message) for one in found.hints] == [(4, said)]
+        assert len(loaded(tmp_path, SOURCE, TARGET, _INSERT, mistake).flows) == 1
+
+
+def test_a_table_that_is_altered_is_used_by_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "tables.sql").write_text(f"{SOURCE}\nALTER TABLE s SET ('topic' = 'another');")
+    (tmp_path / "one.sql").write_text(f"{TARGET}\n{_INSERT}")
+    assert load(tmp_path).flows == ()
+
+
+@pytest.mark.parametrize("harmless", ["SELECT * FROM s;", "DELETE FROM o;", "CREATE TABLE x;"])
+def test_what_changes_no_other_statement_stops_none(tmp_path: Path, harmless: str) -> None:
+    found = loaded(tmp_path, SOURCE, TARGET, harmless, _INSERT)
+    assert [flow.name for flow in found.flows] == ["o.s"]
+    assert [one.line for one in found.findings] == [3]

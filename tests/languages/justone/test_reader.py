@@ -106,7 +106,7 @@ def test_the_connectors_own_files_are_a_flow(tmp_path: Path) -> None:
     assert one.policies.rejects == Rejects("fail")
     note, worker = found.hints
     assert (note.line, note.path) == (17, "db.buffer.size")
-    assert "keys have no effect here: key.converter, " in worker.message
+    assert "keys have no effect here: internal.key.converter, " in worker.message
 
 
 def test_a_file_alone_finds_the_worker_beside_it(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_file_alone_finds_the_worker_beside_it(tmp_path: Path) -> None:
 
 
 def test_each_topic_is_a_flow(tmp_path: Path) -> None:
-    found = loaded(tmp_path, changed(topics="a, b,c,"))
+    found = loaded(tmp_path, changed(topics="a, b,c,a,"))
     assert [one.name.rpartition(".")[2] for one in found.flows] == ["a", "b", "c"]
     assert len({one.hash for one in found.flows}) == 3
     assert len({one.branches[0].id for one in found.flows}) == 1
@@ -326,7 +326,7 @@ def test_all_mistakes_of_a_file_are_found_at_once(tmp_path: Path) -> None:
     found = loaded(tmp_path, changed(topics="???", db__table=None, db__delivery="sometimes"))
     assert [finding.path for finding in found.findings] == ["db.table", "topics"]
     paths = [note.path for note in found.hints]
-    assert paths == ["db.delivery", "db.buffer.size", "key.converter"]
+    assert paths == ["db.delivery", "db.buffer.size", "internal.key.converter"]
 
 
 @pytest.mark.parametrize("word", ["fastest", "GUARANTEED", "Synchronized", "sometimes"])

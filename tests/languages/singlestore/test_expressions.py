@@ -34,8 +34,9 @@ RECORD = """
  "odd key": "spaced", "q'uote\\\\": "marked", "uni": "\\u00e9\\u4e2d", "json": "{\\"k\\": [1, 2]}",
  "micros": 1753900000123456, "long": 1234567890123456789, "one": 1.0, "tail": 1.10, "exp": 1e2,
  "wide": 1e22, "edge": 999.995, "third": 0.1234567890123456789,
- "b64": "eyJrIjogInYifQ==", "bad64": "%%%", "bin64": "/w=="}
+ "tab": "\\t7\\n", "b64": "eyJrIjogInYifQ==", "bad64": "%%%", "bin64": "/w=="}
 """
+TINY, LONG = Decimal("1e-37"), Context(prec=40)
 CASES: Sequence[tuple[str, str, Any]] = (
     ("record::$s", "VARCHAR(10)", "x"),
     ("JSON_EXTRACT_STRING(record, 's')", "STRING", "x"),
@@ -108,6 +109,22 @@ CASES: Sequence[tuple[str, str, Any]] = (
     ("record::$edge", "DECIMAL(5, 2)", None),
     ("record::$edge", "DECIMAL(6, 2)", Decimal("1000.00")),
     ("record::%t", "BOOL", True),
+    ("record::$t", "BOOL", True),
+    ("record::$no", "BOOL", False),
+    ("record::t", "BOOL", True),
+    ("record::$n", "BOOL", True),
+    ("record::$nul", "BOOL", None),
+    ("record::$n", "DECIMAL(38, 20)", Decimal("12.00000000000000000000")),
+    (
+        "record::%f",
+        "DECIMAL(38, 37)",
+        Decimal("1.5").quantize(TINY, context=LONG),
+    ),
+    ("record::%exp", "TEXT", "100"),
+    ("record::%tail", "TEXT", "1.1"),
+    ("record::exp", "TEXT", "100"),
+    ("record::$tab", "INT", 7),
+    ("record::%tab", "DECIMAL(5, 2)", Decimal("7.00")),
     ("record::$zero", "BOOL", False),
     ("record::$word", "BOOL", None),
     ("FROM_BASE64(record::$b64)", "TEXT", '{"k": "v"}'),
@@ -129,6 +146,8 @@ AS_JSON: Sequence[tuple[str, Any]] = (
     ("JSON_EXTRACT_JSON(record, 'l')", [10, {"x": "in"}, None]),
     ("record::%f", 1.5),
     ("record::s", "x"),
+    ("record::$word", None),
+    ("record::$json", {"k": [1, 2]}),
     ("record::nul", None),
     ("record::absent", None),
 )

@@ -572,3 +572,35 @@ targets:
     assert any(
         "index i: has no effect: a table of Iceberg" in line for line in noted(load(tmp_path))
     )
+
+
+@pytest.mark.parametrize(
+    ("mistake", "left"),
+    [
+        ("USEE other;", []),
+        ("USE other now;", []),
+        ("STOP PIPELIN p;", []),
+        ("STOP PIPELINE pp;", []),
+        ("DETACH PIPELINE p;", ["q"]),
+        ("DROP PIPELINE p now;", ["q"]),
+        ("ALTER PIPELINE p SET OFFSETS LATEST;", ["q"]),
+        ("ALTER PIPELINE p SET CONFIG '{';", ["q"]),
+        ("ALTER TABLE p DROP COLUMN record;", ["q"]),
+        ("CREATE OR REPLACE INFERRED PIPELINE p AS LOAD DATA;", ["q"]),
+        ("START PIPELINE p;", ["q"]),
+        ("SET GLOBAL pipelines_extractor_batch_size = 'x';", ["p", "q"]),
+        ("CREATE INDEX i ON p (nothing);", ["p", "q"]),
+        ("DELETE FROM p WHERE 1;", ["p", "q"]),
+    ],
+)
+def test_no_pipeline_runs_with_what_a_mistake_leaves(
+    tmp_path: Path, mistake: str, left: list[str]
+) -> None:
+    """In the default target, from the beginning, or although it is to be stopped."""
+    text = pipeline() + "START PIPELINE p;" + pipeline(name="q") + "START PIPELINE q;\n" + mistake
+    found = loaded(tmp_path, text, TARGET)
+    assert told(found)
+    assert [flow.name for flow in found.flows] == left
+    assert [one.message for one in found.hints if "no flow" in one.message] == [
+        "no flow is made of it until line 6 is corrected"
+    ] * (0 if left else 2)

@@ -27,7 +27,7 @@ _RISING = re.compile(
 )
 _COARSEST_FIRST = (
     *("toStartOfYear({}{})", "toStartOfQuarter({}{})", "toStartOfMonth({}{})"),
-    *("toMonday({}{})", "toStartOfWeek({}, 0{})", "toDate({}{})"),
+    *("toMonday({}{})", "toStartOfWeek({}, 0{})", "toDate32({}{})"),
     *("toStartOfHour({}{})", "toStartOfFifteenMinutes({}{})", "toStartOfMinute({}{})"),
 )
 """Functions of a column, and of the zone in which its days begin."""

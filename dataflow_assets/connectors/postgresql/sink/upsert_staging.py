@@ -23,7 +23,7 @@ from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
     FoldedRows,
     Rules,
 )
-from dataflow_assets.connectors.postgresql.table.table import EQUALS, oid_of
+from dataflow_assets.connectors.postgresql.table.table import EQUALS, JUDGED, oid_of
 from dataflow_assets.contracts import HAS_DEFAULT
 from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.server_failure import ServerFailure
@@ -164,10 +164,10 @@ class UpsertStaging:
             kept = values.get(self._rules.soft, "NULL")
             deleted = f"s.{self._words['deleted']}"
             values[self._rules.soft] = f"CASE WHEN {deleted} THEN now() ELSE {kept} END"
-        if not self._lacks_required(columns):
+        if not self._may_be_refused(columns):
             return [self._insert(values)]
         # A row that lacks a required column can only update: PostgreSQL refuses the insert before
-        # it looks for the conflict. What finds no row is inserted, and refused with its reason.
+        # it looks for the conflict. What finds no row is inserted, or refused with its reason.
         forget = _FORGET_KNOWN.format(**self._words)
         sets, newer = self._sets(values), self._newer(values, "s")
         update = [_UPDATE.format(**self._words, sets=sets, newer=newer)] if sets else []
@@ -190,6 +190,11 @@ class UpsertStaging:
         column = quote(self._rules.version)
         given = f" OR t.{column} < {row}.{column}" if self._rules.version in values else ""
         return f"(t.{column} IS NULL{given})"
+
+    def _may_be_refused(self, columns: Sequence[str]) -> bool:
+        """Returns true where a row is refused as a new one because it lacks columns."""
+        judged = self._schema.metadata[JUDGED] == b"1" and len(columns) < len(self._schema)
+        return judged or self._lacks_required(columns)
 
     def _lacks_required(self, columns: Sequence[str]) -> bool:
         required = {

@@ -23,6 +23,7 @@ SHAPE = b"dataflow.postgresql.shape"
 PARTITIONED = b"dataflow.postgresql.partitioned"
 OID = b"dataflow.postgresql.oid"
 DEFERRED = b"dataflow.postgresql.deferred"
+JUDGED = b"dataflow.postgresql.judged"
 EQUALS = b"dataflow.postgresql.equals"
 """Of a key's column: the operator by which its unique index finds values equal."""
 
@@ -96,7 +97,16 @@ _SHAPE = """(
         string_agg(concat_ws(' ', attnum, atttypid, atttypmod), ',' ORDER BY attnum), 0)::text, '')
     FROM pg_attribute WHERE attrelid = {table} AND attnum > 0 AND NOT attisdropped)
 || (SELECT relpersistence::text FROM pg_class WHERE oid = {table})"""
-_DEFERRED = "SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::oid AND condeferred)"
+# ON CONFLICT asks CHECK constraints, domains and triggers before it looks for the stored row.
+_CONSTRAINTS = """
+SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::oid AND condeferred),
+  EXISTS (SELECT FROM pg_constraint WHERE contype = 'c' AND (
+      conrelid = $1::oid OR conrelid IN (SELECT relid FROM pg_partition_tree($1::oid))))
+  OR EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+             WHERE a.attrelid = $1::oid AND a.attnum > 0 AND t.typtype = 'd')
+  OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::oid AND NOT tgisinternal
+             AND tgtype & 7 = 7)
+"""
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,8 @@ class Table:
     primary: tuple[str, ...]
     deferred: bool
     """A constraint is checked at COMMIT unless told otherwise: too late to find the row."""
+    judged: bool = False
+    """A new row may be refused, or changed, for values that it lacks."""
     weakness: str | None = None
     """Why its rows, or those of one of its partitions, do not last as the checkpoint does."""
     shape: str = ""
@@ -145,6 +157,7 @@ class Table:
             DRIVER: self.driver.encode(),
             KEY: json.dumps(key).encode(),
             DEFERRED: b"1" if self.deferred else b"0",
+            JUDGED: b"1" if self.judged else b"0",
         }
         equals = self._equals(key)
         fields = [
@@ -180,9 +193,9 @@ def _describe(link: Link, oid: str, partitioned: bool) -> Table:
     indexes = [(primary, _unique(found)) for primary, found in link.execute(_UNIQUE, oid)]
     primaries = [index.names for primary, index in indexes if primary]
     unique = tuple(index for _, index in indexes)
-    ((deferred,),) = link.execute(_DEFERRED, oid)
+    ((deferred, judged),) = link.execute(_CONSTRAINTS, oid)
     primary = primaries[0] if primaries else ()
-    return Table(oid, columns, unique, primary, deferred, weakness, shape, partitioned)
+    return Table(oid, columns, unique, primary, deferred, judged, weakness, shape, partitioned)
 
 
 def _columns(rows: Sequence[Row], times: Mapping[str, Sequence[Way]]) -> Iterator[Column]:

@@ -45,7 +45,9 @@ class FileState(StatementNotes):
         unusable = {
             name: _unusable(name, one) for name, one in others.items() if name not in tables
         }
-        return Catalog(tables | self.tables, self.views, frozenset(self.broken), unusable)
+        known = {name: one for name, one in self.tables.items() if name not in self.broken}
+        views = {name: one for name, one in self.views.items() if name not in self.broken}
+        return Catalog(tables | known, views, frozenset(self.broken), unusable)
 
 
 def _unusable(name: str, found: Sequence[tuple[str, Declared | None]]) -> str:

@@ -52,7 +52,10 @@ def tables_of(text: str, file: str) -> Mapping[str, Declared | None]:
                 declare(one, state)
     except Exception:  # noqa: BLE001 - a finding of that file, where it is read by itself
         return {}
-    return {name: state.tables.get(name) for name in (*state.tables, *state.broken)}
+    return {
+        name: None if name in state.broken else state.tables.get(name)
+        for name in (*state.tables, *state.broken)
+    }
 
 
 def read(
@@ -70,6 +73,7 @@ def read(
     try:
         script = read_script(text)
         state.broken |= script.broken
+        state.unclear += script.unclear
         for place, message in script.problems:
             state.wrong("SQL", place, message)
         inserts = [one for one in script.statements if isinstance(one, Insert)]
@@ -107,7 +111,12 @@ def _stated(one: Statement, state: FileState) -> list[Reading]:
         with naming(one.named, state):
             found = [flow for part in one.parts for flow in _flows_of(part, state)]
         # Half of a UNION would be a table that lacks rows.
-        return found if len(state.notes.findings) == before else []
+        if len(state.notes.findings) > before:
+            return []
+        if cause := next((place for place in state.unclear if place < one.place), None):
+            state.leave_out(f"INSERT INTO {one.table}", one.place, cause)
+            return []
+        return found
     return []
 
 

@@ -40,7 +40,10 @@ _REFUSED = {
     "COMPILE": "the page of the asset shows the plan of its INSERT",
     "STOP": "SET 'dataflow.suspended' = 'true'; in front of the INSERT stops its flow",
 }
+_NAMED = ("TABLE", "VIEW")
 _DROPPED = ("TABLE", "VIEW", "DATABASE", "CATALOG", "FUNCTION")
+_APART = frozenset({*_BEGINS, *_REFUSED} - {"SET", "ALTER"})
+"""What begins statements that no other one depends on, but by the name that they declare."""
 _WITHOUT_EFFECT = ("USE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "RESET", "ADD", "REMOVE", "QUIT")
 
 
@@ -67,19 +70,22 @@ def read_script(text: str) -> Script[Statement]:
             script.statements += found
         except Unreadable as error:
             script.problems.append((error.place, error.message))
-            script.broken |= _created(begin)
+            script.broken |= _subjects(begin.copy())
+            if not begin.next.says(*_APART) and not _subjects(begin.copy()):
+                script.unclear.append(begin.place)
             cursor.skip_statement()
     return script
 
 
-def _created(cursor: Cursor) -> set[str]:
-    """The name of the table or view that a statement begins to create, as far as it has one."""
-    if not cursor.takes("CREATE"):
+def _subjects(cursor: Cursor) -> set[str]:
+    """The table or view that a statement creates or alters, as far as it has a name."""
+    if not cursor.takes("CREATE") and not cursor.takes("ALTER"):
         return set()
     cursor.takes("TEMPORARY")
-    if not cursor.takes("TABLE") and not cursor.takes("VIEW"):
+    if not any(map(cursor.takes, _NAMED)):
         return set()
-    cursor.takes("IF", "NOT", "EXISTS")
+    if not cursor.takes("IF", "NOT", "EXISTS"):
+        cursor.takes("IF", "EXISTS")
     try:
         return {qualified(cursor)}
     except Unreadable:

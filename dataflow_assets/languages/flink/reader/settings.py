@@ -128,11 +128,17 @@ def apply(option: Option, state: StatementNotes, settings: dict[str, str]) -> No
     elif found.verdict == "ignored":
         state.note(what, option.place, f"has no effect here: {found.says}")
     elif allowed is not None and option.value not in allowed:
-        state.wrong(what, option.value_place, meant(option.value, allowed))
+        _refuse(option, state, meant(option.value, allowed))
     elif wrong := _setting_problem(option):
-        state.wrong(what, option.value_place, wrong)
+        _refuse(option, state, wrong)
     else:
         settings[option.key] = option.value
+
+
+def _refuse(option: Option, state: StatementNotes, message: str) -> None:
+    """The default is not what was asked for: no INSERT behind it becomes a flow."""
+    state.wrong(f"SET {option.key}", option.value_place, message)
+    state.unclear.append(option.place)
 
 
 def _setting_problem(option: Option) -> str:

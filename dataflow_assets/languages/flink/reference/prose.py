@@ -25,6 +25,10 @@ Names of tables and columns are case-sensitive; keywords and functions are not. 
 backticks, a text is in single quotes (`'it''s'`, `U&'\\0041'`). Comments are `--` and `/* */`. A
 catalog or database in front of a table's name is ignored.
 
+No flow runs with what a mistake leaves: behind a SET with a finding, and behind a statement whose
+first word is not known, no INSERT is a flow until that is corrected, and a table that ALTER names
+is not used.
+
 ## Columns
 
 %(columns)s

@@ -46,7 +46,8 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
     _check_keys(document, notes)
     _check_converter(document, worker, notes)
     name = values.matching("name", _NAME, "letters, digits, `.`, `_` and `-`, at most 200")
-    topics = values.listed("topics", "the topics to read, separated by commas")
+    listed = values.listed("topics", "the topics to read, separated by commas")
+    topics = tuple(dict.fromkeys(listed))  # Connect reads one that is listed twice once
     for topic in topics:
         if not _TOPIC.fullmatch(topic):
             notes.wrong((document, "topics"), "a topic has letters, digits, `.`, `_` and `-`")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dataflow_assets.connectors.clickhouse.client import literal, quote
 from dataflow_assets.connectors.clickhouse.table.table import JSON_TEXT
 from dataflow_assets.languages.singlestore.rows.expressions import (
@@ -10,6 +12,7 @@ from dataflow_assets.languages.singlestore.rows.expressions import (
     Expression,
     Extract,
     FromBase64,
+    is_json,
 )
 from dataflow_assets.languages.singlestore.rows.types import Type
 
@@ -45,19 +48,24 @@ def materialized(expression: Expression, kind: Type) -> str:
     """The value of a column: null where what is computed is none of its type."""
     if kind.kind in ("text", "json"):
         of_double = isinstance(expression, Extract) and expression.form == "DOUBLE"
-        return _number(expression) if of_double else translated(expression)
+        made = _number(expression) if of_double else translated(expression)
+        kept = kind.kind == "text" or is_json(expression) or of_double
+        return made if kept else _let("t", made, "if(isValidJSON(ifNull(t, '')), t, NULL)")
     number = _number(expression)
     if kind.kind == "integer":
         return _integer(number, kind.bits)
     if kind.kind == "decimal":
-        half = f"toDecimal256('0.5', 30) / {10**kind.scale}"
+        digits = kind.scale + 1  # a quotient would be a floating number
+        half = f"toDecimal256('0.{'0' * kind.scale}5', {digits})"
         rounded = f"trunc(if(x < 0, x - {half}, x + {half}), {kind.scale})"
-        most = f"toDecimal256('{10 ** ((kind.length or 0) - kind.scale)}', 30)"
+        most = f"toDecimal256('{10 ** ((kind.length or 0) - kind.scale)}', {digits})"
         inside = f"if(abs({rounded}) < {most}, toString({rounded}), NULL)"
-        found = _let("x", f"toDecimal256OrNull({number}, 30)", inside)
+        found = _let("x", f"toDecimal256OrNull({number}, {digits})", inside)
         return f"toDecimal128OrNull({found}, {kind.scale})"
     if kind.kind == "bool":
-        return f"toFloat64OrNull({number}) != 0"
+        word = f"lower(ifNull({_word(expression)}, ''))"
+        truth = f"multiIf(w = 'true', true, w = 'false', false, toFloat64OrNull({number}) != 0)"
+        return _let("w", word, truth)
     return f"toFloat64OrNull({number})"
 
 
@@ -109,7 +117,15 @@ def _number(expression: Expression) -> str:
 
 
 def _of_text(text: str) -> str:
-    return _let("s", text, f"if(match(ifNull(s, ''), {_NUMBER}), trimBoth(s), NULL)")
+    bare = r"replaceRegexpAll(s, '\\s', '')"
+    return _let("s", text, f"if(match(ifNull(s, ''), {_NUMBER}), {bare}, NULL)")
+
+
+def _word(expression: Expression) -> str:
+    """The text that may be true or false."""
+    if isinstance(expression, Extract) and expression.form == "JSON":
+        return translated(replace(expression, form="STRING"))
+    return f"toString({translated(expression)})"
 
 
 def _spelled(expression: Extract) -> str:

@@ -52,7 +52,7 @@ def generated(expression: Expression, kind: Type, schema: str) -> str:
     if kind.kind == "decimal":
         return f"{prefix}dataflow_decimal({number}, {kind.length}, {kind.scale})"
     if kind.kind == "bool":
-        return f"({number}) <> 0"
+        return f"{prefix}dataflow_boolean({_text(expression, schema)}, {number})"
     return f"{prefix}dataflow_double({number})"
 
 
@@ -64,6 +64,12 @@ def _number(expression: Expression, schema: str) -> str:
         text = translated(expression, schema)
         text = text if is_json(expression) else f"({text})::text"
     return f"{quote(schema)}.dataflow_number({text})"
+
+
+def _text(expression: Expression, schema: str) -> str:
+    """A text without the quotes of JSON."""
+    text = translated(expression, schema)
+    return f"({text}) #>> '{{}}'" if is_json(expression) else f"({text})::text"
 
 
 def translated(expression: Expression, schema: str) -> str:

@@ -28,6 +28,10 @@ _FUNCTIONS = {
         f"dataflow_double(n numeric) RETURNS float8 {_AS} $$ SELECT CASE "
         "WHEN abs(n) < 1e-300 THEN 0 WHEN abs(n) < 1e308 THEN n::float8 END $$"
     ),
+    "dataflow_boolean(text,numeric)": (
+        f"dataflow_boolean(t text, n numeric) RETURNS boolean {_AS} $$ SELECT CASE "
+        "WHEN lower(t) IN ('true', 'false') THEN lower(t) = 'true' ELSE n <> 0 END $$"
+    ),
     "dataflow_integer(numeric,integer)": (
         f"dataflow_integer(n numeric, bits integer) RETURNS bigint {_AS} $$ SELECT CASE WHEN "
         "round(n) >= -(2::numeric ^ (bits - 1)) AND round(n) < 2::numeric ^ (bits - 1) "

@@ -51,8 +51,8 @@ class Declarations(StatementNotes):
     target: str | None = None
     most_rows: int | None = None
     """Of the last SET GLOBAL: it holds for all pipelines of the file, wherever it stands."""
-    broken: Collection[str] = ()
-    """Names of what cannot be read, in lower case."""
+    broken: set[str] = field(default_factory=set)
+    """Names of what has a mistake in it, in lower case."""
 
 
 def declarations(
@@ -60,12 +60,29 @@ def declarations(
 ) -> Declarations:
     """What the statements leave behind, with what is wrong and noted.
 
-    `broken`: names of what the file creates and cannot be read; statements about them are left out.
+    `broken`: names of what cannot be read where the file creates or changes it; statements about
+    them are left out.
     """
-    found = Declarations(file, broken=broken)
+    found = Declarations(file, broken=set(broken))
     for one in statements:
+        before = len(found.notes.findings)
         _HANDLERS[type(one)](one, found)
+        if len(found.notes.findings) > before and not isinstance(one, syntax.CreateIndex):
+            _doubt(one, found)
+    for name in found.broken:
+        for known in (found.tables, found.procedures, found.pipelines):
+            known.pop(name, None)
     return found
+
+
+def _doubt(one: syntax.Statement, found: Declarations) -> None:
+    """A statement with a mistake: what it is about is not used, and if that is unknown, nothing."""
+    named = one.table if isinstance(one, syntax.AddColumn) else getattr(one, "name", None)
+    known = {*found.tables, *found.pipelines}
+    if isinstance(named, syntax.Name) and named.text.lower() in known:
+        found.broken.add(named.text.lower())
+    elif not isinstance(one, syntax.CreatePipeline | syntax.SetGlobal):
+        found.unclear.append(one.place)
 
 
 def _noted(one: syntax.Noted, found: Declarations) -> None:

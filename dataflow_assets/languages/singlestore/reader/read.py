@@ -54,7 +54,9 @@ class PipelineFile:
     statements: tuple[syntax.Statement, ...] = field(repr=False)
     problems: tuple[tuple[Place, str], ...] = ()
     broken: frozenset[str] = frozenset()
-    """Names of what is created and cannot be read."""
+    """Names of what is created or changed and cannot be read."""
+    unclear: tuple[Place, ...] = ()
+    """Statements that cannot be read and might have changed what others mean."""
 
 
 def read(text: str, file: str) -> PipelineFile:
@@ -64,7 +66,8 @@ def read(text: str, file: str) -> PipelineFile:
     except RecursionError:
         return PipelineFile(file, (), ((Place(1, 1), _DEEP),))
     broken = frozenset(script.broken)
-    return PipelineFile(file, tuple(script.statements), tuple(script.problems), broken)
+    statements, problems = tuple(script.statements), tuple(script.problems)
+    return PipelineFile(file, statements, problems, broken, tuple(script.unclear))
 
 
 def flows(found: PipelineFile, targets: Targets) -> list[Reading]:
@@ -72,6 +75,7 @@ def flows(found: PipelineFile, targets: Targets) -> list[Reading]:
     state = declarations(found.statements, found.file, found.broken)
     for place, message in found.problems:
         state.wrong("SQL", place, message)
+    state.unclear += found.unclear
     made = list(_flows(state, targets))
     if not state.pipelines and not state.notes.findings:
         state.note("SQL", Place(1, 1), "no CREATE PIPELINE in this file, and so no flow")
@@ -80,6 +84,9 @@ def flows(found: PipelineFile, targets: Targets) -> list[Reading]:
 
 def _flows(state: Declarations, targets: Targets) -> Iterator[Reading]:
     for pipeline in state.pipelines.values():
+        if state.unclear:
+            state.leave_out(_what(pipeline), pipeline.statement.place, min(state.unclear))
+            continue
         before = len(state.notes.findings)
         try:
             found = _flow(pipeline, state, targets)
@@ -181,6 +188,7 @@ def _of_procedure(
 ) -> Iterator[tuple[DeclaredTable, Row]]:
     procedure = state.procedures.get(name.text.lower())
     if procedure is None:
+        _check_sound(name, state)
         known = meant(name.text, [one.name.text for one in state.procedures.values()])
         raise Unreadable(name.place, f"no procedure {name.text} above; {known}")
     batch = batch_scope(procedure.columns, statement.mapped)
@@ -199,9 +207,16 @@ def _of_procedure(
 def _table(name: syntax.Name, state: Declarations) -> DeclaredTable:
     found = state.tables.get(name.text.lower())
     if found is None:
+        _check_sound(name, state)
         known = meant(name.text, [one.name for one in state.tables.values()])
         raise Unreadable(name.place, f"no table {name.text} in this file; {known}")
     return found
+
+
+def _check_sound(name: syntax.Name, state: Declarations) -> None:
+    """Raises Unreadable for what is there, and has a mistake in it."""
+    if name.text.lower() in state.broken:
+        raise Unreadable(name.place, f"{name.text} has findings of its own: correct these first")
 
 
 def _policies(pipeline: Pipeline, state: Declarations) -> Policies:

@@ -45,6 +45,9 @@ _REFUSED = {
     "INFER": "write CREATE INFERRED PIPELINE",
     "DETACH": "write STOP PIPELINE",
 }
+_APART = frozenset({"CREATE", "START", "SET", *_REFUSED} - {"DETACH"})
+"""What begins statements that no other one depends on, but by the name that they declare."""
+_NAMED = ("TABLE", "PIPELINE", "PROCEDURE")
 _RUN = ("CREATE", "ALTER", "START", "STOP", "DROP", "USE", "SET")
 
 
@@ -66,22 +69,24 @@ def read_script(text: str) -> Script[Statement]:
             script.statements += found
         except Unreadable as error:
             script.problems.append((error.place, error.message))
-            script.broken |= _created(begin)
+            script.broken |= _subjects(begin.copy())
+            if not begin.next.says(*_APART) and not _subjects(begin.copy()):
+                script.unclear.append(begin.place)
             _skip(cursor, procedure=procedure)
     return script
 
 
-def _created(cursor: Cursor) -> set[str]:
-    """The name of the table, procedure or pipeline that a statement begins to create."""
-    if not cursor.takes("CREATE"):
+def _subjects(cursor: Cursor) -> set[str]:
+    """The table, procedure or pipeline that a statement creates or changes, as far as named."""
+    if not any(map(cursor.takes, ("CREATE", "ALTER", "STOP", "DROP", "DETACH"))):
         return set()
     cursor.takes("OR", "REPLACE")
     for word in ("INFERRED", "ROWSTORE"):
         cursor.takes(word)
-    if not cursor.next.says("TABLE", "PIPELINE", "PROCEDURE"):
+    if not any(map(cursor.takes, _NAMED)):
         return set()
-    cursor.take()
-    cursor.takes("IF", "NOT", "EXISTS")
+    if not cursor.takes("IF", "NOT", "EXISTS"):
+        cursor.takes("IF", "EXISTS")
     return {cursor.next.text.lower()} if cursor.next.kind in ("word", "quoted") else set()
 
 

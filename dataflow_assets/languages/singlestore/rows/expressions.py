@@ -108,7 +108,9 @@ def converted(expression: Expression, kind: Type) -> Evaluate:
 
 
 def _written(value: Any) -> str | None:
-    return None if value is None else encode(value).decode()
+    if isinstance(value, str):
+        return encode(value).decode()
+    return None if value is None else as_text(value)
 
 
 def _read(value: Any) -> Any:

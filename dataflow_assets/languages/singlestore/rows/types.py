@@ -78,7 +78,7 @@ def fitted(value: Any, kind: Type) -> Any:
 
 
 def _text(value: Any, kind: Type) -> str:
-    text = value if isinstance(value, str) else encode(value).decode()
+    text = as_text(value)
     if kind.length is not None and len(text) > kind.length:
         raise ValueError(f"a text of {len(text)} characters is too long for {kind}")
     return text

@@ -77,7 +77,8 @@ class Changes:
             return [(self._known(before, "which row is gone"), True)]
         if change.after is None:
             raise _rejected("the change has no row after it")
-        after = _whole(change.after, change.absent, before)
+        absent = [name for name in change.absent if name in self._layout.names]
+        after = _whole(change.after, absent, before)
         if change.kind == _INSERT:
             return [(after, False)]
         if self._layout.primary and (before is None or not self._has_moved(before, after)):
@@ -85,9 +86,9 @@ class Changes:
         return [(self._known(before, "which row was replaced"), True), (after, False)]
 
     def _has_moved(self, before: Fields, after: Fields) -> bool:
-        """Whether the row had another PRIMARY KEY; a row before without one says nothing."""
-        pairs = [(before.get(name), after.get(name)) for name in self._layout.primary]
-        return all(old is not None for old, _ in pairs) and any(old != new for old, new in pairs)
+        """Whether the row had another PRIMARY KEY; what the row before lacks says nothing."""
+        pairs = ((before.get(name), after.get(name)) for name in self._layout.primary)
+        return any(old is not None and old != new for old, new in pairs)
 
     def _known(self, before: Fields | None, what: str) -> Fields:
         """The row before. Raises RejectedRecord where it does not say `what`."""

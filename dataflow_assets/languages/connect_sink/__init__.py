@@ -1,0 +1,1 @@
+"""Sink connectors of Kafka Connect: Debezium's and Confluent's JDBC sink, and Iceberg's."""

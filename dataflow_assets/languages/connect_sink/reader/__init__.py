@@ -1,0 +1,1 @@
+"""Files of sink connectors -> flows, or everything that is wrong with them."""

@@ -1,0 +1,88 @@
+"""The driver's side of taking over: what is inherited, and that nothing is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from typing_extensions import override
+
+from dataflow_assets.connectors.iceberg.sink.session import IcebergSinkSession
+from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
+from dataflow_assets.connectors.kafka.peek import Peek
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
+from dataflow_assets.connectors.kafka.topics import described
+from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
+from dataflow_assets.contracts import Positions, SinkSession
+from dataflow_assets.errors import PermanentError, TransientError, told
+
+_FILES = (b"data_files", b"dataFiles")
+"""In the schema that an event about written files has in front, in new versions and old ones."""
+
+
+def _no_positions(_: SinkSession) -> Positions:
+    """Says that the table is taken over, and that the consumer group alone knows from where."""
+    return {}
+
+
+class JdbcTableSession(PostgresqlSinkSession):
+    """Goes on in a table that a JDBC sink has filled."""
+
+    inherited = _no_positions
+
+
+class LakeTableSession(IcebergSinkSession):
+    """Goes on in a table that Iceberg's sink has filled."""
+
+    inherited = _no_positions
+
+
+class LakeTopicSession(KafkaSourceSession):
+    """Takes over once all files that the connector has written are in its tables."""
+
+    def __init__(
+        self, source: KafkaSourceOptions, flow: str, control_topic: str, members_group: str
+    ) -> None:
+        super().__init__(source, flow)
+        self._control_topic, self._members_group = control_topic, members_group
+
+    @override
+    def take_over(self, known: Positions) -> Positions:
+        found = super().take_over(known)
+        group, source = self._members_group, self._source
+        if members := self._broker.members(group, self.topic.now()):
+            raise TransientError(
+                f"consumer group {group} still has members ({', '.join(members)}): "
+                "the connector runs. Stop it; this flow then goes on"
+            )
+        if any(self._waits(event) for event in self._events()):
+            raise PermanentError(
+                f"topic {self._control_topic} names files of {source.consumer_group} that are in "
+                "no table yet: the connector was stopped between its workers' offsets and the "
+                "commit of the tables, and these rows would be lost. Start it again, pause it, "
+                "wait until it has committed (iceberg.control.commit.interval-ms), then stop it"
+            )
+        return found
+
+    def _waits(self, event: bytes) -> bool:
+        named = self._source.consumer_group.encode() in event
+        return named and any(field in event for field in _FILES)
+
+    def _events(self) -> Iterator[bytes]:
+        """Reads the control topic from the last commit of the connector's coordinator on."""
+        name, cluster = self._control_topic, self._broker.cluster
+        with closing(Broker(cluster, name)) as broker:
+            (topic,) = described([broker], 0.0)
+            if isinstance(topic, PermanentError):  # there is none: the connector never ran
+                return
+            topic = told(topic)
+            done = broker.committed(f"{self._source.consumer_group}-coord", topic)
+            bounds = broker.bounds(topic)
+            with closing(Peek(cluster, name)) as peek:
+                for number, end in bounds.ends.items():
+                    low = bounds.lows[number]
+                    first = max(low, done[number].offset) if number in done else low
+                    if first < end:
+                        for message in peek.records(number, first, end - 1):
+                            yield message.value() or b""
