@@ -80,7 +80,7 @@ class Lag:
 
     Of a source that reads a server's log, `bytes` are those between checkpoint and end, and `held`
     those that the server keeps because the flow has not read them, or has not said so.
-    `partitions`: the seconds of each partition of a topic.
+    `partitions`: the seconds of each partition of a topic, without those that nobody could look at.
     """
 
     records: int

@@ -58,7 +58,10 @@ class Peek:
             yield consumer
 
     def look(self, positions: Mapping[int, int], seconds: float) -> dict[int, list[Seen]]:
-        """A few records from each position on; fewer, or none, where the time or the log ends."""
+        """A few records from each position on; none where the log ends.
+
+        A partition that has not answered in time is left out.
+        """
         found = self.look_at(self._places(positions), seconds)
         return {partition: records for (_, partition), records in found.items()}
 
@@ -135,7 +138,7 @@ def _gathered(consumer: Consumer, awaited: set[Where], deadline: float) -> dict[
             if message.error() is None:
                 found[where].append(Seen(message.timestamp()[1], len(message)))
             awaited.discard(where)
-    return found
+    return {where: records for where, records in found.items() if where not in awaited}
 
 
 def _partition(message: Message) -> int:

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource, shared_client
 from dataflow_assets.connectors.kafka.consumer_group import Group
-from dataflow_assets.connectors.kafka.source import current_topic
+from dataflow_assets.connectors.kafka.source import current_topic, lags
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Run, Span, Target
 from dataflow_assets.errors import PermanentError, TransientError
@@ -439,6 +439,20 @@ def test_a_leader_that_is_new_is_asked_again_at_once(
     left.append(refused)
     assert KafkaSourceSession.ends_together([session]) == [{"0": 0}]
     assert not left
+
+
+def test_a_partition_that_nobody_could_look_at_has_no_age(
+    opened: Open, topic: Any, send: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(2)
+    send(name, [b"{}"], 0)
+    send(name, [b"{}"], 1)
+    session = opened(name)
+    monkeypatch.setattr(lags, "SECONDS", 0.0)
+    lag = session.lag({"0": 0, "1": 1})
+    assert (lag.records, dict(lag.partitions)) == (1, {"1": 0.0})
+    monkeypatch.setattr(lags, "SECONDS", 60.0)
+    assert set(session.lag({"0": 0, "1": 1}).partitions) == {"0", "1"}
 
 
 def test_a_partition_whose_offset_the_group_does_not_tell_is_no_partition_without_one(

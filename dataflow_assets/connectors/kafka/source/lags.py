@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dataflow_assets.connectors.kafka.peek import Peek, Seen, Where
@@ -38,21 +38,21 @@ class Behind:
 def with_ages(peek: Peek, branches: Sequence[Behind]) -> list[Lag]:
     """Each branch with the age of its oldest unread record; 0.0 where only markers are left.
 
-    One consumer looks at all of them, for so long together; what it has not reached has no age.
+    One consumer looks at all of them, for so long together. A partition that it has not reached
+    by then is left out: that its oldest record is 0 seconds old would be a claim.
     """
     deadline = time.monotonic() + SECONDS
-    oldest: dict[tuple[Where, int], int] = {}
+    ages: dict[tuple[Where, int], float] = {}
     for places in _rounds(branch.places.items() for branch in branches):
-        found = peek.look_at(places, max(0.0, deadline - time.monotonic()))
-        oldest |= {(where, places[where]): at for where, at in _first_times(found)}
-    return [_lag(branch, oldest) for branch in branches]
+        seen = peek.look_at(places, max(0.0, deadline - time.monotonic()))
+        ages |= {(where, places[where]): age for where, age in _ages(seen, time.time())}
+    return [_lag(branch, ages) for branch in branches]
 
 
-def _lag(branch: Behind, oldest: Mapping[tuple[Where, int], int]) -> Lag:
-    ages = dict.fromkeys(branch.ends, 0.0)
-    for (topic, partition), offset in branch.places.items():
-        if (stamp := oldest.get(((topic, partition), offset))) is not None:
-            ages[str(partition)] = max(0.0, time.time() - stamp / 1000)
+def _lag(branch: Behind, known: Mapping[tuple[Where, int], float]) -> Lag:
+    unread = {str(p): ((branch.topic, p), offset) for p, offset in branch.unread.items()}
+    ages = {partition: 0.0 for partition in branch.ends if partition not in unread}
+    ages |= {partition: known[at] for partition, at in unread.items() if at in known}
     return Lag(branch.records, max(ages.values(), default=0.0), branch.ends, partitions=ages)
 
 
@@ -69,6 +69,9 @@ def _rounds(wanted: Iterable[Iterable[tuple[Where, int]]]) -> list[dict[Where, i
     return rounds
 
 
-def _first_times(seen: Mapping[Where, Sequence[Seen]]) -> list[tuple[Where, int]]:
-    firsts = [(where, records[0].timestamp) for where, records in seen.items() if records]
-    return [(where, timestamp) for where, timestamp in firsts if timestamp >= 0]
+def _ages(seen: Mapping[Where, Sequence[Seen]], now: float) -> Iterator[tuple[Where, float]]:
+    for where, records in seen.items():
+        if not records:
+            yield where, 0.0
+        elif (stamp := records[0].timestamp) >= 0:
+            yield where, max(0.0, now - stamp / 1000)
