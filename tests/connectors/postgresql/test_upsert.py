@@ -73,6 +73,7 @@ JUDGES = {
     "one of two": "w text, x text, CHECK (num_nonnulls(w, x) = 1)",
     "domain": "w given",
     "trigger": "w text",
+    "computed": "w text, n text GENERATED ALWAYS AS (upper(w)) STORED NOT NULL",
 }
 _TRIGGER = """
 CREATE FUNCTION judge() RETURNS trigger LANGUAGE plpgsql AS
