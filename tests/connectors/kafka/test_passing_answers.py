@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 import devservers
-from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka import KafkaSource, consumer_group
 from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
@@ -87,6 +87,29 @@ def test_what_the_group_knows_of_leaders_is_waited_for(
             assert len(session.plan({"0": 3}, Limit()).slices) == 1
     monkeypatch.undo()
     assert len(session.plan({"0": 3}, Limit()).slices) == 1
+
+
+def test_a_group_that_the_flow_may_not_ask_keeps_it_from_nothing(
+    session: KafkaSourceSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka says so by a message, and asks again until the time is up."""
+    send(session, 5)
+    asked = list[float]()
+
+    class Refused(Consumer):
+        def committed(self, _: Any, timeout: float) -> Any:
+            asked.append(timeout)
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+        def poll(self, _: float) -> Any:
+            error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+            return SimpleNamespace(error=lambda: error)
+
+    monkeypatch.setattr(consumer_group, "Consumer", Refused)
+    assert len(session.plan({"0": 3}, Limit()).slices) == 1
+    assert asked == [consumer_group.REFUSED_SECONDS]
+    with pytest.raises(PermanentError, match="grant this client Read on the consumer group"):
+        session._broker.committed("orders", session.topic.now())
 
 
 def test_a_topic_that_a_broker_has_not_heard_of_yet_ends_no_flow_of_a_lane(
