@@ -171,6 +171,17 @@ def test_a_task_waits_for_a_broker_that_does_not_list_the_target(
     assert target.values() == [b"1", b"2"]
 
 
+def test_a_task_begins_before_a_broker_lists_the_target(
+    into: Make, hidden: dict[str, int]
+) -> None:
+    target = into()
+    session, span = target.begun(OffsetSlice("0", 0, 1))
+    hidden[target.topic] = 3
+    receipt = target.write(session, OffsetSlice("0", 0, 1), [Sent(b"1")]).close(complete=False)
+    session.finish(span, [receipt], None)  # type: ignore[arg-type]
+    assert target.values() == [b"1"]
+
+
 def test_another_flow_whose_checkpoint_cannot_be_read_counts_as_one_that_may_write(
     kafka: devservers.Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
