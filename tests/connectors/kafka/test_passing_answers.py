@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 import devservers
@@ -96,16 +96,13 @@ def test_a_group_that_the_flow_may_not_ask_keeps_it_from_nothing(
     send(session, 5)
     asked = list[float]()
 
-    class Refused(Consumer):
-        def committed(self, _: Any, timeout: float) -> Any:
-            asked.append(timeout)
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    def committed(_: Any, timeout: float) -> None:
+        asked.append(timeout)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
-        def poll(self, _: float) -> Any:
-            error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
-            return SimpleNamespace(error=lambda: error)
-
-    monkeypatch.setattr(consumer_group, "Consumer", Refused)
+    told = SimpleNamespace(error=lambda: KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    consumer = SimpleNamespace(committed=committed, poll=lambda _: told, close=lambda: None)
+    monkeypatch.setattr(consumer_group, "Consumer", lambda _: consumer)
     assert len(session.plan({"0": 3}, Limit()).slices) == 1
     assert asked == [consumer_group.REFUSED_SECONDS]
     with pytest.raises(PermanentError, match="grant this client Read on the consumer group"):
@@ -171,9 +168,7 @@ def test_a_task_waits_for_a_broker_that_does_not_list_the_target(
     assert target.values() == [b"1", b"2"]
 
 
-def test_a_task_begins_before_a_broker_lists_the_target(
-    into: Make, hidden: dict[str, int]
-) -> None:
+def test_a_task_begins_before_a_broker_lists_the_target(into: Make, hidden: dict[str, int]) -> None:
     target = into()
     session, span = target.begun(OffsetSlice("0", 0, 1))
     hidden[target.topic] = 3
