@@ -97,8 +97,8 @@ _SHAPE = """(
         string_agg(concat_ws(' ', attnum, atttypid, atttypmod), ',' ORDER BY attnum), 0)::text, '')
     FROM pg_attribute WHERE attrelid = {table} AND attnum > 0 AND NOT attisdropped)
 || (SELECT relpersistence::text FROM pg_class WHERE oid = {table})"""
-# ON CONFLICT asks CHECK constraints, domains, triggers, expressions and row policies before it looks
-# for the stored row.
+# ON CONFLICT asks CHECK constraints, domains, expressions, triggers and row policies before it
+# looks for the stored row.
 _CONSTRAINTS = """
 SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::oid AND condeferred),
   EXISTS (SELECT FROM pg_constraint WHERE contype = 'c' AND (
