@@ -195,25 +195,24 @@ def test_texts_as_keys_and_places_in_the_log_as_keys(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "keys"),
+    ("key", "first", "keys"),
     [
-        ("JsonConverter", [None, b"null", b"[1]", {"x": 1}]),
-        ("StringConverter", [None]),
+        ("json.JsonConverter", {"id": "7"}, [None, b"null", b"[1]", {"x": 1}]),
+        ("storage.StringConverter", b"7", [None]),
     ],
 )
 def test_a_record_without_its_key_is_rejected(
-    connect: Connect, key: str, keys: Sequence[Body]
+    connect: Connect, key: str, first: Body, keys: Sequence[Body]
 ) -> None:
     """The value's own field is not the key, and texts without a key are not one row."""
     connect.run("CREATE TABLE orders (id text PRIMARY KEY, name text)")
-    package = "storage" if key == "StringConverter" else "json"
     own = {
-        "key.converter": f"org.apache.kafka.connect.{package}.{key}",
+        "key.converter": f"org.apache.kafka.connect.{key}",
         "dataflow.onRejected": "table",
         "dataflow.maxRejectedPercent": "100",
     }
     flow = connect.write(CONFLUENT, {**UPSERT, **own})
-    connect.send((b"7", {"name": "a"}), *((one, {"id": "8", "name": "b"}) for one in keys))
+    connect.send((first, {"name": "a"}), *((one, {"id": "8", "name": "b"}) for one in keys))
     connect.drain(flow)
     assert connect.rows() == [("7", "a")]
     reasons = [reason for (reason,) in connect.run("SELECT reason FROM dataflow_rejected")]

@@ -99,7 +99,7 @@ def key_steps(key: Converter, fields: Sequence[str]) -> list[Transformation]:
     or lacks one of the fields, is rejected.
     """
     base = f"{_KEY}.payload" if key.has_schema else _KEY
-    taken = insert({_KEY: "${metadata.key}"}, "metadata.key =~ '^'")
+    taken = insert({_KEY: "${metadata.key}"}, "metadata.key != ''")
     check = step("validate", schema=_key_schema(key, fields))
     whole = {fields[0]: f"${{$.{base}}}"}
     if key.kind == STRING:
