@@ -11,7 +11,7 @@ import pytest
 
 from dataflow_assets.languages.common.documents import parse
 from dataflow_assets.languages.common.yaml_bounds import MOST_DOCUMENTS
-from dataflow_assets.manifests.file_reading import MOST_BYTES
+from dataflow_assets.manifests.file_reading import MOST_BYTES, MOST_ENTRIES
 from dataflow_assets.manifests.load import load
 from tests import ROOT
 
@@ -149,3 +149,10 @@ def test_copies_of_a_flow_name_three_others(tmp_path: Path) -> None:
         f"duplicate flow name default/a, also defined in {tmp_path}/01.yaml:1, "
         f"{tmp_path}/02.yaml:1, {tmp_path}/03.yaml:1 and 20 more"
     )
+
+
+def test_a_file_with_as_many_entries_as_may_be_is_read() -> None:
+    text = "a:\n" + "".join("- b: 1\n" for _ in range(MOST_ENTRIES - 1))
+    documents, findings = parse(text, "a.yaml")
+    assert len(documents[0].value["a"]) == MOST_ENTRIES - 1
+    assert not findings

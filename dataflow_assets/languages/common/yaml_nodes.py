@@ -1,14 +1,9 @@
-"""YAML text -> nodes, within bounds: what becomes of a value is not the parser's to say.
-
-Ordinary text is read by libyaml, a dozen times as fast. All other text, and text that libyaml
-refuses, is read by the parser whose mistakes `yaml_mistakes` explains.
-"""
+"""YAML text -> nodes, within bounds: what becomes of a value is not the parser's to say."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +11,6 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import Node
 from ruamel.yaml.scanner import Scanner
 
-from dataflow_assets.languages.common import ordinary_yaml
 from dataflow_assets.languages.common.yaml_bounds import MOST_DEPTH, TooDeep, Work
 
 _START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -38,11 +32,6 @@ def chunks(text: str) -> Iterator[tuple[int, str]]:
 
 def composed(text: str, work: Work) -> Node | None:
     """The node of one document, None where it has none; raises YAMLError, TooDeep, TooMuch."""
-    tokens = work.tokens
-    if ordinary_yaml.reads(text):
-        with suppress(ordinary_yaml.Refused):
-            return ordinary_yaml.composed(text, work)
-    work.tokens = tokens
     yaml = _Parser(work)
     yaml.composer.warn_double_anchors = False  # allowed by YAML; the later one counts
     node: Node | None = yaml.compose(text)

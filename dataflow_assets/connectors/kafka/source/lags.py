@@ -10,7 +10,7 @@ from dataflow_assets.connectors.kafka.peek import Peek, Seen, Where
 from dataflow_assets.connectors.kafka.topics import Offsets
 from dataflow_assets.contracts import Lag, Positions
 
-SECONDS = 1.0  # in which the oldest unread records are looked at
+SECONDS = 5.0  # in which the oldest unread records are looked at: a broker that is well takes 0.01
 
 
 @dataclass(frozen=True)
