@@ -372,7 +372,11 @@ def test_a_setting_of_a_transform_that_nothing_keeps_is_refused(tmp_path: Path) 
 
 
 def test_keys_of_another_connector_are_noted_and_have_no_effect(tmp_path: Path) -> None:
-    others = {"fields.whitelist": "a", "topic2table.map": "orders:b", "quote.sql.identifiers": "x"}
+    others: Keys = {
+        "fields.whitelist": "a",
+        "topic2table.map": "orders:b",
+        "quote.sql.identifiers": "x",
+    }
     found = loaded(tmp_path, DEBEZIUM | others)
     assert table(flow(found)).place() == ("public", "orders")
     assert "replaceField" not in steps(flow(found))
@@ -389,7 +393,7 @@ def test_settings_of_a_converter_that_another_file_names_are_noted(tmp_path: Pat
 
 
 def test_debeziums_sink_names_the_columns_of_places_in_the_log_itself(tmp_path: Path) -> None:
-    keys = {"primary.key.mode": "kafka", "primary.key.fields": "a", "insert.mode": "upsert"}
+    keys: Keys = {"primary.key.mode": "kafka", "primary.key.fields": "a", "insert.mode": "upsert"}
     key = table(flow(loaded(tmp_path, DEBEZIUM | keys))).conflict_key
     assert key == ("__connect_topic", "__connect_partition", "__connect_offset")
 
