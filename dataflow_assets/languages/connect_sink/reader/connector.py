@@ -70,7 +70,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
         worker: the Connect worker's file beside it, where there is one.
         notes: gets findings and hints; with findings there is no flow.
     """
-    values = SinkValues(_checked(document, notes), notes)
+    values = SinkValues(_known_keys(document, notes), notes)
     name = values.matching("name", _NAME, "letters, digits, `.`, `_` and `-`, at most 200")
     topics = dict.fromkeys(values.listed("topics", "the topics to read, separated by commas"))
     for topic in topics:
@@ -81,7 +81,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
     return [] if notes.findings else [flow for flow in made if flow is not None]
 
 
-def _checked(document: Document, notes: Notes) -> Document:
+def _known_keys(document: Document, notes: Notes) -> Document:
     """Judges each key, and leaves out those that this connector does not have."""
     own = CONNECTORS[document.value["connector.class"].strip()]
     known: dict[str, str] = {}

@@ -115,7 +115,7 @@ def key_steps(key: Converter, fields: Sequence[str]) -> list[Transformation]:
 
 
 def _key_schema(key: Converter, fields: Sequence[str]) -> Mapping[str, Any]:
-    """What a body with the key in it must be: one field may be the key itself."""
+    """Describes a body with the key in it; a single field may be the key itself."""
     found: dict[str, Any] = {"type": "object", "required": list(fields)}
     if key.kind == STRING:
         found = {}
