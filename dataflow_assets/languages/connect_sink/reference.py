@@ -54,7 +54,10 @@ values of Avro |
 | `StringConverter` | refused | texts, with one key field |
 
 Keys matter with `record_key` alone: the fields of the key are written into the row, as the
-connectors do it, and win over fields of the same name in the value.
+connectors do it, and win over fields of the same name in the value. A record without a key, or
+whose key lacks one of the fields, is rejected; so is one whose text as key is empty. With
+`schemas.enable=true` a value without its schema is rejected. Settings of a converter whose class is
+in the other file only have no effect, as in Connect, and are noted.
 
 ## Transforms
 
@@ -66,19 +69,20 @@ others are refused with the step that comes next to it.
 | `ExtractNewRecordState` | `debeziumUnwrap`; all ways to handle deletes and tombstones, and \
 `add.fields` |
 | `ReplaceField$Value` | `replaceField` |
-| `InsertField$Value` | `insertField`; partition and offset are whole numbers |
+| `InsertField$Value` | `insertField`; partition and offset are whole numbers, a time is a text |
 | `MaskField$Value` with `replacement` | `insertField`, where the field is there and not empty |
 | `ExtractField$Value` | `validate`, `extractField`: without the field the record is rejected |
 | `HoistField$Value` | `hoistField` |
 | `Flatten$Value` | `structFlatten` |
-| `Cast$Value` | `cast`: what Java would cut off is rejected |
+| `Cast$Value` | `cast`: whole numbers of 64 bits; a fraction, which Java cuts off, is rejected |
 | `Filter` with the predicate `RecordIsTombstone` | null messages are left out |
 | `RegexRouter` | the name of the topic, and so of the table, is another one |
 | `InsertHeader`, `DropHeaders`, `SetSchemaMetadata` | nothing: headers have no column |
 
 Debezium's own sink unwraps events itself, and so does its flow. A table that is made by
 `auto.create` or `schema.evolution` has the columns and types of the first records, and
-`created_at` and `updated_at`.
+`created_at` and `updated_at`; its columns are written as the fields are, also where
+`quote.identifiers=false` lets the connector make them in lower case.
 
 ## Deletes
 
@@ -108,7 +112,9 @@ commits the offsets of all that it has stored.
 Iceberg's workers commit offsets before the coordinator commits their files to the tables. So a flow
 also reads the control topic from the coordinator's last commit on; where it names files that are in
 no table yet, the flow stops and says so: start the connector again, pause it, wait until it has
-committed, then stop it. The older connector has its offsets in the group `cg-control-<name>`.
+committed, then stop it. It stops, too, where the group has offsets and the control topic is not to
+be seen. The older connector has its offsets in the group `iceberg.control.group-id`, else
+`cg-control-<name>`.
 
 Do not start the connector again: it would store what the flow has stored since.
 """

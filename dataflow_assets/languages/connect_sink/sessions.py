@@ -12,6 +12,7 @@ from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
+from dataflow_assets.connectors.kafka.source.start_offsets import MARK
 from dataflow_assets.connectors.kafka.topics import described
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.contracts import Positions, SinkSession
@@ -56,6 +57,9 @@ class LakeTopicSession(KafkaSourceSession):
                 f"consumer group {group} still has members ({', '.join(members)}): "
                 "the connector runs. Stop it; this flow then goes on"
             )
+        offsets = self._broker.committed(source.consumer_group, self.topic.now()).values()
+        if all(one.metadata.startswith(MARK) for one in offsets):  # no file waits without one
+            return found
         if any(self._waits(event) for event in self._events()):
             raise PermanentError(
                 f"topic {self._control_topic} names files of {source.consumer_group} that are in "
@@ -74,8 +78,11 @@ class LakeTopicSession(KafkaSourceSession):
         name, cluster = self._control_topic, self._broker.cluster
         with closing(Broker(cluster, name)) as broker:
             (topic,) = described([broker], 0.0)
-            if isinstance(topic, PermanentError):  # there is none: the connector never ran
-                return
+            if isinstance(topic, PermanentError):
+                raise PermanentError(
+                    f"{topic}; the connector tells in it about files that are in no table yet: "
+                    "correct iceberg.control.topic, or grant the right to read it"
+                )
             topic = told(topic)
             done = broker.committed(f"{self._source.consumer_group}-coord", topic)
             bounds = broker.bounds(topic)

@@ -15,6 +15,7 @@ import devservers
 from dataflow_assets.connectors.kafka import KafkaSource, consumer_group
 from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.cluster import Cluster
+from dataflow_assets.connectors.kafka.consumer_group import Committed
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
 from dataflow_assets.connectors.kafka.errors import meaning
 from dataflow_assets.connectors.kafka.sink import empty_topic, last_record
@@ -64,6 +65,20 @@ def test_a_record_that_arrives_while_a_start_is_looked_up_is_read(
 
     monkeypatch.setattr(AdminClient, "list_offsets", then_one_arrives)
     assert session.seek("2020-01-01T00:00:00Z") == {"0": 3}
+
+
+def test_a_group_that_goes_on_while_a_start_is_looked_up_is_not_beyond_the_log(
+    session: KafkaSourceSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the log would look cut off; and be read from its beginning (`onDataLoss: continue`)."""
+    send(session, 3)
+
+    def committed(*_: object) -> dict[int, Committed]:
+        send(session, 1)
+        return {0: Committed(4, "")}
+
+    monkeypatch.setattr(Broker, "committed", committed)
+    assert session.start() == {"0": 4}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +166,7 @@ def test_a_target_that_a_broker_does_not_list_yet_is_not_filled_anew(
     target = into(autoCreateTopic=True)
     target.put([Sent(b"1")])
     known = target.open().identity
-    hidden[target.topic] = 3
+    hidden[target.topic] = 1
     assert target.open().identity == known is not None
 
 
@@ -163,7 +178,7 @@ def test_a_task_waits_for_a_broker_that_does_not_list_the_target(
     piece = OffsetSlice("0", 1, 2)
     session, span = target.begun(piece)
     writer = target.write(session, piece, [Sent(b"2")], 1)
-    hidden[target.topic] = 3
+    hidden[target.topic] = 1
     session.finish(span, [writer.close(complete=False)], None)  # type: ignore[arg-type]
     assert target.values() == [b"1", b"2"]
 
@@ -171,7 +186,7 @@ def test_a_task_waits_for_a_broker_that_does_not_list_the_target(
 def test_a_task_begins_before_a_broker_lists_the_target(into: Make, hidden: dict[str, int]) -> None:
     target = into()
     session, span = target.begun(OffsetSlice("0", 0, 1))
-    hidden[target.topic] = 3
+    hidden[target.topic] = 1
     receipt = target.write(session, OffsetSlice("0", 0, 1), [Sent(b"1")]).close(complete=False)
     session.finish(span, [receipt], None)  # type: ignore[arg-type]
     assert target.values() == [b"1"]
@@ -265,7 +280,7 @@ def test_a_target_that_a_broker_does_not_list_is_emptied_all_the_same(
     target = into()
     target.put([Sent(b"1")])
     session = target.open()
-    hidden[target.topic] = 3
+    hidden[target.topic] = 1
     session.restart({"0": 0}, "source-id", empty=True)
     assert target.values() == []
 

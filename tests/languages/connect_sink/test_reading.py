@@ -95,7 +95,7 @@ def test_without_brokers_the_finding_says_where_to_write_them(tmp_path: Path) ->
 def test_converters_of_the_worker_count_where_the_connector_has_none(tmp_path: Path) -> None:
     keys = {key: text for key, text in CONFLUENT.items() if "converter" not in key}
     worker = f"{WORKER}value.converter={JSON}\nvalue.converter.schemas.enable=true\n"
-    assert steps(flow(loaded(tmp_path, {**keys}, worker))) == ["extractField"]
+    assert steps(flow(loaded(tmp_path, {**keys}, worker))) == ["validate", "extractField"]
 
 
 def test_each_topic_is_a_flow_with_its_table(tmp_path: Path) -> None:
@@ -123,6 +123,10 @@ def test_each_topic_is_a_flow_with_its_table(tmp_path: Path) -> None:
             | {"topics": "pre.public.orders"}
             | transforms(r={"type": "RegexRouter", "regex": r"(.*)\.(\w+)", "replacement": "$2"}),
             ("public", "orders"),
+        ),
+        (
+            CONFLUENT | transforms(r={"type": "RegexRouter", "regex": "o|.+", "replacement": "x_"}),
+            ("public", "x_rders"),  # as Java's replaceFirst does it
         ),
     ],
 )
@@ -215,6 +219,8 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
     assert isinstance(source, LakeTopic)
     assert source.consumer_group == "cg-control-lake-sink"
     assert source.members_group == "connect-lake-sink"
+    own = kind | {"iceberg.control.group-id": "own"}
+    assert flow(loaded(tmp_path, ICEBERG | own)).source.model_dump()["consumer_group"] == "own"
 
 
 @pytest.mark.parametrize(
@@ -245,6 +251,12 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
             {"connection.url": "jdbc:postgresql://h/d?kerberosServerName=x"},
             "connection.url",
             "kerberosservername",
+        ),
+        (
+            CONFLUENT,
+            {"connection.url": "jdbc:postgresql://me:hunter2@h/d"},
+            "connection.url",
+            "neither a postgresql:// URL",
         ),
         (CONFLUENT, {"connection.url": "${env:URL}"}, "connection.url", "only connection.passw"),
         (CONFLUENT, {"connection.user": None}, "connection.url", "needs a user"),
@@ -282,6 +294,12 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
             {"iceberg.tables.dynamic-enabled": "true"},
             "iceberg.tables.dynamic-enabled",
             "must be false",
+        ),
+        (
+            ICEBERG,
+            {"iceberg.catalog.uri": "http://me:hunter2@h:8181"},
+            "iceberg.catalog.uri",
+            "must have no user and password",
         ),
         (ICEBERG, {"iceberg.catalog.type": "hive"}, "iceberg.catalog.type", "must be rest"),
         (ICEBERG, {"iceberg.catalog.clients": "3"}, "iceberg.catalog.clients", "is not known"),
@@ -351,6 +369,49 @@ def test_a_setting_of_a_transform_that_nothing_keeps_is_refused(tmp_path: Path) 
     each = {"type": UNWRAP, "route.by.field": "table"}
     (finding,) = loaded(tmp_path, {**CONFLUENT, **transforms(x=each)}).findings
     assert finding.path == "transforms.x.route.by.field"
+
+
+def test_keys_of_another_connector_are_noted_and_have_no_effect(tmp_path: Path) -> None:
+    others: Keys = {
+        "fields.whitelist": "a",
+        "topic2table.map": "orders:b",
+        "quote.sql.identifiers": "x",
+    }
+    found = loaded(tmp_path, DEBEZIUM | others)
+    assert table(flow(found)).place() == ("public", "orders")
+    assert "replaceField" not in steps(flow(found))
+    assert set(others) <= {hint.path for hint in found.hints}
+
+
+def test_settings_of_a_converter_that_another_file_names_are_noted(tmp_path: Path) -> None:
+    """Connect takes the worker's converter with the worker's settings."""
+    keys = {key: text for key, text in CONFLUENT.items() if key != "value.converter"}
+    found = loaded(tmp_path, {**keys}, f"{WORKER}value.converter={JSON}\n")
+    assert steps(flow(found)) == ["validate", "extractField"]
+    notes = {hint.path: hint.message for hint in found.hints}
+    assert "value.converter is not in this file" in notes["value.converter.schemas.enable"]
+
+
+def test_debeziums_sink_names_the_columns_of_places_in_the_log_itself(tmp_path: Path) -> None:
+    keys: Keys = {"primary.key.mode": "kafka", "primary.key.fields": "a", "insert.mode": "upsert"}
+    key = table(flow(loaded(tmp_path, DEBEZIUM | keys))).conflict_key
+    assert key == ("__connect_topic", "__connect_partition", "__connect_offset")
+
+
+def test_a_topic_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    assert flow(loaded(tmp_path, CONFLUENT | {"topics": "a,a"})).id == "default/orders-sink.a"
+
+
+def test_no_note_quotes_the_login_of_a_registry(tmp_path: Path) -> None:
+    keys: Keys = {
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+        "value.converter.schemas.enable": None,
+        "value.converter.schema.registry.url": "http://me:hunter2@a:8081,http://me:hunter2@b:8081",
+    }
+    found = loaded(tmp_path, CONFLUENT | keys)
+    assert [one.path for one in found.findings] == ["value.converter.schema.registry.url"]
+    assert "only the first address" in " ".join(hint.message for hint in found.hints)
+    assert "hunter2" not in " ".join(map(str, (*found.findings, *found.hints)))
 
 
 def test_keys_that_connect_ignores_are_noted(tmp_path: Path) -> None:

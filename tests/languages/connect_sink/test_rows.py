@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
@@ -109,6 +110,11 @@ class Connect:
         consumer.commit(offsets=places, asynchronous=False)
         consumer.close()
 
+    def delete_offsets(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
+        for deleted in admin.delete_consumer_groups([self.group]).values():
+            deleted.result(30)
+
 
 def _sent(body: Body) -> bytes | None:
     return body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -186,6 +192,46 @@ def test_texts_as_keys_and_places_in_the_log_as_keys(connect: Connect) -> None:
     connect.send(*((key, {"name": "x"}) for key in (b"7", b"a b", b"7", b"gone")), (b"gone", None))
     connect.drain(flow)
     assert connect.rows() == [("7", "x"), ("a b", "x")]
+
+
+@pytest.mark.parametrize(
+    ("key", "first", "keys"),
+    [
+        ("json.JsonConverter", {"id": "7"}, [None, b"null", b"[1]", {"x": 1}]),
+        ("storage.StringConverter", b"7", [None]),
+    ],
+)
+def test_a_record_without_its_key_is_rejected(
+    connect: Connect, key: str, first: Body, keys: Sequence[Body]
+) -> None:
+    """The value's own field is not the key, and texts without a key are not one row."""
+    connect.run("CREATE TABLE orders (id text PRIMARY KEY, name text)")
+    own = {
+        "key.converter": f"org.apache.kafka.connect.{key}",
+        "dataflow.onRejected": "table",
+        "dataflow.maxRejectedPercent": "100",
+    }
+    flow = connect.write(CONFLUENT, {**UPSERT, **own})
+    connect.send((first, {"name": "a"}), *((one, {"id": "8", "name": "b"}) for one in keys))
+    connect.drain(flow)
+    assert connect.rows() == [("7", "a")]
+    reasons = [reason for (reason,) in connect.run("SELECT reason FROM dataflow_rejected")]
+    assert len(reasons) == len(keys)
+    assert all("__record_key" in reason for reason in reasons)
+
+
+def test_a_value_without_its_schema_is_rejected_where_the_converter_needs_one(
+    connect: Connect,
+) -> None:
+    """Even where one of its own fields is called payload."""
+    connect.run("CREATE TABLE orders (id bigint, name text)")
+    own = {"value.converter.schemas.enable": "true", "dataflow.onRejected": "table"}
+    flow = connect.write(CONFLUENT, {**own, "dataflow.maxRejectedPercent": "100"})
+    value = {"id": 1, "name": "a"}
+    bodies = [value, {"payload": value}, {"schema": None, "payload": value}]
+    connect.send(*((None, body) for body in bodies))
+    assert connect.drain(flow) == 1
+    assert connect.rows() == [(1, "a")]
 
 
 def test_places_in_the_log_are_the_key(connect: Connect) -> None:
@@ -430,6 +476,20 @@ def test_records_go_to_the_iceberg_tables_of_their_routes(
     found = {name: table_rows(catalog, namespace, name) for name in ("made", "sent")}
     ids = {name: sorted(row["id"] for row in rows) for name, rows in found.items()}
     assert ids == {"made": [2, 4], "sent": [1, 5]}
+
+
+def test_a_control_topic_that_is_not_there_stops_a_flow_that_takes_over(
+    connect: Connect, lake: Keys, catalog: Catalog, namespace: str
+) -> None:
+    """Nobody knows of files in no table then; where the connector never ran, there are none."""
+    flow = connect.write(ICEBERG, {**lake, "iceberg.control.topic": f"no-{connect.topic}"})
+    connect.send((None, {"id": 1, "kind": "made"}), (None, {"id": 2, "kind": "made"}))
+    connect.commit({0: 1})
+    with pytest.raises(PermanentError, match=r"correct iceberg\.control\.topic"):
+        connect.drain(flow)
+    connect.delete_offsets()
+    connect.drain(flow)
+    assert len(table_rows(catalog, namespace, "made")) == 2
 
 
 def test_files_that_wait_to_be_committed_stop_a_flow_that_takes_over(

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as File
 from typing import Any
 
@@ -70,10 +70,9 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
         worker: the Connect worker's file beside it, where there is one.
         notes: gets findings and hints; with findings there is no flow.
     """
-    _check_keys(document, notes)
-    values = SinkValues(document, notes)
+    values = SinkValues(_known_keys(document, notes), notes)
     name = values.matching("name", _NAME, "letters, digits, `.`, `_` and `-`, at most 200")
-    topics = values.listed("topics", "the topics to read, separated by commas")
+    topics = dict.fromkeys(values.listed("topics", "the topics to read, separated by commas"))
     for topic in topics:
         if not _TOPIC.fullmatch(topic):
             notes.wrong((document, "topics"), "a topic has letters, digits, `.`, `_` and `-`")
@@ -82,22 +81,26 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
     return [] if notes.findings else [flow for flow in made if flow is not None]
 
 
-def _check_keys(document: Document, notes: Notes) -> None:
+def _known_keys(document: Document, notes: Notes) -> Document:
+    """Judges each key, and leaves out those that this connector does not have."""
     own = CONNECTORS[document.value["connector.class"].strip()]
+    known: dict[str, str] = {}
     for key, text in document.value.items():
-        where = (document, key)
+        where, found = (document, key), entry(key, COMMON, own, ADDITIONS)
         if not key.startswith(consumer.OVERRIDE):
             consumer.judge(key, where, notes, COMMON, own, ADDITIONS)
-        found = entry(key, COMMON, own)
         if found is not None and found.verdict == "note" and text.strip().lower() != found.default:
             notes.note(where, found.says)
         if mentions(text) and key not in REFERABLE and not key.startswith(_ELSEWHERE):
             notes.wrong(where, f"only {', '.join(REFERABLE)} may be {ALLOWED}")
+        if found is not None or key.startswith(consumer.OVERRIDE):
+            known[key] = text
+    return replace(document, value=known)
 
 
 def _plan(values: SinkValues, worker: Document | None, name: str) -> _Plan | None:
     document, notes = values.document, values.notes
-    value, key = (converter(end, document, worker) for end in ("value", "key"))
+    value, key = (converter(end, document, worker, notes) for end in ("value", "key"))
     kind = values.text("connector.class")
     jdbc = kind in (DEBEZIUM, CONFLUENT)
     sink = JdbcSink.read(values, key) if jdbc else IcebergTables.read(values)
@@ -116,7 +119,8 @@ def _plan(values: SinkValues, worker: Document | None, name: str) -> _Plan | Non
             "control_topic": values.text("iceberg.control.topic") or "control-iceberg",
         }
         if kind == TABULAR:  # whose offsets are those of a group of its own
-            given["consumer_group"] = f"cg-control-{name}"
+            own = values.text("iceberg.control.group-id")
+            given["consumer_group"] = own or f"cg-control-{name}"
     return _Plan(values, value, sink, policies, given, reached.places)
 
 
@@ -157,6 +161,8 @@ def _source(plan: _Plan, topic: str, tombstones: str) -> KafkaSource | None:
         return made(**{**plan.source, "topic": topic, "tombstones": tombstones})
     except ValidationError as error:
         places: dict[str, Where] = {**plan.places, "topic": where}
+        if plan.value is not None and "schema.registry.url" in plan.value.settings:
+            places["schema_registry"] = plan.value.settings["schema.registry.url"][1]
         notes.refused(error, places, plan.places.get("brokers", where))
     return None
 

@@ -39,17 +39,21 @@ class Converter:
         return self.kind == JSON and text.strip().lower() == "true"
 
 
-def converter(end: str, connector: Document, worker: Document | None) -> Converter | None:
+def converter(
+    end: str, connector: Document, worker: Document | None, notes: Notes
+) -> Converter | None:
     """That of `key` or `value`: the connector's own, else the worker's, with its settings."""
     name = f"{end}.converter"
-    for document in (connector, worker):
-        if document is not None and document.value.get(name, "").strip():
-            settings = {
-                key.removeprefix(f"{name}."): (text, (document, key))
-                for key, text in document.value.items()
-                if key.startswith(f"{name}.")
-            }
-            return Converter(document.value[name].strip(), (document, name), settings)
+    for document in filter(None, (connector, worker)):
+        settings = {
+            key.removeprefix(f"{name}."): (text, (document, key))
+            for key, text in document.value.items()
+            if key.startswith(f"{name}.")
+        }
+        if kind := document.value.get(name, "").strip():
+            return Converter(kind, (document, name), settings)
+        for _, where in settings.values():
+            notes.note(where, f"has no effect, as in Connect: {name} is not in this file")
     return None
 
 
@@ -66,8 +70,12 @@ def value_fields(found: Converter | None, connector: Document, notes: Notes) -> 
 
 
 def value_steps(found: Converter | None) -> list[Transformation]:
-    """Takes the value out of the object that holds its schema, too."""
-    return [step("extractField", field="payload")] if found and found.has_schema else []
+    """Takes the value out of the object that holds its schema, too; any other is rejected."""
+    if found is None or not found.has_schema:
+        return []
+    both = {"type": "object", "required": ["schema", "payload"]}
+    check = step("validate", "!$.schema || !$.payload", schema=both)
+    return [check, step("extractField", field="payload")]
 
 
 def key_fields(key: Converter | None, value: Converter | None, notes: Notes, where: Where) -> Any:
@@ -87,19 +95,35 @@ def key_fields(key: Converter | None, value: Converter | None, notes: Notes, whe
 def key_steps(key: Converter, fields: Sequence[str]) -> list[Transformation]:
     """Writes the fields of a record's key, or the one value that it is, into its body.
 
-    A key wins over a field of the body, as it does in the connectors.
+    As in the connectors, a key wins over a field of the body, and a record whose key is not there,
+    or lacks one of the fields, is rejected.
     """
-    if key.kind == STRING:
-        return [insert({fields[0]: "${metadata.key}"})]
     base = f"{_KEY}.payload" if key.has_schema else _KEY
-    whole = insert({fields[0]: f"${{$.{base}}}"}, f"!$.{base} =~ '^[{{[]'")
+    taken = insert({_KEY: "${metadata.key}"}, "metadata.key != ''")
+    check = step("validate", schema=_key_schema(key, fields))
+    whole = {fields[0]: f"${{$.{base}}}"}
+    if key.kind == STRING:
+        return [taken, check, insert(whole), step("remove", fields=[_KEY])]
     return [
-        insert({_KEY: "${metadata.key}"}),
+        taken,
         step("jsonParse", fields=[_KEY]),
-        *([whole] if len(fields) == 1 else []),
+        check,
+        *([insert(whole, f"!$.{base} =~ '^[{{[]'")] if len(fields) == 1 else []),
         insert({name: f"${{$.{base}.{name}}}" for name in fields}),
         step("remove", fields=[_KEY]),
     ]
+
+
+def _key_schema(key: Converter, fields: Sequence[str]) -> Mapping[str, Any]:
+    """Describes a body with the key in it; a single field may be the key itself."""
+    found: dict[str, Any] = {"type": "object", "required": list(fields)}
+    if key.kind == STRING:
+        found = {}
+    elif len(fields) == 1:
+        found = {"if": {"type": ["object", "array", "null"]}, "then": found}
+    if key.has_schema:
+        found = {"type": "object", "required": ["payload"], "properties": {"payload": found}}
+    return {"required": [_KEY], "properties": {_KEY: found}}
 
 
 def _registry(found: Converter, notes: Notes) -> Mapping[str, Any] | None:
@@ -116,7 +140,7 @@ def _registry(found: Converter, notes: Notes) -> Mapping[str, Any] | None:
             notes.wrong(where, "is not supported for values of Avro: remove it", key=True)
     first, *others = [part.strip() for part in url.split(",")]
     if others:
-        notes.note(found.settings["schema.registry.url"][1], f"only the first is asked: {first}")
+        notes.note(found.settings["schema.registry.url"][1], "only the first address is asked")
     return {"url": first, **({"basic_auth": auth} if auth else {})}
 
 

@@ -162,14 +162,15 @@ class IcebergTables:
         if (pause := values.number("iceberg.control.commit.interval-ms", 0, None)) is not None:
             given["batch_flush_interval_seconds"] = int(pause / 1000)
         if on("upsert-mode-enabled"):
-            key = [part.strip() for part in self._of_table(table, "id-columns").split(",")]
-            given |= {"upsert_mode": True, "conflict_key": key}
+            parts = map(str.strip, self._of_table(table, "id-columns").split(","))
+            given |= {"upsert_mode": True, "conflict_key": list(filter(None, parts))}
         where = (values.document, "iceberg.tables")
         try:
             sink = LakeTable(**shared, **given, namespace=namespace, table=name)
             sink.address()
         except ValidationError as error:
-            values.notes.refused(error, {}, where)
+            places = {name: (values.document, f"{_CATALOG}{key}") for key, name in _PLAIN.items()}
+            values.notes.refused(error, places, where)
         except (DataflowError, ValueError) as error:
             values.notes.wrong(where, str(error))
         else:

@@ -66,13 +66,15 @@ class JdbcSink:
         given, keys = values.document.value, dict(_DEBEZIUM if debezium else _CONFLUENT)
         for name, one in keys.items():
             keys[name] = _OLD[one] if one not in given and _OLD.get(one) in given else one
+        modes = ("none", "kafka", "record_key", "record_value")
+        mode = values.choice(keys["mode"], modes) or "none"
         found = cls(
             values,
             keys,
             key,
             debezium,
-            values.choice(keys["mode"], ("none", "kafka", "record_key", "record_value")) or "none",
-            tuple(values.commas(keys["fields"])),
+            mode,
+            () if debezium and mode == "kafka" else tuple(values.commas(keys["fields"])),
             values.choice("insert.mode", ("insert", "upsert")) == "upsert",
             values.flag("delete.enabled"),
         )
@@ -155,6 +157,7 @@ class JdbcSink:
             address = JdbcUrl.parse(url, values.text(self.keys["user"]))
             where = self.where("format")
             table = self._table(topic, address.schema)
+            where = self.where("connection.url")
             sink = JdbcTable(
                 connection_string=SecretStr(address.text),
                 table=table.lower() if lower else table,
@@ -165,7 +168,7 @@ class JdbcSink:
             )
             sink.address()
         except ValidationError as error:
-            notes.refused(error, {}, where)
+            notes.refused(error, {"table": self.where("format")}, where)
         except (DataflowError, ValueError) as error:
             notes.wrong(where, str(error))
         else:

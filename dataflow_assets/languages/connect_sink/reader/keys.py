@@ -121,7 +121,11 @@ OF_ICEBERG: Sequence[Key] = (
     Key("iceberg.tables.auto-create-props.*", "note", "has no effect: set them in the catalog"),
     Key("iceberg.tables.write-props.*", "note", "has no effect: set them in the table"),
     Key("iceberg.control.topic", "used", "Looked at when it takes over.", "control-iceberg"),
-    Key("iceberg.control.commit.interval-ms", "used", "The least time between two commits."),
+    Key(
+        "iceberg.control.commit.interval-ms",
+        "used",
+        "The least time between two commits; without it `dataflow.freshness` counts.",
+    ),
     Key("iceberg.control.*", "ignored", _CONTROL),
     Key("iceberg.coordinator.*", "ignored", _CONTROL),
     Key("iceberg.kafka.*", "ignored", _CONTROL),
@@ -152,7 +156,7 @@ CONNECTORS: Mapping[str, Sequence[Key]] = {
     DEBEZIUM: OF_DEBEZIUM,
     CONFLUENT: OF_CONFLUENT,
     ICEBERG: OF_ICEBERG,
-    TABULAR: OF_ICEBERG,
+    TABULAR: (Key("iceberg.control.group-id", "used", "The group of its offsets."), *OF_ICEBERG),
 }
 """By the class that a file names, the keys that it has besides those of Connect."""
 REFERABLE = (

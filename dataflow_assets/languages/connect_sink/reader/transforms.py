@@ -219,8 +219,9 @@ def _route(smt: Smt, before: Transformed) -> Transformed:
     try:
         pattern = re.compile(smt.demand("regex"))
         text = re.sub(r"\$(\d)", r"\\\1", smt.demand("replacement"))
-        found = pattern.fullmatch(before.topic)
-        return replace(before, topic=found.expand(text)) if found else before
+        if pattern.fullmatch(before.topic) is None:
+            return before
+        return replace(before, topic=pattern.sub(text, before.topic, count=1))
     except re.error as error:
         raise ValueError("has a regular expression of Java's own: write the table") from error
 
