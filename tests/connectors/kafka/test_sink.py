@@ -28,6 +28,7 @@ from dataflow_assets.contracts import (
     Run,
 )
 from dataflow_assets.errors import PermanentError, RejectedRecord, Stopped
+from dataflow_assets.sdk.rejected_records import error_record
 from tests.conftest import Topics
 from tests.connectors.kafka.sinking import Into, Make, Sent, branches, chunk
 
@@ -300,8 +301,6 @@ def test_an_error_sink_of_the_same_cluster_shares_the_commit(into: Make) -> None
 
 
 def test_an_entry_that_a_crash_stored_twice_waits_once_and_is_replayed_for_good(into: Make) -> None:
-    from dataflow_assets.sdk.rejected_records import error_record
-
     errors = into()
     store = errors.sink.error_store()
     refused = Rejection(1, "step", "cast: no number", b'{"a": "x"}')
@@ -312,6 +311,15 @@ def test_an_entry_that_a_crash_stored_twice_waits_once_and_is_replayed_for_good(
     store.replayed([entry])
     store.store([record])
     assert store.pending("default/flow", None, 10) == []
+
+
+def test_an_error_sink_of_several_partitions_gives_the_oldest_entries_first(into: Make) -> None:
+    errors = into(partitions=4)
+    piece, store = OffsetSlice("0", 0, 20), errors.sink.error_store()
+    refused = [Rejection(offset, "sink", "why", b"%d" % offset) for offset in range(20)]
+    store.store([error_record(errors.target, piece, one) for one in refused])
+    found = [one.body for one in store.pending("default/flow", None, 15)]
+    assert found == [one.body for one in refused[:15]]
 
 
 def test_a_compacted_topic_is_no_error_sink(into: Make) -> None:

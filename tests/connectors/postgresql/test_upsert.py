@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import devservers
+from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.sink import copy_new_keys
 from dataflow_assets.contracts import DELETE, OP, UPDATE
 from dataflow_assets.errors import PermanentError
@@ -72,6 +73,7 @@ JUDGES = {
     "one of two": "w text, x text, CHECK (num_nonnulls(w, x) = 1)",
     "domain": "w given",
     "trigger": "w text",
+    "computed": "w text, n text GENERATED ALWAYS AS (upper(w)) STORED NOT NULL",
 }
 _TRIGGER = """
 CREATE FUNCTION judge() RETURNS trigger LANGUAGE plpgsql AS
@@ -94,6 +96,27 @@ def test_what_a_row_lacks_is_judged_by_the_stored_row(
     store(sink, [{"id": 1, "a": 2}, {"id": 2, "a": 3}], session=session).close()
     assert place.rows("id, a, w") == [(1, 2, "x")]
     assert [row[0] for row in place.rejected()] == [2]
+
+
+@pytest.mark.parametrize("judge", ["w text CHECK (w IS NOT NULL)", "w text NOT NULL"])
+def test_a_row_that_another_session_inserts_meanwhile_is_updated(
+    place: Place, judge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two flows fill one row: neither may lose what it has because the other one was quicker."""
+    place.run(f"CREATE TABLE orders (id bigint PRIMARY KEY, a int, {judge})")
+    inserts, execute = ["INSERT INTO orders VALUES (1, 1, 'x')"], TextLink.execute
+
+    def interrupted(link: TextLink, query: str, *parameters: object) -> Any:
+        found = execute(link, query, *parameters)
+        if " AS t SET " in query and inserts:
+            place.run(inserts.pop())
+        return found
+
+    session = store(place.sink(), [{"id": 2, "a": 1, "w": "y"}])
+    monkeypatch.setattr(TextLink, "execute", interrupted)
+    store(place.sink(), [{"id": 1, "a": 2}, {"id": 2, "a": 3}], session=session).close()
+    assert place.rows("id, a, w") == [(1, 2, "x"), (2, 3, "y")]
+    assert place.rejected() == []
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,22 @@ def test_a_table_with_row_policies_is_upserted_or_refused(place: Place) -> None:
     place.run(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
 
 
+def test_what_a_row_lacks_is_judged_by_the_stored_row_under_row_policies(place: Place) -> None:
+    role = f"r{place.schema}"
+    place.run(
+        "CREATE TABLE orders (id int PRIMARY KEY, a int, w text); "
+        "ALTER TABLE orders ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON orders USING (w = 'x');"
+        f"CREATE ROLE {role} LOGIN; GRANT ALL ON SCHEMA {place.schema} TO {role}; "
+        f"GRANT ALL ON orders TO {role}"
+    )
+    there = Place(place.dsn.replace("//postgres@", f"//{role}@"), place.schema)
+    session = store(there.sink(**UPSERT), [{"id": 1, "a": 1, "w": "x"}])
+    store(there.sink(**UPSERT), [{"id": 1, "a": 2}, {"id": 2, "a": 3}], session=session).close()
+    assert place.rows() == [(1, 2, "x")]
+    assert [row[0] for row in place.rejected()] == [2]
+    place.run(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
 @pytest.mark.parametrize("side", ["refers", "is referred to"])
 def test_a_foreign_key_between_targets_of_one_flow_is_named(place: Place, side: str) -> None:
     place.run("CREATE TABLE base (id int PRIMARY KEY)")

@@ -1073,6 +1073,8 @@ _INSERT = "INSERT INTO o SELECT a, b FROM s;"
         "SETT 'dataflow.suspended' = 'true';",
         "ALTER TABLE s SET ('topic' = 'another');",
         "ALTER TABL s SET ('topic' = 'another');",
+        "CREATE OR REPLACE TABLE s (a BIGINT, b STRING) WITH ('topic' = 'another');",
+        "DROP TABLE s; CREATE TABLE s (a BIGINT, b STRING) WITH ('topic' = 'another');",
     ],
 )
 def test_no_flow_runs_with_what_a_mistake_in_front_of_it_leaves(
@@ -1086,6 +1088,13 @@ def test_no_flow_runs_with_what_a_mistake_in_front_of_it_leaves(
         said = "no flow is made of it until line 3 is corrected"
         assert [(one.line, one.message) for one in found.hints] == [(4, said)]
         assert len(loaded(tmp_path, SOURCE, TARGET, _INSERT, mistake).flows) == 1
+
+
+def test_a_table_that_is_altered_is_used_by_none_that_is_like_it(tmp_path: Path) -> None:
+    altered, like = "ALTER TABLE s SET ('topic' = 'another');", "CREATE TABLE l LIKE s;"
+    found = loaded(tmp_path, SOURCE, TARGET, altered, like, _INSERT.replace("s;", "l;"))
+    assert [one.line for one in found.findings] == [3]
+    assert found.flows == ()
 
 
 def test_a_table_that_is_altered_is_used_by_no_other_file(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from dataflow_assets.connectors.kafka.producer import SETTINGS, Outgoing
 from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.rejected_records import HELD, entry
+from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
 
 STORE_SECONDS = 60.0
 MOST_BYTES = 32 * 1024 * 1024
@@ -112,7 +112,8 @@ class KafkaErrors(ErrorStore):
                 waiting[name] = reading, message
         left = (m for name, (reading, m) in waiting.items() if reading > done.get(name, -1))
         found = (entry(message.value() or b"") for message in left)
-        return [one for at, one in found if since is None or at >= since][:most]
+        # A topic that somebody else has made may have several partitions.
+        return oldest_first(pair for pair in found if since is None or pair[0] >= since)[:most]
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:

@@ -42,6 +42,9 @@ INSERT INTO {target} AS t ({names}) SELECT {values} FROM {staged} AS s
 ON CONFLICT ({key}) DO {action}
 """
 _UPDATE = "UPDATE {target} AS t SET {sets} FROM {staged} AS s WHERE {same} AND {newer}"
+# One statement, which sees one state of the table: a row that another session inserts meanwhile is
+# neither updated nor forgotten, and the insert behind it finds it.
+_UPDATE_KNOWN = "WITH updated AS ({update}) {forget}"
 _DELETE = "DELETE FROM {target} AS t USING {staged} AS s WHERE {same}"
 _ALIKE = """
 SELECT position, first FROM (
@@ -169,9 +172,11 @@ class UpsertStaging:
         # A row that lacks a required column can only update: PostgreSQL refuses the insert before
         # it looks for the conflict. What finds no row is inserted, or refused with its reason.
         forget = _FORGET_KNOWN.format(**self._words)
-        sets, newer = self._sets(values), self._newer(values, "s")
-        update = [_UPDATE.format(**self._words, sets=sets, newer=newer)] if sets else []
-        return [*update, forget, self._insert(values)]
+        if sets := self._sets(values):
+            newer = self._newer(values, "s")
+            update = _UPDATE.format(**self._words, sets=sets, newer=newer)
+            forget = _UPDATE_KNOWN.format(update=update, forget=forget)
+        return [forget, self._insert(values)]
 
     def _insert(self, values: dict[str, str]) -> str:
         sets = self._sets({name: f"excluded.{quote(name)}" for name in values})

@@ -97,13 +97,16 @@ _SHAPE = """(
         string_agg(concat_ws(' ', attnum, atttypid, atttypmod), ',' ORDER BY attnum), 0)::text, '')
     FROM pg_attribute WHERE attrelid = {table} AND attnum > 0 AND NOT attisdropped)
 || (SELECT relpersistence::text FROM pg_class WHERE oid = {table})"""
-# ON CONFLICT asks CHECK constraints, domains and triggers before it looks for the stored row.
+# ON CONFLICT asks CHECK constraints, domains, expressions, triggers and row policies before it
+# looks for the stored row.
 _CONSTRAINTS = """
 SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::oid AND condeferred),
   EXISTS (SELECT FROM pg_constraint WHERE contype = 'c' AND (
       conrelid = $1::oid OR conrelid IN (SELECT relid FROM pg_partition_tree($1::oid))))
   OR EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-             WHERE a.attrelid = $1::oid AND a.attnum > 0 AND t.typtype = 'd')
+             WHERE a.attrelid = $1::oid AND a.attnum > 0
+             AND (t.typtype = 'd' OR a.attgenerated <> ''))
+  OR row_security_active($1::oid)
   OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::oid AND NOT tgisinternal
              AND tgtype & 7 = 7)
 """

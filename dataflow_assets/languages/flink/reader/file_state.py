@@ -66,6 +66,7 @@ def declare(one: Table | View, state: FileState) -> None:
         return
     if known:
         state.wrong(f"{kind} {one.name}", one.place, "is declared twice in this file")
+        state.broken.add(one.name)
         return
     if isinstance(one, View):
         with naming(one.named, state):
@@ -75,7 +76,8 @@ def declare(one: Table | View, state: FileState) -> None:
     try:
         table = _with_like(one, state)
     except Unreadable as error:
-        state.wrong(f"table {one.name}", error.place, error.message)
+        if not error.message.endswith("has findings of its own"):
+            state.wrong(f"table {one.name}", error.place, error.message)
         state.broken.add(one.name)
         return
     state.written[one.name] = table
@@ -95,8 +97,9 @@ def declare(one: Table | View, state: FileState) -> None:
 def _with_like(table: Table, state: FileState) -> Table:
     if table.like is None:
         return table
-    other = state.written.get(table.like.table)
-    if other is None:
+    name = table.like.table
+    other = state.written.get(name)
+    if other is None or (name in state.tables and name in state.broken):  # it was to be another one
         return merged(table, state.catalog().table(table.like.table, table.like.place).table)
     return merged(table, other)
 

@@ -81,6 +81,7 @@ def _subjects(cursor: Cursor) -> set[str]:
     """The table or view that a statement creates or alters, as far as it has a name."""
     if not cursor.takes("CREATE") and not cursor.takes("ALTER"):
         return set()
+    cursor.takes("OR", "REPLACE")
     cursor.takes("TEMPORARY")
     if not any(map(cursor.takes, _NAMED)):
         return set()
