@@ -180,7 +180,7 @@ class Broker:
         with closing(Group(self._client.settings, group)) as asked:
             partitions = range(topic.partitions)
             return self._patiently(
-                f"reading the offsets of group {group}",
+                f"reading the offsets of group {group} for",
                 lambda: asked.committed(self.name, partitions, TIMEOUT),
                 LOADING,
             )

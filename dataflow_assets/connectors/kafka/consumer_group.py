@@ -15,9 +15,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from dataflow_assets.connectors.kafka.errors import code, is_of_the_group
+
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 4.0  # how long `close` waits for offsets on their way
+REFUSED_SECONDS = 1.0  # within which it is known that the client may not ask
 SETTINGS: dict[str, Any] = {
     "enable.auto.commit": False,
     # Nobody joins the group, so this is only how long librdkafka keeps offsets for a coordinator
@@ -58,10 +61,11 @@ class Group:
 
         Raises:
             KafkaException: no answer, or none about one of the partitions: taken for one without an
-                offset, the flow would read it from its beginning.
+                offset, the flow would read it from its beginning. A missing right is one of its
+                own: nobody answers then, and librdkafka would ask for ever.
         """
         asked = [TopicPartition(topic, number) for number in partitions]
-        found = self._consumer.committed(asked, timeout=seconds)
+        found = self._answer(asked, REFUSED_SECONDS) or self._answer(asked, seconds, last=True)
         for failed in (one.error for one in found if one.error is not None):
             raise KafkaException(failed)
         return {
@@ -69,6 +73,21 @@ class Group:
             for one in found
             if one.offset >= 0
         }
+
+    def _answer(
+        self, asked: list[TopicPartition], seconds: float, *, last: bool = False
+    ) -> list[TopicPartition]:
+        """Nothing where none has come in time, and another question is left."""
+        try:
+            return self._consumer.committed(asked, timeout=seconds)
+        except KafkaException as error:
+            beside = self._consumer.poll(0)
+            refusal = None if beside is None else beside.error()
+            if is_of_the_group(refusal):
+                raise KafkaException(refusal) from error
+            if last or code(error) != KafkaError._TIMED_OUT:  # noqa: SLF001 - so it is called
+                raise
+            return []
 
     def commit(
         self, topic: str, offsets: Mapping[int, int], mark: str, epochs: Mapping[int, int]

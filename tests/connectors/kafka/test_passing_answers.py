@@ -12,9 +12,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 import devservers
-from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka import KafkaSource, consumer_group
 from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.cluster import Cluster
+from dataflow_assets.connectors.kafka.consumer_group import Committed
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
 from dataflow_assets.connectors.kafka.errors import meaning
 from dataflow_assets.connectors.kafka.sink import empty_topic, last_record
@@ -66,6 +67,20 @@ def test_a_record_that_arrives_while_a_start_is_looked_up_is_read(
     assert session.seek("2020-01-01T00:00:00Z") == {"0": 3}
 
 
+def test_a_group_that_goes_on_while_a_start_is_looked_up_is_not_beyond_the_log(
+    session: KafkaSourceSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the log would look cut off; and be read from its beginning (`onDataLoss: continue`)."""
+    send(session, 3)
+
+    def committed(*_: object) -> dict[int, Committed]:
+        send(session, 1)
+        return {0: Committed(4, "")}
+
+    monkeypatch.setattr(Broker, "committed", committed)
+    assert session.start() == {"0": 4}
+
+
 @pytest.mark.parametrize(
     "error", [TransientError("coordinator"), PermanentError("GROUP_AUTHORIZATION_FAILED")]
 )
@@ -87,6 +102,26 @@ def test_what_the_group_knows_of_leaders_is_waited_for(
             assert len(session.plan({"0": 3}, Limit()).slices) == 1
     monkeypatch.undo()
     assert len(session.plan({"0": 3}, Limit()).slices) == 1
+
+
+def test_a_group_that_the_flow_may_not_ask_keeps_it_from_nothing(
+    session: KafkaSourceSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka says so by a message, and asks again until the time is up."""
+    send(session, 5)
+    asked = list[float]()
+
+    def committed(_: Any, timeout: float) -> None:
+        asked.append(timeout)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    told = SimpleNamespace(error=lambda: KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    consumer = SimpleNamespace(committed=committed, poll=lambda _: told, close=lambda: None)
+    monkeypatch.setattr(consumer_group, "Consumer", lambda _: consumer)
+    assert len(session.plan({"0": 3}, Limit()).slices) == 1
+    assert asked == [consumer_group.REFUSED_SECONDS]
+    with pytest.raises(PermanentError, match="grant this client Read on the consumer group"):
+        session._broker.committed("orders", session.topic.now())
 
 
 def test_a_topic_that_a_broker_has_not_heard_of_yet_ends_no_flow_of_a_lane(
@@ -131,7 +166,7 @@ def test_a_target_that_a_broker_does_not_list_yet_is_not_filled_anew(
     target = into(autoCreateTopic=True)
     target.put([Sent(b"1")])
     known = target.open().identity
-    hidden[target.topic] = 3
+    hidden[target.topic] = 1
     assert target.open().identity == known is not None
 
 
@@ -143,9 +178,18 @@ def test_a_task_waits_for_a_broker_that_does_not_list_the_target(
     piece = OffsetSlice("0", 1, 2)
     session, span = target.begun(piece)
     writer = target.write(session, piece, [Sent(b"2")], 1)
-    hidden[target.topic] = 3
+    hidden[target.topic] = 1
     session.finish(span, [writer.close(complete=False)], None)  # type: ignore[arg-type]
     assert target.values() == [b"1", b"2"]
+
+
+def test_a_task_begins_before_a_broker_lists_the_target(into: Make, hidden: dict[str, int]) -> None:
+    target = into()
+    session, span = target.begun(OffsetSlice("0", 0, 1))
+    hidden[target.topic] = 1
+    receipt = target.write(session, OffsetSlice("0", 0, 1), [Sent(b"1")]).close(complete=False)
+    session.finish(span, [receipt], None)  # type: ignore[arg-type]
+    assert target.values() == [b"1"]
 
 
 def test_another_flow_whose_checkpoint_cannot_be_read_counts_as_one_that_may_write(
@@ -236,7 +280,7 @@ def test_a_target_that_a_broker_does_not_list_is_emptied_all_the_same(
     target = into()
     target.put([Sent(b"1")])
     session = target.open()
-    hidden[target.topic] = 3
+    hidden[target.topic] = 1
     session.restart({"0": 0}, "source-id", empty=True)
     assert target.values() == []
 

@@ -611,6 +611,23 @@ def test_a_client_that_may_describe_but_not_read(
     session.close()
 
 
+def test_a_client_that_may_not_ask_its_group_goes_on(
+    broker: devservers.SecureKafka, admin: AdminClient, topic: str
+) -> None:
+    """Nobody tells it of leaders, and nothing else is missing; a start needs the right."""
+    send(broker, topic, [body(number) for number in range(4)])
+    allow(admin, "stranger", ResourceType.TOPIC, topic, "READ DESCRIBE")
+    config = {"brokers": [broker.at("sasl")], "topic": topic, **sasl("scram-sha-512", "stranger")}
+    source = KafkaSource.model_validate(config | {"startingOffsets": "group"})
+    session = source.open("default/f")
+    began = time.monotonic()
+    assert len(session.plan({"0": 1, "1": 0}, Limit()).slices) == 2
+    assert time.monotonic() - began < SOON
+    with pytest.raises(PermanentError, match="grant this client Read on the consumer group"):
+        session.start()
+    session.close()
+
+
 def test_what_is_not_checked_is_said_loudly(
     broker: devservers.SecureKafka, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -85,6 +85,19 @@ def test_a_slice_that_was_read_to_its_end_or_not_at_all_is_none() -> None:
     assert grown.count == 1
 
 
+def test_a_partition_that_does_not_answer_holds_up_one_plan_only() -> None:
+    asked = list[float]()
+
+    def silent(_: Mapping[int, int], seconds: float) -> dict[int, list[Seen]]:
+        asked.append(seconds)
+        return {}
+
+    sizes, limit = Sizes(silent), Limit(bytes=10_000, records=700)
+    for begin in (0, 700):
+        assert sizes.most({0: (begin, 5000)}, limit) == {0: 700}
+    assert len(asked) == 1
+
+
 def test_a_few_records_are_not_looked_at_again_and_many_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

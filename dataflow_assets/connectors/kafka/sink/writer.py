@@ -50,7 +50,7 @@ class KafkaWriter(SliceTransaction):
         super().__init__(ticket, piece)
         self._sink, self._target, self._cluster = sink, ticket.target, sink.cluster()
         self._side_topic = CheckpointTopic.of(self._cluster, ticket.target)
-        self._rules = cache(partial(_rules, self._side_topic))
+        self._rules = cache(partial(_rules, self._side_topic, sink.topic))
         self._routing = self.routed(ValueSchema.of(ticket.schema))
         self._producer: Transaction | None = None
         self._claim: Claim
@@ -190,6 +190,7 @@ def _rules_of_record(rules: RulesOf, own: str, topic: str) -> Rules | None:
         return None
 
 
-def _rules(side_topic: CheckpointTopic, topic: str) -> Rules | None:
+def _rules(side_topic: CheckpointTopic, own: str, topic: str) -> Rules | None:
     admin = side_topic.about(topic)
-    return admin.rules() if admin.find() is not None else None
+    there = admin.find(PATIENCE if topic == own else 0.0)  # the driver has seen its own
+    return admin.rules() if there is not None else None

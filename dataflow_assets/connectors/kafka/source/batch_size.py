@@ -64,8 +64,8 @@ class Sizes:
 
     def _learn(self, positions: Mapping[int, int]) -> None:
         seen = self._look(positions, LOOK_SECONDS)
-        for partition, records in seen.items():
+        for partition in positions:  # one that has not answered is not waited for again
             known = self._average.get(partition, 0.0)
-            sizes = [record.size for record in records]
+            sizes = [record.size for record in seen.get(partition, ())]
             self._average[partition] = sum(sizes) / len(sizes) if sizes else known
         self._taken = time.monotonic()

@@ -39,8 +39,9 @@ class StartOffsets:
 
     def adopted(self, topic: Topic) -> Offsets:
         """Where the group is, unless this program has put it there; else the earliest."""
+        stored = self._of_group(topic)  # before the ends: the group may go on meanwhile
         lows, highs = self.lows_and_highs(topic)
-        return lows | self.of_group(topic, lows, highs)
+        return lows | self._there(stored, lows, highs)
 
     def taken_over(self, flow: str, topic: Topic, known: Positions) -> Offsets:
         """Where another program has stopped that has filled the table so far.
@@ -54,6 +55,7 @@ class StartOffsets:
             PermanentError where the topic is another one; TransientError while that program reads.
         """
         check_left(self._source, self._broker.members(self._source.consumer_group, topic))
+        others = self._of_group(topic)
         lows, highs = self.lows_and_highs(topic)
         stored = {int(partition): int(offset) for partition, offset in known.items()}
         name = self._source.topic
@@ -63,16 +65,19 @@ class StartOffsets:
         lost = {p: offset for p, offset in stored.items() if offset < lows[p]}
         self._losses.check_adopted(ELSEWHERE, lost, lows, highs)
         left = {p: low for p, low in lows.items() if p not in stored}
-        group = self.of_group(topic, left, highs) if left else {}
+        group = self._there(others, left, highs)
         report(flow, self._source, stored, group, left)
         return lows | group | stored
 
-    def of_group(self, topic: Topic, lows: Offsets, highs: Offsets) -> Offsets:
-        """What another program has committed, as far as the log has it."""
+    def _of_group(self, topic: Topic) -> Offsets:
+        """What another program has committed."""
+        stored = self._broker.committed(self._source.consumer_group, topic)
+        return {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
+
+    def _there(self, stored: Offsets, lows: Offsets, highs: Offsets) -> Offsets:
+        """Of such offsets those that the log has, of the partitions in `lows`."""
         group = self._source.consumer_group
-        stored = self._broker.committed(group, topic)
-        others = {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
-        asked = {p: offset for p, offset in others.items() if p in lows}
+        asked = {p: offset for p, offset in stored.items() if p in lows}
         advice = f"group {group} has committed these offsets: move it, or set startingOffsets"
         self._losses.check_adopted(advice, asked, lows, highs)
         return {p: o for p, o in asked.items() if lows[p] <= o <= highs[p]}
