@@ -21,7 +21,7 @@ from dataflow_assets.assets.metadata import (
     column_lineage,
     column_schema,
     event_metadata,
-    partition_lags,
+    language_metrics,
     state_metadata,
 )
 from dataflow_assets.assets.tally import Tally
@@ -81,7 +81,7 @@ class FlowEvents:
             return None
         report, figures = taken
         metadata = event_metadata(report.checkpoint, figures, report.table_rows)
-        metadata |= partition_lags(node.flow, report.lag) | state_metadata(report.lag)
+        metadata |= language_metrics(node.flow, report.lag) | state_metadata(report.lag)
         metadata |= {STATE: RUNNING, **self._also}
         return _materialization(node, report.checkpoint, metadata)
 
@@ -90,7 +90,7 @@ class FlowEvents:
         report = self._last[node.branch.id]
         figures = self._tallies[node.branch.id].final(report)
         found = event_metadata(report.checkpoint, figures, report.table_rows)
-        found |= partition_lags(node.flow, report.lag) | state_metadata(report.lag)
+        found |= language_metrics(node.flow, report.lag) | state_metadata(report.lag)
         found |= {"ended": report.reason, **self._also}
         if report.schema is not None:
             found[COLUMN_SCHEMA] = column_schema(report.schema)

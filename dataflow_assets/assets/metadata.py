@@ -18,7 +18,6 @@ from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, La
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.language import languages
 from dataflow_assets.registry import sinks, sources
-from dataflow_assets.runs import lag_metrics
 from dataflow_assets.runs.replay import keeps
 from dataflow_assets.sdk.database import joined
 
@@ -266,10 +265,12 @@ def state_metadata(lag: Lag) -> dict[str, Any]:
     return found
 
 
-def partition_lags(flow: Flow, lag: Lag) -> dict[str, Any]:
-    """Tableflow's own metric, of its tables: how old what is not read is, by partition."""
-    values = [{**one.tags, "value": one.value} for one in lag_metrics.partition_lags(flow, lag)]
-    return {lag_metrics.PARTITION_LAG: dg.MetadataValue.json(values)} if values else {}
+def language_metrics(flow: Flow, lag: Lag) -> dict[str, Any]:
+    """The metrics of the tool that the flow's language is of: a list of values for each name."""
+    values: dict[str, list[dict[str, Any]]] = {}
+    for one in languages()[flow.language].lag_metrics(flow, lag):
+        values.setdefault(one.name, []).append({**one.tags, "value": one.value})
+    return {name: dg.MetadataValue.json(several) for name, several in values.items()}
 
 
 def _number(value: float) -> dg.MetadataValue[Any]:

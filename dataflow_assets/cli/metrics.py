@@ -21,8 +21,8 @@ from typing_extensions import override
 
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import out
+from dataflow_assets.languages.language import LagMetric, languages
 from dataflow_assets.manifests.load import load
-from dataflow_assets.runs.lag_metrics import PARTITION_LAG, UNTAGGED, Value, partition_lags
 from dataflow_assets.runs.statuses import Answer, statuses
 
 STALE = 5.0  # seconds
@@ -76,7 +76,7 @@ class _Lags(Collector):
             known.add_metric([answer.flow.id], float(answer.error is None))
         yield known
         yield from _of_branches(answers)
-        yield from _of_partitions(answers)
+        yield from _of_languages(answers)
 
     def _current(self) -> Sequence[Answer]:
         """Of scrapes that come at once, one asks."""
@@ -96,24 +96,18 @@ def _of_branches(answers: Sequence[Answer]) -> Iterator[Metric]:
     yield from found
 
 
-def _of_partitions(answers: Sequence[Answer]) -> Iterator[Metric]:
+def _of_languages(answers: Sequence[Answer]) -> Iterator[Metric]:
     """Labels of Prometheus have no dots: `table.id` is `table_id`."""
-    values: list[Value] = [
-        value
-        for answer in answers
-        for status in answer.found
-        for value in partition_lags(answer.flow, status.lag)
-    ]
-    if not values:
-        return
-    names = list(values[0].tags)
-    family = GaugeMetricFamily(
-        PARTITION_LAG,
-        "Age in seconds of the oldest record that is not in the table; 0 where all are. The tag "
-        f"partition is left out with {UNTAGGED}=partition.",
-        None,
-        [name.replace(".", "_") for name in names],
-    )
-    for value in values:
-        family.add_metric([value.tags[name] for name in names], value.value)
-    yield family
+    found: dict[str, GaugeMetricFamily] = {}
+    for answer in answers:
+        language = languages()[answer.flow.language]
+        for status in answer.found:
+            for one in language.lag_metrics(answer.flow, status.lag):
+                family = found.setdefault(one.name, _family(one))
+                family.add_metric([*one.tags.values()], one.value)
+    yield from found.values()
+
+
+def _family(one: LagMetric) -> GaugeMetricFamily:
+    labels = [name.replace(".", "_") for name in one.tags]
+    return GaugeMetricFamily(one.name, one.help, None, labels)

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from dataflow_assets import languages as packages
+from dataflow_assets.contracts import Lag
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, Place
@@ -43,6 +44,18 @@ class Neighbours:
     """Other documents of the same language, in files of the location and in folders beside them."""
     connections: Sequence[Parsed] = ()
     """The location's connections.yaml, as `Language.parse_connections` has read it."""
+
+
+@dataclass(frozen=True)
+class LagMetric:
+    """One value of a metric about the lag of a flow, as the language's own tool has it."""
+
+    name: str
+    help: str
+    """What the values of this name say, with their unit: one text for all of them."""
+    tags: Mapping[str, str]
+    """The same names in one order for all values of a metric, as its documentation has them."""
+    value: float
 
 
 class Language(ABC):
@@ -114,6 +127,18 @@ class Language(ABC):
         """Says what the asset of one of its flows shows besides: Markdown, by name."""
         del flow
         return {}
+
+    def lag_metrics(self, flow: Flow, lag: Lag) -> Iterable[LagMetric]:
+        """Yields the metrics that the language's own tool has about the lag of a flow.
+
+        Called on the driver after commits, by the sensor of lags, and for each scrape of metrics.
+
+        Args:
+            flow: one of this language.
+            lag: of one of its branches.
+        """
+        del flow, lag
+        return ()
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -37,21 +38,22 @@ class FileReading:
 
 
 def read_file(path: Path) -> FileReading:
-    """Reads a file by itself; it is parsed again only when it has changed.
+    """Reads a file by itself; it is parsed again only when it has changed, or its place has.
 
     Called for every file of a folder, at every look of a sensor. Throws nothing: one file that
     cannot be read takes no other one down.
     """
     try:
         stat = path.stat()
-        return _parsed(str(path), stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        real = os.path.realpath(path)
+        return _parsed(str(path), real, stat.st_mtime_ns, stat.st_size, stat.st_ino)
     except OSError as error:
         message = f"cannot be read: {error.strerror}"
         return FileReading(findings=(Finding(str(path), 1, 1, "file", message),))
 
 
 @lru_cache(maxsize=4096)
-def _parsed(file: str, _modified: int, size: int, _inode: int) -> FileReading:
+def _parsed(file: str, _real: str, _modified: int, size: int, _inode: int) -> FileReading:
     try:
         return _read(file, size)
     except OSError:

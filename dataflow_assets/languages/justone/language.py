@@ -27,9 +27,10 @@ class JustOneLanguage(Language):
 
     @override
     def claims(self, document: Document) -> Place | None:
-        own = justone.from_json(document) or justone.is_connector(document)
-        worker = document.file.endswith(".properties") and is_worker(document)
-        return document.places[()] if own or worker else None
+        own: object = justone.from_json(document)
+        if document.file.endswith(".properties"):
+            own = justone.is_connector(document) or is_worker(document)
+        return document.places[()] if own else None
 
     @override
     def parse(self, document: Document) -> Parsed:

@@ -7,11 +7,14 @@ from typing import ClassVar
 
 from typing_extensions import override
 
+from dataflow_assets.contracts import Lag
+from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, Place
 from dataflow_assets.languages.common.reading import Reading
-from dataflow_assets.languages.language import Language, Neighbours, Parsed
+from dataflow_assets.languages.language import LagMetric, Language, Neighbours, Parsed
 from dataflow_assets.languages.tableflow import catalogs, reference
 from dataflow_assets.languages.tableflow import document as tableflow
+from dataflow_assets.languages.tableflow.lag_metrics import partition_lags
 
 
 class TableflowLanguage(Language):
@@ -46,6 +49,10 @@ class TableflowLanguage(Language):
         if not found:
             return list(parsed.content)
         return tableflow.read(parsed.document, found[0])
+
+    @override
+    def lag_metrics(self, flow: Flow, lag: Lag) -> Iterable[LagMetric]:
+        return partition_lags(flow, lag)
 
     @override
     def reference(self) -> str:

@@ -22,7 +22,7 @@ from dataflow_assets.assets.metadata import (
     STATE,
     lag_check,
     lag_metadata,
-    partition_lags,
+    language_metrics,
     slot_check,
 )
 from dataflow_assets.assets.runs import Runs
@@ -163,7 +163,7 @@ def _driven(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
 
 def _events(node: Node, seen: _Seen, state: str | None) -> Iterator[Event]:
     key = dg.AssetKey(list(node.key))
-    metadata = lag_metadata(seen.lag) | partition_lags(node.flow, seen.lag)
+    metadata = lag_metadata(seen.lag) | language_metrics(node.flow, seen.lag)
     metadata |= {STATE: state} if state else {}
     yield dg.AssetObservation(key, metadata=metadata)
     passed, metadata = lag_check(seen.lag.seconds)

@@ -175,6 +175,44 @@ def test_tables_of_another_file_of_the_folder(tmp_path: Path) -> None:
     assert told.message.startswith("several files of this folder declare s: more.sql, tables.sql")
 
 
+def test_a_folder_of_many_files_is_not_looked_up_for_each_pair_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        names = ((f"TABLE {one}", f"TABLE {one}{number}") for one in "so")
+        text = f"{SOURCE}{TARGET}INSERT INTO o{number} SELECT a, b FROM s{number};"
+        for name, new in names:
+            text = text.replace(name, new)
+        (tmp_path / f"{number}.sql").write_text(text)
+    resolve, resolved = Path.resolve, list[Path]()
+
+    def counted(path: Path) -> Path:
+        resolved.append(path)
+        return resolve(path)
+
+    monkeypatch.setattr(Path, "resolve", counted)
+    assert load(tmp_path).findings == ()
+    assert len(resolved) <= 20
+
+
+def test_files_that_a_new_release_has_kept_are_beside_those_that_it_has_changed(
+    tmp_path: Path,
+) -> None:
+    """Releases share files that are the same, as `rsync --link-dest` leaves them."""
+    insert = "INSERT INTO o SELECT a, b FROM s;"
+    current, releases = tmp_path / "current", [tmp_path / "1", tmp_path / "2"]
+    for release in releases:
+        release.mkdir()
+    (releases[0] / "tables.sql").write_text(f"{SOURCE}{TARGET}")
+    (releases[1] / "tables.sql").hardlink_to(releases[0] / "tables.sql")
+    (releases[0] / "job.sql").write_text(insert)
+    (releases[1] / "job.sql").write_text(f"{insert} -- changed")
+    for release in releases:
+        current.unlink(missing_ok=True)
+        current.symlink_to(release)
+        assert [flow.id for flow in load(current).flows] == ["default/o.s"]
+
+
 def test_settings_are_of_the_statements_behind_them(tmp_path: Path) -> None:
     other = TARGET.replace("TABLE o", "TABLE p").replace("'o'", "'p'")
     found = loaded(

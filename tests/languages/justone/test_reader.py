@@ -310,6 +310,12 @@ def test_mistakes_of_the_worker_are_found_in_its_file(
     assert said in finding.message
 
 
+def test_of_yaml_only_what_names_the_class_is_a_connector(tmp_path: Path) -> None:
+    file = tmp_path / "sink.yaml"
+    file.write_text('{"topics": null, "db.host": 1, "db.columns": {}, "db.json.parse": []}')
+    assert [finding.path for finding in load(file).findings] == ["apiVersion"]
+
+
 def test_a_missing_worker_is_a_finding(tmp_path: Path) -> None:
     (finding,) = loaded(tmp_path, worker=None).findings
     assert (finding.line, finding.path) == (1, "bootstrap.servers")

@@ -11,11 +11,11 @@ from confluent_kafka import Producer
 from prometheus_client import generate_latest
 
 import devservers
-from dataflow_assets.assets.metadata import partition_lags
+from dataflow_assets.assets.metadata import language_metrics
 from dataflow_assets.cli.metrics import registry
 from dataflow_assets.contracts import Lag
+from dataflow_assets.languages.tableflow.lag_metrics import PARTITION_LAG, UNTAGGED
 from dataflow_assets.manifests.load import load
-from dataflow_assets.runs.lag_metrics import PARTITION_LAG, UNTAGGED
 from tests import ROOT
 from tests.conftest import Topics
 from tests.drained import drained
@@ -35,7 +35,7 @@ def flow() -> object:
 
 
 def test_a_value_for_each_partition_with_its_tags(flow: object) -> None:
-    found = partition_lags(flow, LAG)[PARTITION_LAG]  # type: ignore[arg-type]
+    found = language_metrics(flow, LAG)[PARTITION_LAG]  # type: ignore[arg-type]
     assert found.data == [
         {**TAGS, "partition": "0", "value": 2.0},
         {**TAGS, "partition": "1", "value": 0.0},
@@ -44,13 +44,13 @@ def test_a_value_for_each_partition_with_its_tags(flow: object) -> None:
 
 def test_the_switch_leaves_the_partition_out(flow: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(UNTAGGED, "partition")
-    found = partition_lags(flow, LAG)[PARTITION_LAG]  # type: ignore[arg-type]
+    found = language_metrics(flow, LAG)[PARTITION_LAG]  # type: ignore[arg-type]
     assert found.data == [{**TAGS, "value": 2.0}]
 
 
 def test_other_flows_have_none() -> None:
     flow = load(ROOT / "examples" / "kafka-to-iceberg.yaml").flows[0]
-    assert partition_lags(flow, LAG) == {}
+    assert language_metrics(flow, LAG) == {}
 
 
 def test_prometheus_reads_it_beside_the_lags_of_all_flows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from dataflow_assets.languages.common.reading import Reading
@@ -19,9 +19,9 @@ class SqlFile:
     file: str
     text: str
 
-    @property
+    @cached_property
     def folder(self) -> Path:
-        """Where it is."""
+        """Where it is, without links; found out once, as all files of a folder are compared."""
         return Path(self.file).resolve().parent
 
 
