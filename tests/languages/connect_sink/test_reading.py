@@ -28,6 +28,7 @@ from tests.languages.connect_sink.files import (
     transforms,
 )
 
+TABULAR: Keys = {"connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}
 UPSERT: Keys = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id"}
 DEBEZIUM_UPSERT: Keys = {
     "insert.mode": "upsert",
@@ -214,13 +215,18 @@ def test_iceberg_is_a_branch_for_each_table_of_a_route(tmp_path: Path) -> None:
 
 
 def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path: Path) -> None:
-    kind: Keys = {"connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}
-    source = flow(loaded(tmp_path, ICEBERG | kind)).source
+    source = flow(loaded(tmp_path, ICEBERG | TABULAR)).source
     assert isinstance(source, LakeTopic)
     assert source.consumer_group == "cg-control-lake-sink"
     assert source.members_group == "connect-lake-sink"
-    own = kind | {"iceberg.control.group-id": "own"}
-    assert flow(loaded(tmp_path, ICEBERG | own)).source.model_dump()["consumer_group"] == "own"
+    own: Keys = {
+        "iceberg.control.group-id": "own",
+        "iceberg.tables.upsert-mode-enabled": "true",
+        "iceberg.tables.default-id-columns": "id,,day",
+    }
+    one = flow(loaded(tmp_path, ICEBERG | TABULAR | own))
+    assert one.source.model_dump()["consumer_group"] == "own"
+    assert one.branches[0].sink.model_dump()["conflict_key"] == ("id", "day")
 
 
 @pytest.mark.parametrize(
@@ -306,6 +312,15 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
         (ICEBERG, {"iceberg.tables.routeField": "x"}, "iceberg.tables.routeField", "is not known"),
         (
             ICEBERG,
+            {
+                "iceberg.tables.upsert-mode-enabled": "true",
+                "iceberg.tables.default-id-columns": "id",
+            },
+            "iceberg.tables.upsert-mode-enabled",
+            "has no effect in Apache's sink, which appends",
+        ),
+        (
+            ICEBERG | TABULAR,
             {"iceberg.tables.upsert-mode-enabled": "true"},
             "iceberg.tables.upsert-mode-enabled",
             "needs iceberg.tables.default-id-columns",
@@ -416,11 +431,13 @@ def test_no_note_quotes_the_login_of_a_registry(tmp_path: Path) -> None:
 
 def test_keys_that_connect_ignores_are_noted(tmp_path: Path) -> None:
     extra = {"batch.size": "10", "pk.field": "id", "auto.evolve": "true"}
+    extra |= {"value.converter.decimal.format": "NUMERIC"}
     found = loaded(tmp_path, {**CONFLUENT, **extra})
     flow(found)
     notes: dict[str, Any] = {hint.path: hint.message for hint in found.hints}
     assert "did you mean pk.fields?" in notes["pk.field"]
-    assert notes["batch.size"] == "has no effect here"
+    idle = "2 keys have no effect here: batch.size, value.converter.decimal.format"
+    assert notes["batch.size"] == idle
     assert "adds the column" in notes["auto.evolve"]
 
 

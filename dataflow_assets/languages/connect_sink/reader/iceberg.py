@@ -14,6 +14,7 @@ from dataflow_assets.flow import Branch
 from dataflow_assets.languages.common.client_security import referred
 from dataflow_assets.languages.connect_sink.ends import LakeTable
 from dataflow_assets.languages.connect_sink.reader.converters import pair
+from dataflow_assets.languages.connect_sink.reader.keys import ICEBERG
 from dataflow_assets.languages.connect_sink.reader.steps import NO_DELETES, step
 from dataflow_assets.languages.connect_sink.reader.transforms import Transformed
 from dataflow_assets.languages.connect_sink.reader.values import SinkValues
@@ -45,6 +46,10 @@ _NO_REST = (
 _NO_WORDS = (
     "must be words, divided by `|`, that the field is equal to: a DataFlow manifest with the step "
     "router takes other expressions"
+)
+_APPENDS = (
+    "has no effect in Apache's sink, which appends: remove it to go on so; to replace rows by key, "
+    "write a DataFlow manifest with upsertMode"
 )
 _OF_TABLES = ("route-regex", "id-columns", "partition-by")
 _DEFAULTS = {
@@ -90,12 +95,11 @@ class IcebergTables:
         words = [word for table in tables for word in self._words(table)]
         if len(set(words)) < len(words):
             yield f"iceberg.table.{tables[-1]}.route-regex", "has a word of another table, too"
-        for table in tables:
-            if self._of_tables("upsert-mode-enabled") and not self._of_table(table, "id-columns"):
-                yield (
-                    "iceberg.tables.upsert-mode-enabled",
-                    "needs iceberg.tables.default-id-columns",
-                )
+        if self._of_tables("upsert-mode-enabled"):
+            if values.text("connector.class") == ICEBERG:
+                yield "iceberg.tables.upsert-mode-enabled", _APPENDS
+            elif not all(self._of_table(table, "id-columns") for table in tables):
+                yield "iceberg.tables.upsert-mode-enabled", f"needs {_DEFAULTS['id-columns']}"
 
     def _words(self, table: str) -> list[str]:
         """The values of the field that lead to a table; none where no field chooses."""

@@ -12,18 +12,8 @@ _URL = re.compile(
 _FORM = "must be jdbc:postgresql://host:port/database"
 _OF_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 _WITHOUT_EFFECT = frozenset(
-    {
-        "applicationname",
-        "binarytransfer",
-        "connecttimeout",
-        "logintimeout",
-        "preparethreshold",
-        "rewritebatchedinserts",
-        "sockettimeout",
-        "stringtype",
-        "targetservertype",
-        "tcpkeepalive",
-    }
+    "applicationname binarytransfer connecttimeout logintimeout preparethreshold "
+    "rewritebatchedinserts sockettimeout stringtype targetservertype tcpkeepalive".split()
 )
 
 
