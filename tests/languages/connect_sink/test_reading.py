@@ -347,7 +347,7 @@ def test_what_cannot_be_kept_is_refused_by_name_and_place(
 ) -> None:
     found = loaded(tmp_path, base | keys)
     assert found.flows == ()
-    (finding,) = {one for one in found.findings if one.path == path}
+    (finding,) = [one for one in found.findings if one.path == path]
     assert says in finding.message
     assert "hunter2" not in finding.message
     lines = (tmp_path / "sink.properties").read_text().splitlines()
@@ -375,7 +375,7 @@ def test_what_cannot_be_kept_is_refused_by_name_and_place(
 def test_transforms_without_an_equal_step_are_refused(
     tmp_path: Path, each: dict[str, str], says: str
 ) -> None:
-    found = loaded(tmp_path, {**CONFLUENT, **transforms(x=each)})
+    found = loaded(tmp_path, {**CONFLUENT, "topics": "a,b", **transforms(x=each)})
     assert [says in one.message for one in found.findings] == [True]
     assert found.findings[0].path == "transforms.x.type"
 

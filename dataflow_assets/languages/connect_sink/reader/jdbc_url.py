@@ -12,8 +12,18 @@ _URL = re.compile(
 _FORM = "must be jdbc:postgresql://host:port/database"
 _OF_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 _WITHOUT_EFFECT = frozenset(
-    "applicationname binarytransfer connecttimeout logintimeout preparethreshold "
-    "rewritebatchedinserts sockettimeout stringtype targetservertype tcpkeepalive".split()
+    {
+        "applicationname",
+        "binarytransfer",
+        "connecttimeout",
+        "logintimeout",
+        "preparethreshold",
+        "rewritebatchedinserts",
+        "sockettimeout",
+        "stringtype",
+        "targetservertype",
+        "tcpkeepalive",
+    }
 )
 
 
