@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 
 from dataflow_assets.connectors.kafka.client import LATEST, Bounds, Broker, Topic
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.source import leader_epochs
 from dataflow_assets.connectors.kafka.source.leader_epochs import SeenEpoch
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 
 log = logging.getLogger(__name__)
 
 Offsets = Mapping[int, int]
 RESET = "run `dataflow reset` to start over"
+_UNTOLD = (
+    "the flow waits, for without them a log that a broker has cut off looks sound: check that all "
+    "partitions of __consumer_offsets have a leader"
+)
 
 
 # By broker, topic's id and flow. A session that is opened again after an error knows what the one
@@ -91,10 +94,13 @@ class LossCheck:
         """What the group was told at last; nothing where the flow may not ask it."""
         if begins == lows:
             return {}
-        with suppress(PermanentError):
+        try:
             committed = self._broker.committed(self._source.consumer_group, topic)
-            return leader_epochs.stored(committed, self._mark)
-        return {}
+        except TransientError as error:
+            raise TransientError(f"{error}; {_UNTOLD}") from error
+        except PermanentError:
+            return {}
+        return leader_epochs.stored(committed, self._mark)
 
     def _lost(self, sentence: str, advice: str) -> None:
         if not sentence:

@@ -70,12 +70,12 @@ class StartOffsets:
         return lows | group | stored
 
     def _of_group(self, topic: Topic) -> Offsets:
-        """What another program has committed."""
+        """Asks what another program has committed for the group."""
         stored = self._broker.committed(self._source.consumer_group, topic)
         return {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
 
     def _there(self, stored: Offsets, lows: Offsets, highs: Offsets) -> Offsets:
-        """Of such offsets those that the log has, of the partitions in `lows`."""
+        """Picks the offsets that the log has, of the partitions in `lows`."""
         group = self._source.consumer_group
         asked = {p: offset for p, offset in stored.items() if p in lows}
         advice = f"group {group} has committed these offsets: move it, or set startingOffsets"
