@@ -21,7 +21,7 @@ _KEYS = f"{_VALUES}, {STRING}"
 _KEY = "__record_key"
 _PAIR = re.compile(r"(\$\{[^}]*\}|[^:]+):(.+)")
 _NO_AUTH = (
-    "needs basic.auth.credentials.source=USER_INFO and basic.auth.user.info=user:password; without a "
+    "needs basic.auth.credentials.source=USER_INFO and basic.auth.user.info=user:password; with no "
     "login remove both"
 )
 _IDLE = ("auto.register.schemas", "use.latest.version", "enhanced.avro.schema.support")
