@@ -20,6 +20,7 @@ from tests.languages.connect_sink.files import (
     ICEBERG,
     JSON,
     SMT,
+    TABULAR,
     UNWRAP,
     WORKER,
     Keys,
@@ -28,7 +29,6 @@ from tests.languages.connect_sink.files import (
     transforms,
 )
 
-TABULAR: Keys = {"connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}
 UPSERT: Keys = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id"}
 DEBEZIUM_UPSERT: Keys = {
     "insert.mode": "upsert",
