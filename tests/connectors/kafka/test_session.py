@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
@@ -348,14 +349,18 @@ def test_the_topic_that_was_probably_meant_is_named(
 ) -> None:
     """Also by a sink that is not to create one."""
     monkeypatch.setattr(shared_client, "LISTED", 0.0)
-    admin.create_topics([NewTopic("shop.returned-parcels", 1)])["shop.returned-parcels"].result(20)
-    meant = re.escape("; did you mean shop.returned-parcels?")
-    with pytest.raises(PermanentError, match=f"^topic shop.returned_parcel does not .+{meant}$"):
-        opened("shop.returned_parcel")
-    broker = opened("shop.returned-parcels")._broker
-    assert broker.about("Shop_Returned_Parcels").probably().endswith("shop.returned-parcels?")
+    shop = f"shop{uuid.uuid4().hex[:8]}"
+    name = f"{shop}.returned-parcels"
+    admin.create_topics([NewTopic(name, 1)])[name].result(20)
+    meant = re.escape(f"; did you mean {name}?")
+    with pytest.raises(
+        PermanentError, match=rf"^topic {shop}\.returned_parcel does not .+{meant}$"
+    ):
+        opened(f"{shop}.returned_parcel")
+    broker = opened(name)._broker
+    assert broker.about(f"{shop.title()}_Returned_Parcels").probably().endswith(f"{name}?")
     assert broker.about("something.else").probably() == ""
-    sink = KafkaSink(brokers=(broker.bootstrap,), topic="shop.returned_parcel")
+    sink = KafkaSink(brokers=(broker.bootstrap,), topic=f"{shop}.returned_parcel")
     with (
         closing(sink.open(Target(FLOW, "kafka:t", "h", "src", "src"), Run())) as session,
         pytest.raises(PermanentError, match=f"or set autoCreateTopic: true{meant}$"),
