@@ -20,7 +20,10 @@ _VALUES = f"allowed: {JSON}, {AVRO}"
 _KEYS = f"{_VALUES}, {STRING}"
 _KEY = "__record_key"
 _PAIR = re.compile(r"(\$\{[^}]*\}|[^:]+):(.+)")
-_NO_AUTH = "must be USER_INFO, with basic.auth.user.info=user:password; remove it where there is no"
+_NO_AUTH = (
+    "needs basic.auth.credentials.source=USER_INFO and basic.auth.user.info=user:password; with no "
+    "login remove both"
+)
 _IDLE = ("auto.register.schemas", "use.latest.version", "enhanced.avro.schema.support")
 
 
@@ -148,10 +151,16 @@ def _registry(found: Converter, notes: Notes) -> Mapping[str, Any] | None:
     return {"url": first, **({"basic_auth": auth} if auth else {})}
 
 
-def pair(text: str) -> tuple[str, str] | None:
-    """Divides two texts at a colon, each of which may be a reference; None: there are not two."""
+def login(
+    text: str, names: tuple[str, str], where: Where, notes: Notes, wrong: str
+) -> dict[str, Any]:
+    """Two fields from two texts with a colon between them, each of which may be a reference."""
     found = _PAIR.fullmatch(text.strip())
-    return (found[1], found[2]) if found else None
+    if found is None:
+        notes.wrong(where, wrong)
+        return {}
+    (first, second), (one, other) = names, found.groups()
+    return {**referred(first, one, where, notes), **referred(second, other, where, notes)}
 
 
 def _authentication(
@@ -161,9 +170,5 @@ def _authentication(
     if source.strip() in ("", "URL"):
         return {}
     info, at = settings.get("basic.auth.user.info", ("", where))
-    found = pair(info)
-    if source.strip() != "USER_INFO" or found is None:
-        notes.wrong(where, _NO_AUTH)
-        return {}
-    user, password = found
-    return {**referred("username", user, at, notes), **referred("password", password, at, notes)}
+    info, at = (info, at) if source.strip() == "USER_INFO" else ("", where)
+    return login(info, ("username", "password"), at, notes, _NO_AUTH)

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch
-from dataflow_assets.languages.common.client_security import referred
 from dataflow_assets.languages.connect_sink.ends import LakeTable
-from dataflow_assets.languages.connect_sink.reader.converters import pair
+from dataflow_assets.languages.connect_sink.reader.converters import login
 from dataflow_assets.languages.connect_sink.reader.keys import ICEBERG
 from dataflow_assets.languages.connect_sink.reader.steps import NO_DELETES, step
 from dataflow_assets.languages.connect_sink.reader.transforms import Transformed
@@ -47,6 +46,7 @@ _NO_WORDS = (
     "must be words, divided by `|`, that the field is equal to: a DataFlow manifest with the step "
     "router takes other expressions"
 )
+_NO_CLIENT = "must be client:secret, each of which may be ${env:VARIABLE}"
 _APPENDS = (
     "has no effect in Apache's sink, which appends: remove it to go on so; to replace rows by key, "
     "write a DataFlow manifest with upsertMode"
@@ -194,22 +194,11 @@ class IcebergTables:
         if reference := found.pop("bearer_token_secret_ref", None):
             found["token_secret_ref"] = reference
         found["s3_path_style_access"] = values.flag(f"{_CATALOG}s3.path-style-access")
-        return found | self._client()
-
-    def _client(self) -> dict[str, Any]:
-        text = self.values.text(f"{_CATALOG}credential")
-        if not text:
-            return {}
-        where, notes = (self.values.document, f"{_CATALOG}credential"), self.values.notes
-        found = pair(text)
-        if found is None:
-            notes.wrong(where, "must be client:secret, each of which may be ${env:VARIABLE}")
-            return {}
-        client, secret = found
-        return {
-            **referred("oauth2_client_id", client, where, notes),
-            **referred("oauth2_client_secret", secret, where, notes),
-        }
+        where = (values.document, f"{_CATALOG}credential")
+        if text := values.text(where[1]):
+            names = ("oauth2_client_id", "oauth2_client_secret")
+            found |= login(text, names, where, values.notes, _NO_CLIENT)
+        return found
 
 
 def _words(values: SinkValues, table: str) -> Sequence[str]:

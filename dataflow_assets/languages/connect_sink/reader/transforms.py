@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.connect_sink.reader.steps import NO_DELETES, insert, step
@@ -101,8 +103,10 @@ def apply_transforms(document: Document, first: Transformed, notes: Notes) -> Tr
             for key in sorted(smt.settings.keys() - smt.used):
                 message = "is not supported for this transform: remove it"
                 notes.wrong((document, f"transforms.{smt.name}.{key}"), message, key=True)
+        except ValidationError as error:
+            notes.refused(error, {}, where)
         except ValueError as error:
-            notes.wrong(where, _sentence(error))
+            notes.wrong(where, str(error))
     return found
 
 
@@ -127,12 +131,6 @@ def _refuse(smt: Smt, _: Transformed) -> Transformed:
     if smt.kind.endswith("$Key") or smt.kind == f"{APACHE}ValueToKey":
         raise ValueError(f"is not supported: {_NO_KEYS}")
     raise ValueError(_MANIFEST + _ADVICE.get(smt.kind, "docs/reference/steps.md"))
-
-
-def _sentence(error: ValueError) -> str:
-    """Says the first mistake that a step's own model finds."""
-    errors = getattr(error, "errors", None)
-    return str(errors()[0]["msg"]).removeprefix("Value error, ") if errors else str(error)
 
 
 def _replace(smt: Smt, before: Transformed) -> Transformed:
