@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from dataflow_assets import languages as packages
 from dataflow_assets.contracts import Connector, Source
 from dataflow_assets.languages.language import Language, languages
+from dataflow_assets.manifests.load import load
 from dataflow_assets.records.step import Example, Step
 from dataflow_assets.reference.connectors import example
 from tests import ROOT
@@ -143,6 +146,49 @@ def test_the_page_has_every_member_of_a_language() -> None:
     members |= {name for name in Language.__annotations__ if not name.startswith("_")}
     rows = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     assert rows == members
+
+
+@pytest.fixture
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of manifests, where the page's own language is a package beside the others."""
+    (code,) = re.findall(r"```python\n(.*?)```", LANGUAGE.read_text(), re.DOTALL)
+    package, folder = tmp_path / "packages/copies", tmp_path / "flows"
+    package.mkdir(parents=True)
+    folder.mkdir()
+    (package / "__init__.py").touch()
+    (package / "language.py").write_text(code)
+    monkeypatch.setattr(packages, "__path__", [*packages.__path__, str(package.parent)])
+    languages.cache_clear()
+    yield folder
+    languages.cache_clear()
+    for name in [name for name in sys.modules if name.startswith(f"{packages.__name__}.copies")]:
+        del sys.modules[name]
+
+
+def test_the_smallest_language_is_found_and_makes_flows(copies: Path) -> None:
+    (copies / "a.yaml").write_text("brokers: ['k:1']\ncopies:\n  a: a2\n  b: b2\n")
+    found = load(copies)
+    assert found.findings == ()
+    assert [(one.id, one.language, one.line) for one in found.flows] == [
+        ("default/a-to-a2", "copies", 3),
+        ("default/b-to-b2", "copies", 4),
+    ]
+    assert found.flows[0].branches[0].address.name == "a2"
+    assert "| `brokers` |" in languages()["copies"].reference()
+
+
+def test_mistakes_of_the_smallest_language_are_findings_at_its_own_keys(copies: Path) -> None:
+    (copies / "a.yaml").write_text("brokers: ['k:1']\ncopies:\n  a: a2\n  b: b2\n")
+    (copies / "b.yaml").write_text("brokers: ['k:1']\ncopies: {a: a2}\n")
+    (copies / "c.yaml").write_text("copies: {c: c2}\nbroker: ['k:1']\n")
+    found = load(copies)
+    assert [one.id for one in found.flows] == ["default/b-to-b2"]
+    assert [(Path(one.file).name, one.line, one.path) for one in found.findings] == [
+        ("a.yaml", 3, "copies.a"),
+        ("b.yaml", 2, "copies.a"),
+        ("c.yaml", 1, "brokers"),
+        ("c.yaml", 2, "broker"),
+    ]
 
 
 def test_files_that_the_page_names_are_there() -> None:

@@ -57,7 +57,8 @@ Keys matter with `record_key` alone: the fields of the key are written into the 
 connectors do it, and win over fields of the same name in the value. A record without a key, or
 whose key lacks one of the fields, is rejected; so is one whose text as key is empty. With
 `schemas.enable=true` a value without its schema is rejected. Settings of a converter whose class is
-in the other file only have no effect, as in Connect, and are noted.
+in the other file only have no effect, as in Connect, and are noted. A null stays null, also where
+its schema has a default.
 
 ## Transforms
 
@@ -67,7 +68,7 @@ others are refused with the step that comes next to it.
 | Transform | Steps |
 |---|---|
 | `ExtractNewRecordState` | `debeziumUnwrap`; all ways to handle deletes and tombstones, and \
-`add.fields` |
+`add.fields`; defaults as in Debezium 3 |
 | `ReplaceField$Value` | `replaceField` |
 | `InsertField$Value` | `insertField`; partition and offset are whole numbers, a time is a text |
 | `MaskField$Value` with `replacement` | `insertField`, where the field is there and not empty |

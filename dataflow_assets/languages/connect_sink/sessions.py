@@ -50,13 +50,14 @@ class LakeTopicSession(KafkaSourceSession):
 
     @override
     def take_over(self, known: Positions) -> Positions:
-        found = super().take_over(known)
         group, source = self._members_group, self._source
+        # Before the offsets are read: one that is just stopping commits them once more.
         if members := self._broker.members(group, self.topic.now()):
             raise TransientError(
                 f"consumer group {group} still has members ({', '.join(members)}): "
                 "the connector runs. Stop it; this flow then goes on"
             )
+        found = super().take_over(known)
         offsets = self._broker.committed(source.consumer_group, self.topic.now()).values()
         if all(one.metadata.startswith(MARK) for one in offsets):  # no file waits without one
             return found

@@ -296,6 +296,36 @@ def test_a_stream_that_keeps_records_for_less_than_when_it_was_opened_loses_none
         reader.plan()
 
 
+def test_a_reader_far_behind_hears_of_a_shorter_retention_before_records_go(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream keeps a day at least: a younger position needs no second question so soon."""
+    stream.put(numbers(0, 30), lambda _: "k")
+    reader = Reader(stream)
+    reader.take(reader.plan(Limit(records=10)))
+    known, asked = Connected(reader.source).describe(), list[int]()
+
+    def keep(days: int) -> None:
+        def describe(_: Connected) -> client.Description:
+            asked.append(days)
+            return replace(known, retention=days * DAY)
+
+        monkeypatch.setattr(Connected, "describe", describe)
+
+    keep(7)
+    for young in (0, 120_000):
+        shifted(monkeypatch, 3_600_000 + young)
+        reader.plan()
+    shifted(monkeypatch, 2 * DAY)
+    reader.plan()
+    assert asked == [7, 7]
+    stream.trim(reader.rows(reader.plan())[5][reserved("sequenceNumber")])
+    keep(1)
+    shifted(monkeypatch, 2 * DAY + 120_000)
+    with pytest.raises(PermanentError, match=r"may have been removed before they were read: .+24"):
+        reader.plan()
+
+
 def test_an_old_position_whose_record_is_still_there_has_lost_nothing(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ ICEBERG: Keys = {
     "value.converter": JSON,
     "value.converter.schemas.enable": "false",
 }
+TABULAR: Keys = {"connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}
 SMT = "org.apache.kafka.connect.transforms."
 UNWRAP = "io.debezium.transforms.ExtractNewRecordState"
 

@@ -20,6 +20,7 @@ from tests.languages.connect_sink.files import (
     ICEBERG,
     JSON,
     SMT,
+    TABULAR,
     UNWRAP,
     WORKER,
     Keys,
@@ -214,13 +215,18 @@ def test_iceberg_is_a_branch_for_each_table_of_a_route(tmp_path: Path) -> None:
 
 
 def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path: Path) -> None:
-    kind: Keys = {"connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}
-    source = flow(loaded(tmp_path, ICEBERG | kind)).source
+    source = flow(loaded(tmp_path, ICEBERG | TABULAR)).source
     assert isinstance(source, LakeTopic)
     assert source.consumer_group == "cg-control-lake-sink"
     assert source.members_group == "connect-lake-sink"
-    own = kind | {"iceberg.control.group-id": "own"}
-    assert flow(loaded(tmp_path, ICEBERG | own)).source.model_dump()["consumer_group"] == "own"
+    own: Keys = {
+        "iceberg.control.group-id": "own",
+        "iceberg.tables.upsert-mode-enabled": "true",
+        "iceberg.tables.default-id-columns": "id,,day",
+    }
+    one = flow(loaded(tmp_path, ICEBERG | TABULAR | own))
+    assert one.source.model_dump()["consumer_group"] == "own"
+    assert one.branches[0].sink.model_dump()["conflict_key"] == ("id", "day")
 
 
 @pytest.mark.parametrize(
@@ -306,6 +312,15 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
         (ICEBERG, {"iceberg.tables.routeField": "x"}, "iceberg.tables.routeField", "is not known"),
         (
             ICEBERG,
+            {
+                "iceberg.tables.upsert-mode-enabled": "true",
+                "iceberg.tables.default-id-columns": "id",
+            },
+            "iceberg.tables.upsert-mode-enabled",
+            "has no effect in Apache's sink, which appends",
+        ),
+        (
+            ICEBERG | TABULAR,
             {"iceberg.tables.upsert-mode-enabled": "true"},
             "iceberg.tables.upsert-mode-enabled",
             "needs iceberg.tables.default-id-columns",
@@ -332,7 +347,7 @@ def test_what_cannot_be_kept_is_refused_by_name_and_place(
 ) -> None:
     found = loaded(tmp_path, base | keys)
     assert found.flows == ()
-    (finding,) = {one for one in found.findings if one.path == path}
+    (finding,) = [one for one in found.findings if one.path == path]
     assert says in finding.message
     assert "hunter2" not in finding.message
     lines = (tmp_path / "sink.properties").read_text().splitlines()
@@ -360,7 +375,7 @@ def test_what_cannot_be_kept_is_refused_by_name_and_place(
 def test_transforms_without_an_equal_step_are_refused(
     tmp_path: Path, each: dict[str, str], says: str
 ) -> None:
-    found = loaded(tmp_path, {**CONFLUENT, **transforms(x=each)})
+    found = loaded(tmp_path, {**CONFLUENT, "topics": "a,b", **transforms(x=each)})
     assert [says in one.message for one in found.findings] == [True]
     assert found.findings[0].path == "transforms.x.type"
 
@@ -416,11 +431,13 @@ def test_no_note_quotes_the_login_of_a_registry(tmp_path: Path) -> None:
 
 def test_keys_that_connect_ignores_are_noted(tmp_path: Path) -> None:
     extra = {"batch.size": "10", "pk.field": "id", "auto.evolve": "true"}
+    extra |= {"value.converter.decimal.format": "NUMERIC"}
     found = loaded(tmp_path, {**CONFLUENT, **extra})
     flow(found)
     notes: dict[str, Any] = {hint.path: hint.message for hint in found.hints}
     assert "did you mean pk.fields?" in notes["pk.field"]
-    assert notes["batch.size"] == "has no effect here"
+    idle = "2 keys have no effect here: batch.size, value.converter.decimal.format"
+    assert notes["batch.size"] == idle
     assert "adds the column" in notes["auto.evolve"]
 
 

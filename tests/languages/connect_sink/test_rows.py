@@ -17,6 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 import devservers
+from dataflow_assets.connectors.kafka.client import Broker, Topic
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
@@ -32,6 +33,7 @@ from tests.languages.connect_sink.files import (
     CONFLUENT,
     DEBEZIUM,
     ICEBERG,
+    TABULAR,
     UNWRAP,
     Keys,
     properties_text,
@@ -490,6 +492,29 @@ def test_a_control_topic_that_is_not_there_stops_a_flow_that_takes_over(
     connect.delete_offsets()
     connect.drain(flow)
     assert len(table_rows(catalog, namespace, "made")) == 2
+
+
+def test_the_older_iceberg_sink_is_looked_for_before_its_offsets_are_read(
+    connect: Connect,
+    lake: Keys,
+    catalog: Catalog,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its offsets are those of another group than its members', and it may just be stopping."""
+    flow = connect.write(ICEBERG, {**lake, **TABULAR, "iceberg.control.group-id": connect.topic})
+    connect.send(*((None, {"id": n, "kind": "made"}) for n in range(3)))
+    connect.commit({0: 1}, connect.topic)
+    members = Broker.members
+
+    def stopping(broker: Broker, group: str, topic: Topic) -> list[str]:
+        if group == connect.group:
+            connect.commit({0: 2}, connect.topic)
+        return members(broker, group, topic)
+
+    monkeypatch.setattr(Broker, "members", stopping)
+    connect.drain(flow)
+    assert [row["id"] for row in table_rows(catalog, namespace, "made")] == [2]
 
 
 def test_files_that_wait_to_be_committed_stop_a_flow_that_takes_over(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -44,6 +44,8 @@ _TOGETHER = 16  # shards that are asked at the same time
 MOST_SHARDS = 64  # of one span: each of its parts carries the positions of all
 _SAMPLE = 100  # records of a shard by which its lag is told
 _DESCRIBED = 600_000  # milliseconds for which a description of the stream holds
+_AT_RISK = 60_000  # the same where the next record is older than a stream keeps any at least
+_SHORTEST = 24 * 3_600_000  # milliseconds that a stream keeps records at least
 
 
 class KinesisSourceSession(SourceSession):
@@ -173,9 +175,10 @@ class KinesisSourceSession(SourceSession):
             self._idle[shard.id] = found, max(found.looked, visible)
         return found
 
-    def _describe(self) -> None:
+    def _describe(self, known: Iterable[ShardPosition]) -> None:
         """A lane has a session open for hours, in which somebody may change the stream."""
-        if now() - self._asked < _DESCRIBED:
+        old = any(0 < one.known < now() - _SHORTEST for one in known if not one.finished)
+        if now() - self._asked < (_AT_RISK if old else _DESCRIBED):
             return
         found = self._stream.describe()
         if found.identity != self.identity:
@@ -186,9 +189,9 @@ class KinesisSourceSession(SourceSession):
 
     def _check_kept(self, start: StreamPosition) -> None:
         """Raises PermanentError where retention may have removed what was not read."""
-        self._describe()
         there = {one.id for one in self._shards}
         known = start.shards or {name: start.of(name) for name in there}
+        self._describe(known.values())
         for shard, position in known.items():
             lost = shard not in there or self._is_lost(shard, position)
             if not position.finished and lost:

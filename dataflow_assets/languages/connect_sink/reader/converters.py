@@ -66,6 +66,10 @@ def value_fields(found: Converter | None, connector: Document, notes: Notes) -> 
         return {"format": "avro", "schema_registry": _registry(found, notes)}
     elif found.kind != JSON:
         notes.wrong(found.where, f"is not supported; {_VALUES}")
+    else:
+        for key, (_, where) in found.settings.items():
+            if key != "schemas.enable":
+                notes.idle(where)
     return {}
 
 

@@ -79,6 +79,7 @@ def read(document: ConnectorDocument, workers: Iterable[Document]) -> Iterator[R
         notes.wrong((document, BROKERS), _NO_BROKERS)
     else:
         made = flows(document, near[0] if near else None, notes)
-    yield Reading(document, tuple(notes.findings), tuple(notes.hints))
+    findings = tuple(dict.fromkeys(notes.findings))  # each topic has come to the same ones
+    yield Reading(document, findings, tuple(notes.hints))
     if document.sound:
         yield from (Reading(document, flow=flow) for flow in made)

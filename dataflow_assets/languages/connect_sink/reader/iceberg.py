@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from dataflow_assets.flow import Branch
 from dataflow_assets.languages.common.client_security import referred
 from dataflow_assets.languages.connect_sink.ends import LakeTable
 from dataflow_assets.languages.connect_sink.reader.converters import pair
+from dataflow_assets.languages.connect_sink.reader.keys import ICEBERG
 from dataflow_assets.languages.connect_sink.reader.steps import NO_DELETES, step
 from dataflow_assets.languages.connect_sink.reader.transforms import Transformed
 from dataflow_assets.languages.connect_sink.reader.values import SinkValues
@@ -46,6 +47,10 @@ _NO_WORDS = (
     "must be words, divided by `|`, that the field is equal to: a DataFlow manifest with the step "
     "router takes other expressions"
 )
+_APPENDS = (
+    "has no effect in Apache's sink, which appends: remove it to go on so; to replace rows by key, "
+    "write a DataFlow manifest with upsertMode"
+)
 _OF_TABLES = ("route-regex", "id-columns", "partition-by")
 _DEFAULTS = {
     "id-columns": "iceberg.tables.default-id-columns",
@@ -61,13 +66,17 @@ class IcebergTables:
     tables: tuple[str, ...]
     route: str
     """The field that chooses the table; empty: none does."""
+    words: Mapping[str, Sequence[str]]
+    """The values of that field that lead to each table."""
 
     @classmethod
     def read(cls, values: SinkValues) -> IcebergTables:
         """Called once for a file; what is wrong is in the notes afterwards."""
         notes, document = values.notes, values.document
         tables = values.listed("iceberg.tables", "namespace.table, separated by commas")
-        found = cls(values, tables, values.text("iceberg.tables.route-field"))
+        route = values.text("iceberg.tables.route-field")
+        words = {table: _words(values, table) if route else () for table in tables}
+        found = cls(values, tables, route, words)
         for key, message in found._contradictions():
             notes.wrong((document, key), message)
         return found
@@ -87,26 +96,20 @@ class IcebergTables:
         for key in values.document.value:
             if key.startswith("iceberg.table.") and key not in known:
                 yield key, f"is no table of iceberg.tables, or none of {', '.join(_OF_TABLES)}"
-        words = [word for table in tables for word in self._words(table)]
-        if len(set(words)) < len(words):
+        if len(set(self._all_words)) < len(self._all_words):
             yield f"iceberg.table.{tables[-1]}.route-regex", "has a word of another table, too"
-        for table in tables:
-            if self._of_tables("upsert-mode-enabled") and not self._of_table(table, "id-columns"):
-                yield (
-                    "iceberg.tables.upsert-mode-enabled",
-                    "needs iceberg.tables.default-id-columns",
-                )
+        if self._of_tables("upsert-mode-enabled") and (wrong := self._wrong_upsert()):
+            yield "iceberg.tables.upsert-mode-enabled", wrong
 
-    def _words(self, table: str) -> list[str]:
-        """The values of the field that lead to a table; none where no field chooses."""
-        if not self.route:
-            return []
-        key = f"iceberg.table.{table}.route-regex"
-        found = _WORDS.fullmatch(self.values.text(key))
-        if found is None:
-            self.values.notes.wrong((self.values.document, key), _NO_WORDS)
-            return []
-        return found[1].split("|")
+    def _wrong_upsert(self) -> str:
+        if self.values.text("connector.class") == ICEBERG:
+            return _APPENDS
+        keyed = all(self._of_table(table, "id-columns") for table in self.tables)
+        return "" if keyed else f"needs {_DEFAULTS['id-columns']}"
+
+    @property
+    def _all_words(self) -> list[str]:
+        return [word for words in self.words.values() for word in words]
 
     def _of_tables(self, name: str) -> bool:
         return self.values.flag(f"iceberg.tables.{name}")
@@ -120,12 +123,11 @@ class IcebergTables:
         """Takes out what the connector leaves out, and sends records to their tables."""
         found = [step("filter", condition=NO_DELETES)] if before.unwrapped else []
         if self.route:
-            words = [word for table in self.tables for word in self._words(table)]
-            found.append(step("filter", condition=self._condition(words)))
+            found.append(step("filter", condition=self._condition(self._all_words)))
         if others := self.tables[1:]:
             routes = [
                 {
-                    "condition": self._condition(self._words(table)),
+                    "condition": self._condition(self.words[table]),
                     "sink": {"type": LakeTable.type, "config": {"table": table}},
                 }
                 for table in others
@@ -133,7 +135,7 @@ class IcebergTables:
             found.append(step("router", routes=routes))
         return found
 
-    def _condition(self, words: list[str]) -> str:
+    def _condition(self, words: Sequence[str]) -> str:
         return f"$.{self.route} in [{', '.join(map(repr, words))}]"
 
     def branches(self, topic: str) -> tuple[Branch, ...]:  # noqa: ARG002 - as of JDBC
@@ -144,7 +146,7 @@ class IcebergTables:
             sink = self._sink(table, shared)
             if sink is None:
                 return ()
-            route = self._condition(self._words(table)) if number else None
+            route = self._condition(self.words[table]) if number else None
             found.append(Branch(sink, routes=(route,), place=("iceberg.tables",)))
         return tuple(found)
 
@@ -208,6 +210,15 @@ class IcebergTables:
             **referred("oauth2_client_id", client, where, notes),
             **referred("oauth2_client_secret", secret, where, notes),
         }
+
+
+def _words(values: SinkValues, table: str) -> Sequence[str]:
+    key = f"iceberg.table.{table}.route-regex"
+    found = _WORDS.fullmatch(values.text(key))
+    if found is None:
+        values.notes.wrong((values.document, key), _NO_WORDS)
+        return ()
+    return found[1].split("|")
 
 
 def _terms(text: str) -> list[str]:

@@ -104,7 +104,13 @@ OF_ICEBERG: Sequence[Key] = (
     Key("iceberg.table.*", "used", "`TABLE.route-regex`, `.id-columns`, `.partition-by`."),
     Key("iceberg.tables.dynamic-enabled", "used", "Must be `false`.", "false"),
     Key("iceberg.tables.default-id-columns", "used", "The key, where rows are upserted."),
-    Key("iceberg.tables.upsert-mode-enabled", "used", "`true`: rows replace by key.", "false"),
+    Key(
+        "iceberg.tables.upsert-mode-enabled",
+        "used",
+        "`true`: rows replace by key, in the older connector alone: Apache's appends all the same, "
+        "so it is refused there.",
+        "false",
+    ),
     Key("iceberg.tables.default-partition-by", "used", "Of a table that is made."),
     Key("iceberg.tables.auto-create-enabled", "used", "Makes a missing table.", "false"),
     Key(
