@@ -96,7 +96,7 @@ def check_merge(table: Table, able: capabilities.Capabilities) -> None:
 
 
 def _every_row(table: Table) -> str:
-    """What is true for each row, though Trino looks at the row to know it.
+    """Returns a condition that is true for each row, though Trino looks at the row to know it.
 
     A join whose condition is about one side alone compares each row of both with each other.
     """
