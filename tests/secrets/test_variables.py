@@ -123,7 +123,7 @@ def test_a_variable_of_another_namespace_must_be_listed(
     written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused by the check, with the place in the file, and by the run after the list is cut."""
-    monkeypatch.setenv(VARIABLE, "planted")
+    monkeypatch.setenv(VARIABLE, "host=planted")
     monkeypatch.setenv("U", "user")
     monkeypatch.setenv("DATAFLOW_FILES", "/srv")
     for name, text in (*written.beside.items(), (written.name, written.text)):
