@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.frames.read import read
 from dataflow_assets.connectors.trino.frames.write import write
 from dataflow_assets.errors import PermanentError
@@ -129,3 +130,25 @@ def test_a_table_that_is_overwritten_keeps_its_layout(
     write(daily, local_frame([], DATES, engine), "overwrite", ())
     assert stored(daily, engine) == []
     assert execute(trino, f"SHOW CREATE TABLE {table}") == made
+
+
+def test_an_overwrite_compares_no_stored_row_with_each_new_one(
+    daily: TrinoSink, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A join without criteria takes the product of both."""
+    plans, run = list[str](), Client.run
+
+    def explained(client: Client, text: str) -> int:
+        if text.startswith("MERGE"):
+            plans.append(str(client.value(f"EXPLAIN {text}")))
+        return run(client, text)
+
+    monkeypatch.setattr(Client, "run", explained)
+    for number in (1, 2):
+        rows: list[dict[str, Any]] = [
+            {"day": None, "i": number},
+            {"day": date(2026, 1, number), "i": None},
+        ]
+        write(daily, local_frame(rows, DATES, engine), "overwrite", ())
+    assert len(stored(daily, engine)) == 2
+    assert "Join[criteria = " in plans[-1]

@@ -74,7 +74,7 @@ class Rows:
             inside = condition(self.partitions, self.table, "t.")
             return statement.replace(self.table, self.source, inside)
         if self.merges:
-            return statement.replace(self.table, self.source, "true")
+            return statement.replace(self.table, self.source, _every_row(self.table))
         given = {column.name for column in self.source.columns}
         values = ", ".join(_value(column, given) for column in self.table.columns)
         query = f"SELECT {values} FROM ({self.source.named()})"  # noqa: S608 - quoted
@@ -93,6 +93,14 @@ def check_merge(table: Table, able: capabilities.Capabilities) -> None:
         raise PermanentError(
             f"{needs} leaves the rows of two that run at once: {capabilities.isolating(table)}"
         )
+
+
+def _every_row(table: Table) -> str:
+    """Returns a condition that is true for each row, though Trino looks at the row to know it.
+
+    A join whose condition is about one side alone compares each row of both with each other.
+    """
+    return f"(t.{quote(table.columns[0].name)} IS NULL) >= false"
 
 
 def _value(column: Column, given: set[str]) -> str:
