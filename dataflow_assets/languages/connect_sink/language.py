@@ -8,15 +8,12 @@ from typing import ClassVar
 from typing_extensions import override
 
 from dataflow_assets.languages.common.connect_consumer import is_worker
+from dataflow_assets.languages.common.connect_documents import ConnectorDocument, connector
 from dataflow_assets.languages.common.documents import Document, Place
 from dataflow_assets.languages.common.packages import not_installed
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.connect_sink import reference
-from dataflow_assets.languages.connect_sink.reader.documents import (
-    ConnectorDocument,
-    connector,
-    read,
-)
+from dataflow_assets.languages.connect_sink.reader.documents import MOVED, read
 from dataflow_assets.languages.connect_sink.reader.keys import CONFLUENT, CONNECTORS, DEBEZIUM
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
 
@@ -33,11 +30,11 @@ class ConnectSinkLanguage(Language):
     @override
     def claims(self, document: Document) -> Place | None:
         worker = document.file.endswith(".properties") and is_worker(document)
-        return document.places[()] if worker or connector(document) else None
+        return document.places[()] if worker or connector(document, CONNECTORS, MOVED) else None
 
     @override
     def parse(self, document: Document) -> Parsed:
-        found = connector(document) or document
+        found = connector(document, CONNECTORS, MOVED) or document
         return Parsed(found, found)
 
     @override

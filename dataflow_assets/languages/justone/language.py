@@ -8,6 +8,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from dataflow_assets.languages.common.connect_consumer import is_worker
+from dataflow_assets.languages.common.connect_documents import connector
 from dataflow_assets.languages.common.documents import Document, Place
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.justone import reference
@@ -27,14 +28,14 @@ class JustOneLanguage(Language):
 
     @override
     def claims(self, document: Document) -> Place | None:
-        own: object = justone.from_json(document)
+        own: object = connector(document, CLASSES, justone.MOVED)
         if document.file.endswith(".properties"):
             own = justone.is_connector(document) or is_worker(document)
         return document.places[()] if own else None
 
     @override
     def parse(self, document: Document) -> Parsed:
-        found = justone.from_json(document) or document
+        found = connector(document, CLASSES, justone.MOVED) or document
         return Parsed(found, found, hints=justone.check_worker(found))
 
     @override
