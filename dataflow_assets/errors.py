@@ -163,7 +163,7 @@ def outcome(ask: Callable[[], Answer]) -> Answer | DataflowError:
 
 
 def unexpected(error: Exception) -> str:
-    """What to say of an error that nobody meant: its kind, and where it was thrown.
+    """Returns what to say of an error that nobody meant: its kind, and where it was thrown.
 
     Called where the error of one file or flow must not stop the others. Its own text is left out,
     as it may quote a value.
@@ -172,7 +172,6 @@ def unexpected(error: Exception) -> str:
 
 
 def _outside(error: Exception) -> str:
-    """Of an error that may pass; the system's own words for its number quote no value."""
     number = error.errno if isinstance(error, OSError) else None
     words = f" ({os.strerror(number)})" if isinstance(number, int) else ""
     return f"unexpected {type(error).__name__}{words}{_where(error)}"

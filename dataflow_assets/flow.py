@@ -51,7 +51,7 @@ class Branch:
 
     @property
     def address(self) -> Address:
-        """Where the rows go; the manifest's connection name wins over the derived one."""
+        """Returns where the rows go; the manifest's connection name wins over the derived one."""
         address = self.sink.address()
         return replace(address, connection=self.connection) if self.connection else address
 
@@ -103,7 +103,6 @@ class Flow:
 
     @property
     def id(self) -> str:
-        """namespace/name."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -114,7 +113,7 @@ class Flow:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Who to ask, from the annotation `dataflow-assets/owners`."""
+        """Returns who to ask, from the annotation `dataflow-assets/owners`."""
         return listed(self.annotations.get("dataflow-assets/owners", ""))
 
     @property
@@ -205,7 +204,7 @@ class Flow:
 
 
 def loops(source: Source, sink: Sink, one: Address, other: Address) -> bool:
-    """Whether a flow reads what it writes: a query reads what it likes.
+    """Returns whether a flow reads what it writes: a query reads what it likes.
 
     Called when manifests are loaded and when secrets are in place, which name topics and tables.
 
@@ -253,7 +252,7 @@ def _branch_id(address: Address) -> str:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """What an annotation lists, separated by commas."""
+    """Returns what an annotation lists, separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

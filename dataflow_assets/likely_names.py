@@ -89,12 +89,10 @@ def _closest(name: str, names: Iterable[str], count: int, alike: float) -> list[
 
 
 def _words(name: str) -> set[str]:
-    """Those that a name consists of, and the whole name: `re-name` is `rename`, too."""
     return {plain(name), *(one.lower() for one in _WORDS.findall(name))}
 
 
 def _opposite(words: set[str]) -> set[str]:
-    """What names must not say in place of these words."""
     barred = set[str]()
     for pair in _OPPOSITES:
         one, other = (set(each.split()) for each in pair)

@@ -54,7 +54,6 @@ def _on_disk(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _folder(_: int) -> str:
-    """Of this process; removed at its end."""
     folder = tempfile.mkdtemp(prefix="dataflow-assets-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

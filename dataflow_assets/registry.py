@@ -27,19 +27,16 @@ End = TypeVar("End", Source, Sink)
 
 @cache
 def sources() -> dict[str, type[Source]]:
-    """Sources by the manifest's `type`."""
     return _offered(_by_type(Source, connectors))
 
 
 @cache
 def sinks() -> dict[str, type[Sink]]:
-    """Sinks by the manifest's `type`."""
     return _offered(_by_type(Sink, connectors))
 
 
 @cache
 def steps() -> dict[str, type[Step]]:
-    """Steps by the manifest's `type`."""
     return _by_type(Step, transforms)
 
 

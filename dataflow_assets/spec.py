@@ -107,11 +107,10 @@ class Written(ABC):
 
     @classmethod
     @abstractmethod
-    def parse(cls, text: str) -> Self:
-        """Raises ValueError, which becomes a finding."""
+    def parse(cls, text: str) -> Self: ...
 
     def remarks(self) -> Iterator[str]:
-        """What `dataflow check` notes about a text that can be read."""
+        """Returns what `dataflow check` notes about a text that can be read."""
         return iter(())
 
     @classmethod

@@ -67,7 +67,6 @@ class Result:
 
     @property
     def bodies(self) -> list[Any]:
-        """The bodies that come out."""
         return [one.body for one in self.out]
 
     @property
@@ -83,7 +82,7 @@ class Run:
         self._chain = Chain(flow.transformations, Context(now))
 
     def __call__(self, body: Any, metadata: Mapping[str, Any] | None = None) -> Result:
-        """What happens to a record.
+        """Returns what happens to a record.
 
         Text and bytes are the message as it is sent, and None is a null message. Every other
         value is sent as JSON; JSON's own null is `"null"`, and its text is `'"text"'`.
@@ -118,7 +117,6 @@ def chosen(loaded: Loaded, name: str | None) -> Flow:
 
 
 def outcome(chain: Chain, raw: bytes | None, metadata: Mapping[str, Any]) -> Result:
-    """One message through the steps."""
     try:
         found = chain(Record(parse(raw), metadata))
     except RejectedRecord as error:

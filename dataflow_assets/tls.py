@@ -249,7 +249,6 @@ def names_one(value: str) -> bool:
 
 
 def _named(text: str, option: str) -> Path:
-    """The file that a value names."""
     if text.startswith("/") and "\n" not in text:
         return Path(text)
     if is_place(text):

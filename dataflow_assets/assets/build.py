@@ -33,7 +33,6 @@ AnyAsset = dg.AssetsDefinition | dg.AssetSpec
 
 
 def assets(graph: Graph) -> list[AnyAsset]:
-    """Everything in the graph."""
     topics = [_external(key, address, graph) for key, address in graph.topics.items()]
     tables = [_shared(key, address, graph) for key, address in graph.tables.items()]
     errors = [_errors(key, table) for key, table in graph.errors.items()]
@@ -177,7 +176,7 @@ def _driven(
 
 
 def _wanted(nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: Draining) -> bool:
-    """Whether an event is due although nothing is new.
+    """Returns whether an event is due although nothing is new.
 
     Assets of the same run wait for it, or a mirror does not show the sink's checkpoint.
     """
@@ -211,7 +210,6 @@ def broken(findings: Iterable[Finding]) -> list[AnyAsset | dg.AssetChecksDefinit
 
 
 def by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """Findings of each file."""
     found: dict[str, list[Finding]] = {}
     for finding in sorted(findings):
         found.setdefault(finding.file, []).append(finding)
@@ -242,6 +240,5 @@ def _broken(file: str, findings: list[Finding]) -> list[AnyAsset | dg.AssetCheck
 
 
 def findings_metadata(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Every finding, for the check's page."""
     lines = "\n".join(f"- {finding}" for finding in findings)
     return {"findings": dg.MetadataValue.md(lines)}

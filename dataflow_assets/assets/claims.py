@@ -68,7 +68,7 @@ class Claims:
             log.warning("the run's tags could not be written: %s", type(error).__name__)
 
     def held(self, run: dg.DagsterRun) -> bool:
-        """Whether the run lives and has claimed it."""
+        """Returns whether the run lives and has claimed it."""
         return run.status in LIVE and self._driver(run) is not None
 
     def _driver(self, run: dg.DagsterRun) -> Driver | None:

@@ -100,12 +100,12 @@ class Draining:
         return self._events.final(node)
 
     def checks(self) -> Iterator[dg.AssetCheckResult]:
-        """What the run found about each branch, once it is over."""
+        """Returns what the run found about each branch, once it is over."""
         self._finish()
         yield from self._events.checks()
 
     def checkpoints(self) -> Mapping[Key, Checkpoint]:
-        """Where each asset stands, once the run is over."""
+        """Returns where each asset stands, once the run is over."""
         self._finish()
         return self._events.checkpoints()
 

@@ -32,12 +32,12 @@ class DriveState:
 
     @property
     def failing(self) -> bool:
-        """Whether the flow has met an error."""
+        """Returns whether the flow has met an error."""
         return self.name == ERROR
 
 
 def drive_states(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
-    """What the Dagster of DAGSTER_HOME knows of the flows.
+    """Returns what the Dagster of DAGSTER_HOME knows of the flows.
 
     Called by `dataflow status`, once. Raises what Dagster raises where its storage cannot be read.
 
@@ -51,7 +51,7 @@ def drive_states(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
 def states_in(
     instance: dg.DagsterInstance, flows: Sequence[Flow], off: Collection[str]
 ) -> Mapping[str, DriveState]:
-    """How flows fare in Dagster.
+    """Returns how flows fare in Dagster.
 
     Called by `dataflow status` once, and by the sensor `lag` with each tick: four questions to
     Dagster's storage, and two for each lane. Raises what the storage raises.
@@ -75,7 +75,6 @@ def states_in(
 
 
 def _alone(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
-    """Those that runs of their own drive, or have driven until they died."""
     found: dict[str, DriveState] = {}
     records = [*reversed(going(instance))]  # the newer run comes last and knows better
     for flow in flows:
@@ -87,7 +86,6 @@ def _alone(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, Dri
 
 
 def _own(death: str) -> DriveState:
-    """How a flow fares in a run of its own. `death`: why the run counts as dead, where it does."""
     if death:
         return DriveState(f"its run has died: {death}", ERROR)
     return DriveState("driven by a run of its own")

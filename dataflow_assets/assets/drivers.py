@@ -30,13 +30,12 @@ class Driver:
 
     @classmethod
     def here(cls) -> Driver:
-        """This process."""
         pid = os.getpid()
         return cls(socket.gethostname(), _boot(), pid, _started(pid) or 0, _namespace())
 
     @classmethod
     def parse(cls, text: str) -> Driver | None:
-        """What `str` wrote; None for anything else."""
+        """Returns what `str` wrote; None for anything else."""
         parts = text.split()
         if len(parts) != 5 or not (parts[2].isdigit() and parts[3].isdigit()):
             return None
@@ -47,7 +46,7 @@ class Driver:
 
     @property
     def alive(self) -> bool | None:
-        """Whether the process runs; None where that cannot be seen from here.
+        """Returns whether the process runs; None where that cannot be seen from here.
 
         It cannot on another host, in another container, and on systems without /proc.
         """
@@ -67,7 +66,6 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """None when there is no such process, or only its remains."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -39,7 +39,7 @@ def failing(flow: Flow, context: Context) -> Iterator[None]:
 
 
 def sentence(error: BaseException) -> str:
-    """What a person reads of an error; secrets are still in it, see `mask`."""
+    """Returns what a person reads of an error; secrets are still in it, see `mask`."""
     if isinstance(error, DataflowError):
         return str(error)
     return f"unexpected {type(error).__name__}: {error}"

@@ -48,7 +48,6 @@ class FlowEvents:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The flow's assets."""
         return list(self._nodes.values())
 
     def take(self, report: Report) -> None:
@@ -75,7 +74,7 @@ class FlowEvents:
         return self._tallies[node.branch.id].told
 
     def event(self, node: Node) -> dg.AssetMaterialization | None:
-        """What of the asset waits to be told; None where nothing does."""
+        """Returns what of the asset waits to be told; None where nothing does."""
         taken = self._tallies[node.branch.id].take()
         if taken is None:
             return None
@@ -98,7 +97,6 @@ class FlowEvents:
         return found
 
     def final_event(self, node: Node) -> dg.AssetMaterialization:
-        """The same as an event."""
         return _materialization(node, self._last[node.branch.id].checkpoint, self.final(node))
 
     def ended(self) -> list[Node]:
@@ -106,7 +104,7 @@ class FlowEvents:
         return [self._nodes[branch] for branch, report in self._last.items() if report.last]
 
     def moved(self, node: Node) -> bool:
-        """Whether anything was committed to the asset."""
+        """Returns whether anything was committed to the asset."""
         return node.branch.id in self._moved
 
     def evaluations(self) -> Iterator[dg.AssetCheckEvaluation]:
@@ -130,7 +128,7 @@ class FlowEvents:
         yield from check_results(node, report.lag, report.checkpoint, rejects=rejects)
 
     def checkpoints(self) -> Mapping[Key, Checkpoint]:
-        """Where each asset stands, as far as anything was reported."""
+        """Returns where each asset stands, as far as anything was reported."""
         return {self._nodes[branch].key: last.checkpoint for branch, last in self._last.items()}
 
 

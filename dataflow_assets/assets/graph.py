@@ -30,7 +30,7 @@ class Node:
 
     @property
     def shared(self) -> bool:
-        """Whether other flows write the same table."""
+        """Returns whether other flows write the same table."""
         return self.key != self.table
 
 
@@ -62,7 +62,6 @@ class Graph:
         return list({node.flow.id: node.flow for node in self.nodes}.values())
 
     def writers(self, table: Key) -> list[Node]:
-        """The nodes that write a table."""
         return [node for node in self.nodes if node.table == table]
 
     def of(self, flow: Flow) -> list[Node]:

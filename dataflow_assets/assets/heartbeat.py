@@ -38,7 +38,6 @@ class Heartbeat:
         return self._known().get(run_id, 0.0)
 
     def _known(self) -> dict[str, float]:
-        """Runs, and when each was alive."""
         words = self._storage.get_cursor_values({self._key}).get(self._key, "").split()
         return dict(zip(words[::2], map(float, words[1::2]), strict=True))
 

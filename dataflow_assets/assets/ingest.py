@@ -265,7 +265,6 @@ class Ingest:
         return self._ending and not self._lane_flows.successor
 
     def _before(self, node: Node) -> Iterator[Told]:
-        """What waits to be told of that the asset is filled from."""
         here = [(events, one) for events in self._events.values() for one in events.nodes]
         for one in upstream((each for _, each in here), node):
             events = next(events for events, each in here if each.key == one.key)
@@ -276,7 +275,6 @@ class Ingest:
         return bool(upstream(self._last_told.values(), node)) and events.behind() == 0
 
     def _last_of(self, events: FlowEvents) -> Iterator[Told]:
-        """What only the end of a flow's stay in the lane tells; nothing where nothing came."""
         ended = events.ended()
         still = {node.key for node in ended if not events.moved(node)}
         stored = {key: one for key, one in events.checkpoints().items() if key in still}
@@ -292,7 +290,6 @@ class Ingest:
 
 
 def _left_behind(flow: Flow) -> str:
-    """What stays on the server of a source that nobody reads; empty where no secret tells which."""
     try:
         return mask(flow.resolved().source.left_behind(), [flow])
     except DataflowError:

@@ -37,7 +37,7 @@ class Departure:
     """The error is of a kind that may pass, such as the outage of a server."""
 
     def out(self, flow: Flow) -> bool:
-        """Whether the flow is out of its lane; an edited manifest is tried at once."""
+        """Returns whether the flow is out of its lane; an edited manifest is tried at once."""
         return not self.back and self.manifest == flow.version
 
 

@@ -42,7 +42,7 @@ Manifests = Callable[[], Loaded]
 
 
 def drivable(flow: Flow) -> bool:
-    """Whether a lane may drive the flow at all; others have runs of their own.
+    """Returns whether a lane may drive the flow at all; others have runs of their own.
 
     Asked of each flow by the run of a lane, and by the sensor `ingest`.
     """
@@ -201,7 +201,6 @@ class LaneFlows:
         self._write()
 
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
-        """Those of this lane that are switched on and have not failed."""
         on, out = switches.on(self._instance, flows), Departures(self._instance).of(flows)
         self._why = {flow.id: self._why_out(flow, on) for flow in flows}
         missing = [flow for name, flow in self._driven.items() if name not in self._why]
@@ -296,7 +295,6 @@ def _shown(path: Path) -> str:
 
 
 def _names(file: Path, flow: Flow) -> bool:
-    """Whether the flow's name is in a file that may be no YAML at all at the moment."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -78,7 +78,7 @@ class LaneRuns:
         return next((run for run in runs if self._claims.held(run)), None)
 
     def pages(self) -> Mapping[Part, Page]:
-        """What its live runs say that they drive.
+        """Returns what its live runs say that they drive.
 
         Called by the sensors `ingest` and `lag` with each tick, and twice a second by runs that
         wait for a lane.

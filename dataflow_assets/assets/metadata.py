@@ -40,13 +40,11 @@ def io_manager_key(address: Address) -> str:
 
 
 def kinds(address: Address) -> set[str]:
-    """What the asset's badge shows."""
     end = sinks().get(address.system) or sources().get(address.system)
     return {(end.icon if end else "") or address.system}
 
 
 def uri(address: Address) -> str:
-    """Where it is: `kafka://cluster/topic`, `iceberg://catalog/namespace.table`."""
     return f"{address.system}://{address.connection}/{qualified(address)}"
 
 
@@ -56,7 +54,7 @@ def qualified(address: Address) -> str:
 
 
 def place(address: Address) -> dict[str, Any]:
-    """How other tools find the table or topic."""
+    """Returns how other tools find the table or topic."""
     return {
         "dagster/uri": uri(address),
         "dagster/table_name": qualified(address),
@@ -65,7 +63,7 @@ def place(address: Address) -> dict[str, Any]:
 
 
 def flow_metadata(node: Node) -> dict[str, Any]:
-    """What is known about a flow's asset before any run."""
+    """Returns what is known about a flow's asset before any run."""
     flow = node.flow
     return {
         **place(node.branch.address),
@@ -88,7 +86,6 @@ def _rejects(flow: Flow) -> dict[str, Any]:
 
 
 def code_reference(file: Path, line: int) -> dict[str, Any]:
-    """Where the asset is declared."""
     with warnings.catch_warnings():
         # Beta, but the only way to say where an asset stands; not worth a line per asset and load.
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -106,7 +103,6 @@ def tags(flow: Flow) -> dict[str, str]:
 
 
 def description(node: Node, graph: Graph) -> str:
-    """What the asset's page says first."""
     flow, address = node.flow, node.branch.address
     mode = "upserted" if node.branch.sink.upserts else "appended"
     source = flow.source_address
@@ -138,7 +134,7 @@ def event_metadata(
 
 
 def log_link(run_id: str, flow: Flow) -> dict[str, Any]:
-    """Where the lines of one flow are in the log of a run that drives many.
+    """Returns where the lines of one flow are in the log of a run that drives many.
 
     An address without a host, of the web server that shows the event.
     """
@@ -234,12 +230,12 @@ def check_results(
 
 
 def lag_check(seconds: float) -> tuple[bool, dict[str, Any]]:
-    """Whether the oldest unread record has waited too long, and for how long."""
+    """Returns whether the oldest unread record has waited too long, and for how long."""
     return seconds <= LAGGING_SECONDS, {"lag_seconds": _number(round(seconds, 3))}
 
 
 def slot_check(held: int) -> tuple[bool, dict[str, Any]]:
-    """Whether the source's server keeps too much log for a flow, and how many bytes."""
+    """Returns whether the source's server keeps too much log for a flow, and how many bytes."""
     return held <= HELD_BYTES, {"held_bytes": _number(held)}
 
 
@@ -255,7 +251,7 @@ def lag_metadata(lag: Lag) -> dict[str, Any]:
 
 
 def state_metadata(lag: Lag) -> dict[str, Any]:
-    """What is known of a query's state, or of a connector's; of other flows nothing is."""
+    """Returns what is known of a query's state, or of a connector's; of other flows nothing is."""
     sizes = {"state_bytes": lag.state, "late_rows": lag.late}
     found = {name: _number(size) for name, size in sizes.items() if size is not None}
     if lag.watermark is not None:

@@ -21,7 +21,6 @@ class Mirrored:
 
 
 def _mirrored(instance: dg.DagsterInstance, key: Key) -> Mirrored:
-    """Of one asset; events that carry no checkpoint are stepped over."""
     for record in instance.fetch_materializations(dg.AssetKey(list(key)), limit=5).records:
         if found := _carried(record.asset_materialization, record.timestamp):
             return found

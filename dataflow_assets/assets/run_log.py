@@ -15,7 +15,7 @@ Context = dg.AssetExecutionContext | dg.OpExecutionContext
 
 @contextmanager
 def logged(flow: Flow, context: Context) -> Iterator[None]:
-    """What is logged about the flow until the block ends."""
+    """Returns what is logged about the flow until the block ends."""
     with _heard(_ToRun(flow, context)):
         yield
 
@@ -47,7 +47,6 @@ class Lines(logging.Handler):
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Gathers until the block ends."""
         with _heard(self):
             yield
 
@@ -73,7 +72,6 @@ class Lines(logging.Handler):
             yield level, "\n".join(texts)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called in any thread."""
         text, flow = self.format(record), self._flow(record)
         hidden = text if flow is None else mask(text, [flow])
         self.add(record.levelno, "" if flow is None else flow.id, mask(hidden, ()))

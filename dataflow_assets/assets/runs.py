@@ -19,7 +19,6 @@ MAX_RETRIES = "dagster/max_retries"
 
 
 def job_name(flow: Flow) -> str:
-    """The job of a flow."""
     return f"{flow.slug}_job"
 
 

@@ -20,7 +20,6 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def first(*reasons: Reason) -> Reason:
-    """The first reason that there is."""
     return lambda: next((found for reason in reasons if (found := reason())), None)
 
 
@@ -40,7 +39,7 @@ def every(seconds: float, reason: Reason) -> Reason:
 
 
 def manifest_changed(flow: Flow) -> Reason:
-    """Whether the flow reads differently from its file now; a touched file is no change."""
+    """Returns whether the flow reads differently from its file now; a touched file is no change."""
     if not flow.file.is_file():
         return lambda: None
 
@@ -65,7 +64,6 @@ class Interrupts:
         self.asked = False
 
     def reason(self) -> str | None:
-        """Why to end, once somebody asked."""
         return "it was asked to stop" if self.asked else None
 
     @contextmanager

@@ -16,12 +16,11 @@ _DEFAULT = "dataflow/started"
 
 
 def sensor_name(flow: Flow) -> str:
-    """The switch of a flow."""
     return f"{flow.slug}_sensor"
 
 
 def started() -> bool:
-    """Whether a flow is switched on that nobody has switched: only in the demo."""
+    """Returns whether a flow is switched on that nobody has switched: only in the demo."""
     return os.environ.get("DATAFLOW_START") == "1"
 
 
@@ -57,7 +56,7 @@ def on(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
 
 
 def untouched(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> bool:
-    """Whether nobody has switched any of the flows on or off.
+    """Returns whether nobody has switched any of the flows on or off.
 
     One question to Dagster's storage, by the run of a lane that has found nothing to drive.
     """
@@ -71,7 +70,7 @@ def untouched(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> bool:
 def switched_off(
     instance: dg.DagsterInstance, flow: Flow, run: dg.DagsterRun
 ) -> Callable[[], str | None]:
-    """Whether the flow's switch went off under this run.
+    """Returns whether the flow's switch went off under this run.
 
     A run that somebody asked for by hand while the switch was off goes on.
     """
@@ -89,7 +88,6 @@ def switched_off(
 
 
 def _states(instance: dg.DagsterInstance, *, untouched: bool) -> dict[str, bool]:
-    """By the name of a sensor whether it is on; `untouched`: whether that is the default."""
     if instance.schedule_storage is None:
         return {}
     states = {state.name: state.status.value for state in instance.all_instigator_state()}

@@ -37,14 +37,13 @@ class Tally:
         self._seconds = 0.0
 
     def add(self, report: Report) -> None:
-        """Takes one more report."""
         self._waiting, self._added = report, self._clock()
         self._delta += report.delta
         self._seconds += report.seconds
 
     @property
     def due(self) -> bool:
-        """Whether something new waits, and the last event is old enough."""
+        """Returns whether something new waits, and the last event is old enough."""
         return self._waiting is not None and self._clock() - self.told >= EVERY_SECONDS
 
     @property
@@ -53,7 +52,7 @@ class Tally:
         return self._clock() - self._added >= IDLE_SECONDS
 
     def take(self) -> tuple[Report, Figures] | None:
-        """What was gathered since the last event; None when nothing was."""
+        """Returns what was gathered since the last event; None when nothing was."""
         report = self._waiting
         return (report, self.final(report)) if report else None
 

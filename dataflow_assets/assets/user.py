@@ -50,7 +50,7 @@ def load(path: Path) -> UserFile:
 
 
 def finding(path: Path, error: Exception) -> Finding:
-    """What is wrong with a file, at the line of it where that shows."""
+    """Returns what is wrong with a file, at the line of it where that shows."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == path]
     line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None

@@ -117,7 +117,6 @@ def reset(asked: Namespace) -> int:
 
 
 def _reset(flow: Flow, asked: Namespace) -> Iterator[str]:
-    """Where each branch goes on from now."""
     from dataflow_assets.contracts import Run
     from dataflow_assets.runs import reset as resetting
     from dataflow_assets.runs import take_over
@@ -154,7 +153,6 @@ def servers(asked: Namespace) -> int:
 
 
 def demo(asked: Namespace) -> int:
-    """A demo, until Ctrl-C."""
     _need_clone()
     from devservers.demo.running import run as run_demo
 
@@ -186,7 +184,6 @@ def _request(asked: Namespace) -> Request:
 
 
 def _driven(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
-    """What the lanes of Dagster say; nothing where the environment names no DAGSTER_HOME."""
     if not os.environ.get("DAGSTER_HOME"):
         return {}
     from dataflow_assets.assets.drive_states import drive_states

@@ -21,13 +21,11 @@ _CODES = {"error": "31", "note": "33", "place": "1", "good": "32"}
 
 
 def out(text: str) -> None:
-    """One line on stdout, at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def err(text: str) -> None:
-    """One line on stderr."""
     sys.stderr.write(f"{text}\n")
 
 
@@ -49,5 +47,4 @@ def sentence(error: BaseException, flows: Iterable[Flow] = ()) -> str:
 
 
 def trace(error: BaseException, flows: Iterable[Flow] = ()) -> str:
-    """The whole traceback."""
     return mask("".join(traceback.format_exception(error)), flows).rstrip()

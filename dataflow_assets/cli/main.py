@@ -60,7 +60,6 @@ def _asked(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Na
 
 
 def _unknown(command: str, word: str) -> str:
-    """What to say about a word that the command does not take."""
     listed = f"`dataflow {command} --help` lists what it takes"
     if not word.startswith("-"):
         return f"{command} does not take {word}; {listed}"

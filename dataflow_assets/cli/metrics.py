@@ -79,7 +79,6 @@ class _Lags(Collector):
         yield from _of_languages(answers)
 
     def _current(self) -> Sequence[Answer]:
-        """Of scrapes that come at once, one asks."""
         with self._asking:
             if time.monotonic() - self._asked >= STALE:
                 flows = [flow for flow in load(self._paths).flows if not flow.suspended]

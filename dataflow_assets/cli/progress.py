@@ -35,16 +35,14 @@ class Display(ABC):
     """Shows events of `running.run`."""
 
     @abstractmethod
-    def show(self, event: Event) -> None:
-        """The next event."""
+    def show(self, event: Event) -> None: ...
 
     @abstractmethod
     def say(self, text: str) -> None:
         """A line beside the display: warnings of the engine."""
 
     @abstractmethod
-    def close(self, outcomes: Sequence[Outcome]) -> None:
-        """The end of all runs."""
+    def close(self, outcomes: Sequence[Outcome]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ def display(as_json: bool, describe: Describe) -> Display:
 
 
 def ending(outcome: Outcome, describe: Describe) -> str:
-    """How the run of one flow ended, in one line."""
+    """Returns how the run of one flow ended, in one line."""
     if outcome.error is not None:
         text = describe(outcome.error)
         named = outcome.flow.id in text

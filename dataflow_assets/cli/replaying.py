@@ -59,7 +59,6 @@ def replay(asked: Namespace) -> int:
 def _parts(
     flow: Flow, spark: Callable[[], SparkSession], since: datetime | None, stop: running.Stop
 ) -> Iterator[Replayed]:
-    """What is put back, as it happens; None in the queue is the end."""
     parts: queue.SimpleQueue[Replayed | None] = queue.SimpleQueue()
 
     def work() -> None:
@@ -89,14 +88,13 @@ class _Display(ABC):
 
     @abstractmethod
     def show(self, done: Replayed) -> None:
-        """What has been put back so far."""
+        """Returns what has been put back so far."""
 
     def say(self, text: str) -> None:
         """A line beside the display: warnings of the engine."""
         err(text)
 
     def close(self, done: Replayed, outcome: str, error: str | None) -> None:
-        """The end, in one sentence."""
         if error is None:
             ended = "; stopped on request, the next replay goes on" if outcome == "stopped" else ""
             out(f"{self._flow.id}: {done}{ended}")

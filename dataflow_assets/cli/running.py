@@ -59,7 +59,6 @@ class Stop:
         self.code = 0
 
     def __call__(self) -> str | None:
-        """The reason to end, for `Request.stop`."""
         return "stopped on request" if self.code else None
 
     def ask(self, number: int, _frame: FrameType | None = None) -> None:
@@ -178,13 +177,11 @@ class _Running:
         self._commits = 0
 
     def add(self, report: Report) -> None:
-        """One report more."""
         self._totals += report.delta
         self._commits += not report.last
         self._reason = report.reason or self._reason
 
     def ended(self, outcome: Ending, error: BaseException | None = None) -> Outcome:
-        """How the run has ended."""
         seconds = time.monotonic() - self._began
         reason = self._reason
         if self._commits and not (self._totals.rows or self._totals.rejected):

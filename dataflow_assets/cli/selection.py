@@ -57,6 +57,5 @@ def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:
 
 
 def say_findings(loaded: Loaded) -> None:
-    """Every finding, on stderr."""
     for finding in loaded.findings:
         err(str(finding))

@@ -65,7 +65,7 @@ def as_rows(answers: Sequence[Answer], driven: Driven) -> list[list[str]]:
 
 
 def as_summary(answers: Sequence[Answer], driven: Driven) -> str:
-    """How many flows there are, and how many of them stand how.
+    """Returns how many flows there are, and how many of them stand how.
 
     It is the last line: those that fail have been said on stderr, hundreds of lines above.
     """
@@ -103,7 +103,7 @@ def as_blocks(answers: Sequence[Answer], driven: Driven) -> Iterator[str]:
 
 
 def show(answers: Sequence[Answer], describe: Describe, driven: Driven) -> None:
-    """What is wrong first: flows that fail or cannot be asked, on stderr.
+    """Returns what is wrong first: flows that fail or cannot be asked, on stderr.
 
     Then the others, those furthest behind first; one line at the end counts the flows.
     """
@@ -189,7 +189,6 @@ def _shown_state(answer: Answer, found: Status, driven: Driven) -> str:
 
 
 def _state(answer: Answer, driven: Driven) -> str:
-    """By its manifest, and by its switch, its lane and its own runs in Dagster."""
     state = driven.get(answer.flow.id)
     if answer.flow.suspended:
         return "Stopped"
@@ -223,7 +222,6 @@ def _positions(positions: Positions) -> str:
 
 
 def _shown(position: Position) -> str:
-    """What a table's position says, without its braces; `--json` has all of it."""
     text = str(position)
     if text.startswith("{"):
         members = json.loads(text).items()
@@ -232,7 +230,6 @@ def _shown(position: Position) -> str:
 
 
 def _member(name: str, value: object) -> str:
-    """Of a position a text, a number, or numbers by their names; nothing of what else is in it."""
     if isinstance(value, dict) and all(isinstance(one, int) for one in value.values()):
         value = " ".join(f"{key}={one}" for key, one in value.items())
     told = isinstance(value, str | int) and not isinstance(value, bool) and value != ""

@@ -13,7 +13,6 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d.*")
 
 
 def listen(text: str) -> tuple[str, int]:
-    """`HOST:PORT` -> both."""
     host, colon, port = text.rpartition(":")
     if colon and host and port.isascii() and port.isdecimal() and int(port) < 1 << 16:
         return host.strip("[]"), int(port)
@@ -30,14 +29,12 @@ def duration(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """A whole number, more than 0."""
     if text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError("must be a whole number, more than 0")
 
 
 def time(text: str) -> str:
-    """A timestamp, as it is written."""
     if _is_time(text):
         return text
     raise argparse.ArgumentTypeError("must be a timestamp such as 2026-01-31T00:00:00Z")
@@ -52,7 +49,6 @@ def _is_time(text: str) -> bool:
 
 
 def moment(text: str) -> datetime:
-    """A timestamp with its zone."""
     from dataflow_assets.runs.replay import moment as read  # takes PyArrow along
 
     try:

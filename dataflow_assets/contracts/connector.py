@@ -46,7 +46,7 @@ class Connector(Spec):
 
     @abstractmethod
     def address(self) -> Address:
-        """Where it points, without resolving or reaching anything.
+        """Returns where it points, without resolving or reaching anything.
 
         Called when manifests are loaded, in the code location and on the command line, and while a
         flow runs. What a Secret holds is named by the reference (`SecretRef.label`): the address is
@@ -72,7 +72,7 @@ class Connector(Spec):
         return (self.address().connection,)
 
     def file_problems(self) -> Iterator[tuple[str, str]]:
-        """What is wrong with the files that the manifest names.
+        """Returns what is wrong with the files that the manifest names.
 
         Called when manifests are loaded, each time anew: a file may have changed while its manifest
         has not.

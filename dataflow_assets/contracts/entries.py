@@ -90,7 +90,7 @@ class Entry:
 
     @property
     def place(self) -> tuple[str, int] | None:
-        """Where the record was read.
+        """Returns where the record was read.
 
         Returns:
             Partition and offset, by the id; None where the id has another form.

@@ -128,7 +128,7 @@ def kind_of(field: pa.Field) -> bytes | None:
 
 
 def element_of(field: pa.Field) -> pa.Field | None:
-    """What an array's column of KIND json holds in its arrays.
+    """Returns what an array's column of KIND json holds in its arrays.
 
     Called inside tasks, when values are converted or written.
 

@@ -35,7 +35,7 @@ class Shape(ABC):
 
     @abstractmethod
     def __call__(self, record: Record) -> Any:
-        """What the sink stores of a record.
+        """Returns what the sink stores of a record.
 
         Called inside tasks, once for each record.
 
@@ -82,7 +82,7 @@ class Sink(ErrorSink):
 
     @property
     def needs_sample(self) -> bool:
-        """Whether records tell the columns of a table that is still to be made.
+        """Returns whether records tell the columns of a table that is still to be made.
 
         Read by the driver when a branch has opened without a table.
 
@@ -94,7 +94,7 @@ class Sink(ErrorSink):
 
     @property
     def ignores_case(self) -> bool:
-        """Whether a key or column may have other capitals than the target's column.
+        """Returns whether a key or column may have other capitals than the target's column.
 
         Called inside tasks, when a slice begins. By default names are exact.
         """
@@ -191,7 +191,7 @@ class Sink(ErrorSink):
 
     @property
     def reads_null_keys(self) -> bool:
-        """Whether the sink looks into the keys of null messages, for a key of its own.
+        """Returns whether the sink looks into the keys of null messages, for a key of its own.
 
         Read inside tasks, once for each slice, of sinks that take messages.
 
@@ -229,7 +229,7 @@ class Sink(ErrorSink):
         return None
 
     def stored_problems(self) -> Iterator[tuple[str | None, str]]:
-        """What is declared and cannot be done to what is stored.
+        """Returns what is declared and cannot be done to what is stored.
 
         Called by `dataflow check` alone, which may take the time to look at the table.
 
@@ -267,7 +267,7 @@ class Sink(ErrorSink):
         return None
 
     def flush_seconds(self) -> float:
-        """How long the driver waits between two commits while little arrives.
+        """Returns how long the driver waits between two commits while little arrives.
 
         Called by the driver in each turn of the loop.
 
@@ -295,7 +295,7 @@ class Sink(ErrorSink):
 
     @classmethod
     def keeps(cls, column: pa.Field) -> bool:  # noqa: ARG003 - what overrides need
-        """Whether a table made for a column of the same system has its very type.
+        """Returns whether a table made for a column of the same system has its very type.
 
         Called when the reference is generated, for sources of the sink's own type.
 

@@ -149,7 +149,7 @@ class SinkSession(ABC):
 
     @abstractmethod
     def holds_rows(self) -> bool:
-        """Whether anything is in the target; True where that cannot be found out.
+        """Returns whether anything is in the target; True where that cannot be found out.
 
         Called by the driver when the target's identity is not the one of the checkpoint.
         """
@@ -232,7 +232,7 @@ class SinkSession(ABC):
 
     @abstractmethod
     def ticket(self) -> Ticket:
-        """What the tasks of this epoch need.
+        """Returns what the tasks of this epoch need.
 
         Called by the driver once for each micro-batch; the ticket is pickled to the workers.
         """

@@ -28,7 +28,7 @@ def lasting(positions: Positions) -> Positions:
 
 
 def folded(positions: Positions, partition: str) -> Position | None:
-    """Where finished parts have come to: each carries the position behind its whole span.
+    """Returns where finished parts have come to: each carries the position behind its whole span.
 
     Called by `SourceSession.fold` of sources with one position.
 
@@ -58,7 +58,7 @@ class OffsetSlice:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to read.
+        """Returns whether there is nothing to read.
 
         Returns:
             True when there is nothing between the bounds.
@@ -80,7 +80,7 @@ class PartSlice:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to read.
+        """Returns whether there is nothing to read.
 
         Returns:
             True when the part is committed already.
@@ -193,7 +193,7 @@ class Span:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to read.
+        """Returns whether there is nothing to read.
 
         Returns:
             True when no slice holds anything to read.
@@ -234,7 +234,7 @@ class Limit:
 
     @property
     def stretches(self) -> int:
-        """How many slices that follow one another may be one span, each of this size.
+        """Returns how many slices that follow one another may be one span, each of this size.
 
         `PARTS`, and for a flow that allows less than the default as many as it has room for: all of
         them together hold no more than it allows.

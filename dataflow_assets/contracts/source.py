@@ -48,7 +48,7 @@ class Source(SourceReader):
     False: a key comes in one part of a span, or nothing says which of its records is the last."""
 
     def reads_in_order(self, span: Span, *, upserts: bool) -> bool:  # noqa: ARG002 - what overrides need
-        """Whether one task reads all parts of a span, one after the other.
+        """Returns whether one task reads all parts of a span, one after the other.
 
         Asked by the driver for each job that reads parts of a span.
 
@@ -68,7 +68,7 @@ class Source(SourceReader):
 
     @property
     def reserved(self) -> str:
-        """What of its server only one flow may read, such as a replication slot.
+        """Returns what of its server only one flow may read, such as a replication slot.
 
         Read when manifests are loaded: two flows of which it is the same are refused. A lane
         reads it when a manifest is removed: nothing is left behind where another flow has it.
@@ -80,7 +80,7 @@ class Source(SourceReader):
 
     @property
     def null_messages(self) -> NullMessages:
-        """What a null message means; tables have none.
+        """Returns what a null message means; tables have none.
 
         Read inside tasks, once for each slice.
 
@@ -102,7 +102,7 @@ class Source(SourceReader):
 
     @property
     def poll_seconds(self) -> float:
-        """How long the driver waits before it asks again for what is new.
+        """Returns how long the driver waits before it asks again for what is new.
 
         Read by the driver whenever it has found nothing new, and by sensors and lanes.
 
@@ -113,7 +113,7 @@ class Source(SourceReader):
 
     @property
     def incremental(self) -> bool:
-        """Whether what is new can be read without all that was read before.
+        """Returns whether what is new can be read without all that was read before.
 
         Read when manifests are loaded, by sensors and by lanes.
 
@@ -125,7 +125,7 @@ class Source(SourceReader):
 
     @property
     def keeps_running(self) -> bool:
-        """Whether only a run of the flow can know that its source has something new.
+        """Returns whether only a run of the flow can know that its source has something new.
 
         Read by lanes, twice a second.
 
@@ -136,7 +136,7 @@ class Source(SourceReader):
         return False
 
     def leaves_out(self, column: str) -> bool:  # noqa: ARG002 - what overrides need
-        """Whether the manifest leaves a column of the source out of its rows.
+        """Returns whether the manifest leaves a column of the source out of its rows.
 
         Read when manifests are loaded.
 
@@ -165,7 +165,7 @@ class Source(SourceReader):
 
     @property
     def new_columns(self) -> NewColumnRule:
-        """What becomes of a column that the source delivers and a target lacks.
+        """Returns what becomes of a column that the source delivers and a target lacks.
 
         Read when manifests are loaded, and by the driver once for each micro-batch.
 
@@ -178,7 +178,7 @@ class Source(SourceReader):
 
     @property
     def also_reads(self) -> tuple[Address, ...]:
-        """What it reads beside `address`, as a UNION ALL of several tables does.
+        """Returns what it reads beside `address`, as a UNION ALL of several tables does.
 
         Read when manifests are loaded, in the code location and on the command line.
         """
@@ -186,7 +186,7 @@ class Source(SourceReader):
 
     @property
     def loads_each_run(self) -> bool:
-        """Whether each run begins with loading all tables again (`SourceSession.again`).
+        """Returns whether each run begins with loading all tables again (`SourceSession.again`).
 
         Read by the driver when a branch opens.
         """
@@ -223,7 +223,7 @@ class Source(SourceReader):
         ]
 
     def message_format(self) -> MessageFormat | None:
-        """What the bodies of messages are written in.
+        """Returns what the bodies of messages are written in.
 
         Called by the driver once for each attempt of a run, with all secrets in place, and by
         previews and replays; what is returned travels to the tasks. Files that it is made of are
@@ -267,7 +267,7 @@ class Source(SourceReader):
         return {flow: outcome(partial(one.open, flow)) for flow, one in sources.items()}
 
     def left_behind(self) -> str:
-        """What stays on the source's server when a flow is reset or removed.
+        """Returns what stays on the source's server when a flow is reset or removed.
 
         Called by `dataflow reset`, and by the lane that drives a flow when its manifest is removed;
         with all secrets in place.
@@ -302,7 +302,7 @@ class MessageSource(Source):
 
     @property
     def null_messages(self) -> NullMessages:
-        """What the option `tombstones` says.
+        """Returns what the option `tombstones` says.
 
         Returns:
             As declared.

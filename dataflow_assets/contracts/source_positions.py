@@ -23,7 +23,7 @@ class SourcePositions(ABC):
 
     @abstractmethod
     def start(self) -> Positions:
-        """Where a flow without a checkpoint begins.
+        """Returns where a flow without a checkpoint begins.
 
         Called by the driver once, when a branch opens that has no checkpoint.
 
@@ -35,7 +35,7 @@ class SourcePositions(ABC):
         """
 
     def take_over(self, known: Positions) -> Positions:
-        """Where a flow without a checkpoint begins that another program has driven so far.
+        """Returns where a flow without a checkpoint begins that another program has driven so far.
 
         Called by the driver once, instead of `start`, with what `SinkSession.inherited` gave.
 
@@ -68,7 +68,7 @@ class SourcePositions(ABC):
         """
 
     def understands(self, positions: Positions) -> bool:  # noqa: ARG002 - what overrides need
-        """Whether positions of a checkpoint are of a source of this kind.
+        """Returns whether positions of a checkpoint are of a source of this kind.
 
         Called by the driver once, when a branch with a checkpoint opens: a flow of the same name
         may have had another source when the checkpoint was written.
@@ -101,7 +101,7 @@ class SourcePositions(ABC):
 
     @abstractmethod
     def ends(self) -> Positions:
-        """Where each partition ends right now.
+        """Returns where each partition ends right now.
 
         Called by the driver once at the start of a run that has an end; sensors and lanes call
         `ends_together`.

@@ -46,7 +46,7 @@ class SourceSession(SourcePositions):
         """
 
     def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:  # noqa: ARG002 - what overrides need
-        """What must be done before the span is recorded, such as to compute its parts.
+        """Returns what must be done before the span is recorded, such as to compute its parts.
 
         Called by the driver once for each micro-batch, between `plan` and `SinkSession.begin`. What
         was prepared counts only once `begin` has recorded it: a crash, or a branch that has an
@@ -99,7 +99,7 @@ class SourceSession(SourcePositions):
         return self.is_small(span)
 
     def frame_failed(self, reason: str) -> bool:  # noqa: ARG002 - what overrides need
-        """Whether tasks can read what the reader of `frame` could not.
+        """Returns whether tasks can read what the reader of `frame` could not.
 
         Called by the driver when a job over a frame has failed. The span is then read once more, by
         tasks.
@@ -150,7 +150,7 @@ class SourceSession(SourcePositions):
 
     @abstractmethod
     def lag(self, after: Positions) -> Lag:
-        """How far `after` is behind the ends.
+        """Returns how far `after` is behind the ends.
 
         Called by the driver with its reports, at most every five seconds and in a lane every half
         minute, and by the lag sensor.
@@ -166,7 +166,7 @@ class SourceSession(SourcePositions):
     def lags_together(
         cls, asked: Sequence[tuple[Self, Positions | None]]
     ) -> list[Lag | DataflowError]:
-        """How far many branches are behind, of sources of equal `Source.shared`.
+        """Returns how far many branches are behind, of sources of equal `Source.shared`.
 
         Called by `dataflow status` and by the lag sensor.
 
@@ -180,7 +180,7 @@ class SourceSession(SourcePositions):
         return [outcome(partial(one.lag_since, after)) for one, after in asked]
 
     def lag_since(self, after: Positions | None) -> Lag:
-        """How far a branch is behind the ends, also one that has no checkpoint yet.
+        """Returns how far a branch is behind the ends, also one that has no checkpoint yet.
 
         Called by whoever looks at one flow.
 
@@ -264,7 +264,7 @@ class SourceSession(SourcePositions):
         return piece.upto
 
     def is_load(self, piece: PartSlice) -> bool:  # noqa: ARG002 - what overrides need
-        """Whether a part holds rows as of one moment, from which on changes are followed.
+        """Returns whether a part holds rows as of one moment, from which on changes are followed.
 
         Called at the beginning of a run that is to load tables again, for each part of a span that
         an earlier run has left unfinished.

@@ -28,7 +28,7 @@ class Rejects:
 
     @property
     def address(self) -> Address | None:
-        """Where the error sink is.
+        """Returns where the error sink is.
 
         Returns:
             Its address under the connection's name in this location; None without an error sink.
@@ -40,7 +40,7 @@ class Rejects:
 
     @property
     def fate(self) -> str:
-        """What happens to rejected records.
+        """Returns what happens to rejected records.
 
         Returns:
             The end of a sentence about them.

@@ -69,7 +69,7 @@ class Rejection:
         return replace(found, rows=sent.rows, place=sent.place)
 
     def at(self, piece: Slice) -> str:
-        """Where the record is, for people.
+        """Returns where the record is, for people.
 
         Called inside tasks, where a flow stops at the record or skips it.
 

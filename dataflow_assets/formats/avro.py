@@ -132,7 +132,6 @@ class AvroFormat(MessageFormat):
         return Texts(pa.array(texts, pa.binary()), refused)
 
     def _types(self, number: int | None) -> Mapping[str, Convert]:
-        """What converts the values of the rows that change events, or their keys, have."""
         if self.but is None:
             return {}
         decoder = self._decoder(number, frozenset())

@@ -83,7 +83,7 @@ class Reader:
 
 
 def why(error: Exception) -> str:
-    """What is wrong with a value, in short."""
+    """Returns what is wrong with a value, in short."""
     if isinstance(error, RejectedRecord):
         return error.reason
     if isinstance(error, EOFError) or str(error) == "string index out of range":  # of a number
@@ -99,13 +99,11 @@ def why(error: Exception) -> str:
 
 
 def _can_hold_mark(schema: AvroSchema) -> bool:
-    """Whether the values are records that are no part of themselves."""
     root = schema.raw
     return isinstance(root, dict) and root["type"] == "record" and not schema.recursive
 
 
 def _long(number: int) -> bytes:
-    """A long as Avro writes it."""
     left, found = number << 1, bytearray()
     while left > 0x7F:
         found.append(left & 0x7F | 0x80)

@@ -134,7 +134,6 @@ def _array(schema: AvroSchema, name: str, found: Any) -> Made:
 
 
 def types() -> tuple[TypeRow, ...]:
-    """How Avro's types travel, for docs/types.md."""
     record = '{"type": "record", "name": "r", "fields": [%s]}'
     rows = []
     for shown, schema, note in _SHOWN:

@@ -40,12 +40,10 @@ class Block:
         return cls(found, places[:-1], places[1:])
 
     def part(self, first: int, count: int) -> Block:
-        """Some of the values."""
         rows = slice(first, first + count)
         return Block(self.data, self.starts[rows], self.ends[rows])
 
     def values(self) -> list[bytes]:
-        """Each value alone."""
         whole = memoryview(self.data)  # type: ignore[arg-type]
         pairs = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
         return [bytes(whole[start:end]) for start, end in pairs]
@@ -64,7 +62,6 @@ class Cursor:
         self.at, self.ends = block.starts - first, block.ends - first
 
     def take(self, rows: Rows) -> Ints:
-        """The places of these values."""
         return self.at if rows is None else self.at[rows]
 
     def move(self, rows: Rows, to: Ints) -> None:
@@ -77,7 +74,6 @@ class Cursor:
             self.at[rows] = to
 
     def longs(self, rows: Rows) -> Ints:
-        """A number of each value."""
         at = self.take(rows)
         first = self.data[at]
         raw = (first & 0x7F).astype(np.uint64)
@@ -103,7 +99,6 @@ class Cursor:
         return found
 
     def slices(self, rows: Rows) -> pa.Array:
-        """Bytes whose number stands before them."""
         lengths = self.longs(rows)
         at = self.take(rows)
         if np.any(lengths < 0) or np.any(lengths > len(self.data)):

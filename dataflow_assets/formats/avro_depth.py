@@ -67,7 +67,6 @@ class Depth:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A long, and where it ends."""
     value = shift = 0
     while True:
         if at >= len(data):

@@ -94,7 +94,6 @@ class AvroEncoder:
         return self._named[name]
 
     def _absent(self, field: Mapping[str, Any]) -> Any:
-        """What is written of a field whose member is absent; MISSING: it must be there."""
         if "default" in field:
             return field_default(self._schema, field, _chosen)
         found = self._schema.resolved(field["type"])

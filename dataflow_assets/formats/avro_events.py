@@ -61,14 +61,12 @@ def _types(schema: AvroSchema, kind: Schema) -> Mapping[str, Convert]:
 
 
 def _fields(schema: AvroSchema, kind: Schema) -> Mapping[str, Schema]:
-    """Those of a record, which may be null."""
     found = _only(schema, kind)
     fields = found.get("fields", ()) if isinstance(found, dict) else ()
     return {one["name"]: one["type"] for one in fields}
 
 
 def _only(schema: AvroSchema, kind: Schema) -> Schema:
-    """The one type beside null."""
     found = schema.resolved(kind)
     some = filled(found) if isinstance(found, list) else [found]
     return schema.resolved(some[0]) if len(some) == 1 else found

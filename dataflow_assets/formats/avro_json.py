@@ -27,7 +27,7 @@ _UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
 def texts(schema: AvroSchema, kind: Schema) -> Build:
-    """What makes JSON texts of values of a type."""
+    """Returns what makes JSON texts of values of a type."""
     form = Forms(schema).of(kind)
     if form is None:
         return _texts
@@ -36,7 +36,7 @@ def texts(schema: AvroSchema, kind: Schema) -> Build:
 
 
 def whole_texts(schema: AvroSchema) -> Callable[[Sequence[Any]], pa.Array]:
-    """What makes bodies of values of the schema, `null` of null."""
+    """Returns what makes bodies of values of the schema, `null` of null."""
     form = Forms(schema).of(schema.root) or (lambda value: value)
 
     def build(values: Sequence[Any]) -> pa.Array:
@@ -116,7 +116,6 @@ def _texts(values: Sequence[Any]) -> pa.Array:
 
 
 def _logical(schema: Mapping[str, Any]) -> Form:
-    """As the column's own; moments and decimals of every day without a column for each."""
     field, build = avro_logical.column("", schema)
 
     def as_column(value: Any) -> Any:

@@ -123,7 +123,6 @@ def _built(
 
 
 def _raw(values: Sequence[Any], kind: type) -> bool:
-    """Whether values are as the message holds them."""
     return isinstance(next((one for one in values if one is not None), None), kind | None)
 
 

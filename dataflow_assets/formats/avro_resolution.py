@@ -27,7 +27,7 @@ _NAMED = ("record", "enum", "fixed")
 
 
 def resolution(writer: AvroSchema, reader: AvroSchema) -> Change | None:
-    """What makes the reader's values of the writer's, both as messages hold them.
+    """Returns what makes the reader's values of the writer's, both as messages hold them.
 
     Called once per process for each pair of schemas.
 

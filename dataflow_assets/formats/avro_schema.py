@@ -58,7 +58,7 @@ class AvroSchema:
                 self._names[one["name"]] = one
 
     def resolved(self, schema: Schema) -> Schema:
-        """What a name stands for; a nested `{"type": {...}}` as what is inside."""
+        """Returns what a name stands for; a nested `{"type": {...}}` as what is inside."""
         while True:
             if isinstance(schema, str) and schema not in PRIMITIVES:
                 schema = self._names[schema]
@@ -92,7 +92,7 @@ class AvroSchema:
         return found
 
     def is_json(self, schema: Schema) -> bool:
-        """Whether values of a type become JSON: no column has a type for them."""
+        """Returns whether values of a type become JSON: no column has a type for them."""
         found = self.resolved(schema)
         if isinstance(found, list):
             return len(filled(found)) > 1 or any(map(self.is_json, filled(found)))
@@ -101,7 +101,7 @@ class AvroSchema:
         return bool(found["type"] == "map" or found.get("name") in self.recursive)
 
     def is_plain(self, schema: Schema) -> bool:
-        """Whether values of a type are, as fastavro reads them, what JSON has."""
+        """Returns whether values of a type are, as fastavro reads them, what JSON has."""
         waiting, seen = [schema], set[str]()
         while waiting:
             found = self.resolved(waiting.pop())
@@ -251,7 +251,7 @@ def filled(union: Sequence[Schema]) -> list[Schema]:
 
 
 def is_null(schema: Schema) -> bool:
-    """Whether a type has no value but null."""
+    """Returns whether a type has no value but null."""
     return schema in ("null", {"type": "null"})
 
 

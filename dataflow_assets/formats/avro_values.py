@@ -77,7 +77,6 @@ def _fraction(kind: str) -> Take:
 
 
 def _nearest(kind: str, value: int | Decimal) -> float:
-    """As it is stored; infinity beyond the range."""
     try:
         found = float(value)
         return unpack("<f", pack("<f", found))[0] if kind == "float" else found
@@ -104,8 +103,6 @@ def _bytes(value: Any) -> bytes:
 
 
 def fixed(size: int) -> Take:
-    """So many bytes, as base64 text."""
-
     def take(value: Any) -> bytes:
         found = _bytes(value)
         if len(found) != size:
@@ -116,8 +113,6 @@ def fixed(size: int) -> Take:
 
 
 def enum(symbols: frozenset[str]) -> Take:
-    """One of these texts."""
-
     def take(value: Any) -> str:
         if _text(value) not in symbols:
             raise unfit(f"expected one of {', '.join(sorted(symbols))}")
@@ -139,7 +134,6 @@ SIMPLE: dict[str, Take] = {
 
 
 def logical(name: str, schema: Mapping[str, Any]) -> Take:
-    """A value of a logical type."""
     if name == "decimal":
         return _decimal(schema)
     if name == "uuid":

@@ -126,7 +126,6 @@ def lacking(unknown: Sequence[pa.Field], schema: pa.Schema, given: Container[str
 
 
 def _absent(batch: pa.RecordBatch, given: list[str], schema: pa.Schema) -> npt.NDArray[np.bool_]:
-    """By row and column of the schema what is absent, because the batch or the row lacks it."""
     missing = np.array([field.name not in given for field in schema], np.bool_)
     found = np.tile(missing, (batch.num_rows, 1))
     if ABSENT not in batch.schema.names or not batch.num_rows:
@@ -223,7 +222,6 @@ def _against_text_rules(
 
 
 def _may_hold_nul(array: pa.Array) -> bool:
-    """By the bytes of all texts at once, and of some beside them: looking at each is dear."""
     _, _, data = array.buffers()
     return data is not None and 0 in np.frombuffer(data, np.uint8)
 

@@ -174,7 +174,6 @@ def _day(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _decimal(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """By way of text: Arrow refuses by precision where every value would fit."""
     if pa.types.is_decimal(column.type):
         return column.cast(wanted)
     texts = column if pa.types.is_string(column.type) else column.cast(pa.string())

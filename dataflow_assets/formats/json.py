@@ -209,7 +209,6 @@ def _explain(value: bytes, error: Exception) -> str:
 
 
 def _is_json(value: bytes) -> bool:
-    """Whether it is a whole value, for readers that take halves of pairs."""
     try:
         json.loads(value)
     except ValueError:

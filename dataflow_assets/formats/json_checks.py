@@ -61,7 +61,6 @@ def count_quotes(field: pa.Field, cells: Sequence[Any], array: pa.Array, absent:
 
 
 def _is_decoded(kind: pa.DataType) -> bool:
-    """Whether all objects inside have become structs, and none has stayed text."""
     inner = [kind.field(at).type for at in range(kind.num_fields)]
     decoded = not pa.types.is_struct(kind) or has_plain_keys(kind)
     return decoded and all(map(_is_decoded, filter(pa.types.is_nested, inner)))
@@ -79,7 +78,6 @@ def only_numbers(texts: pa.Array) -> bool:
 
 
 def _count(array: pa.Array, byte: int) -> int:
-    """How often a byte stands in the values of a binary or string array."""
     if len(array) == 0:
         return 0
     _, offsets, data = array.buffers()

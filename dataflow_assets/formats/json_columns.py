@@ -62,7 +62,6 @@ def named(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
 
 
 def _limits(kind: pa.DataType) -> Iterator[str]:
-    """What a value inside may have overstepped that only Arrow looks at, in words."""
     if pa.types.is_nested(kind):
         for index in range(kind.num_fields):
             yield from _limits(kind.field(index).type)
@@ -111,7 +110,7 @@ def within(floats: pa.Array, *, given: int) -> pa.Array:
 
 
 def first_line(error: Exception) -> str:
-    """What an error of a library says, in short."""
+    """Returns what an error of a library says, in short."""
     return str(error).splitlines()[0][:500]
 
 
@@ -129,7 +128,6 @@ def _floats(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
 
 
 def _bounds(cells: Sequence[Sized | None]) -> tuple[pa.Array, pa.Array | None]:
-    """Where the members of each cell begin, and which cells are null."""
     offsets = np.zeros(len(cells) + 1, np.int32)
     np.cumsum(np.fromiter((len(cell or ()) for cell in cells), np.int32), out=offsets[1:])
     return pa.array(offsets), _nulls(cells)

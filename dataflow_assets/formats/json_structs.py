@@ -30,7 +30,7 @@ _MOST_LESSONS = 100  # of a task whose producers agree on no spelling
 def decoder(
     fields: Iterable[pa.Field], *, forbid_unknown: bool, ignore_case: bool = False
 ) -> Decode:
-    """What decodes objects with these columns; made once per task.
+    """Returns what decodes objects with these columns; made once per task.
 
     Called by what reads messages and their keys.
 

@@ -39,7 +39,6 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _plain(column: pa.Array) -> bool:
-    """Whether no text has a character that JSON escapes."""
     _, offsets, data = column.buffers()
     if data is None:
         return True

@@ -205,7 +205,6 @@ def _time_of_day(texts: Texts, field: pa.Field) -> pa.Array:
 
 
 def _endless(field: pa.Field) -> Mapping[str, int]:
-    """How infinite moments are written, where the column has them."""
     if pa.types.is_time(field.type) or INFINITE not in (field.metadata or {}):
         return {}
     limits = np.iinfo(np.int32 if pa.types.is_date(field.type) else np.int64)
@@ -254,7 +253,6 @@ def _regular(texts: pa.Array, longest: int, *, zoned: bool) -> bool:
 
 
 def _bounds(texts: pa.Array) -> tuple[Ints, Ints, npt.NDArray[np.uint8]]:
-    """Where each text begins among all letters, how long it is, and the letters."""
     texts = texts.drop_null() if texts.null_count else texts
     _, offsets, data = texts.buffers()
     if not len(texts) or data is None:
@@ -269,7 +267,6 @@ def _has_dashes(letters: npt.NDArray[np.uint8], starts: Ints) -> bool:
 
 
 def _zone(letters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32]) -> Ints:
-    """How long the zone at the end of each text is; beyond all measure where there is none."""
     sign, colon = letters[ends - 6], letters[ends - 3] == _COLON
     offset = colon & ((sign == _PLUS) | (sign == _MINUS))
     return np.where(letters[ends - 1] == _ZULU, 1, np.where(offset, 6, 99))

@@ -108,7 +108,6 @@ def _json(text: bytes) -> Any:
 
 
 def _is_text(field: pa.Field) -> bool:
-    """Whether the column takes text: `123` and `null` are text like any other then."""
     kind = (field.metadata or {}).get(KIND)
     return kind not in (b"json", b"numeric") and (
         pa.types.is_string(field.type) or pa.types.is_binary(field.type)

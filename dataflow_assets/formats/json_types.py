@@ -40,12 +40,12 @@ _UNFIT = re.compile(r'["\\\x00-\x1f]')
 
 
 def is_plain_key(name: object) -> bool:
-    """Whether msgspec takes a name as the key of a struct's member."""
+    """Returns whether msgspec takes a name as the key of a struct's member."""
     return not _UNFIT.search(str(name))
 
 
 def has_plain_keys(kind: pa.StructType) -> bool:
-    """Whether msgspec takes the names of all of a struct's fields as keys."""
+    """Returns whether msgspec takes the names of all of a struct's fields as keys."""
     return all(is_plain_key(field.name) for field in kind)
 
 
@@ -88,7 +88,7 @@ def value_type(field: pa.Field) -> Any:
 
 
 def or_null(field: pa.Field) -> Any:
-    """What is kept as it was sent may be null anyway."""
+    """Returns what is kept as it was sent may be null anyway."""
     kind = value_type(field)
     return kind if kind is msgspec.Raw else kind | None
 
@@ -124,7 +124,6 @@ def infer(bodies: Iterable[Any]) -> pa.Schema:
 
 
 def merge(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """The widest schema that fits all."""
     kinds = [pa.struct(list(schema)) for schema in schemas]
     return pa.schema(list(reduce(widest, kinds, pa.struct([]))))
 

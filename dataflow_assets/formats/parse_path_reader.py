@@ -151,7 +151,6 @@ def _struct(
 
 
 def _member(inner: Any, strings: frozenset[str], path: str) -> tuple[Any, Any]:
-    """Type and default."""
     if inner is not None:
         kind = _struct(inner, strings, f"{path}.")
         return kind | None, kind()

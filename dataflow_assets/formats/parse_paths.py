@@ -113,7 +113,6 @@ def _joined(cells: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np
 
 
 def _readable(raws: pa.Array) -> tuple[pa.Array, Refused]:
-    """As `cast`, with the texts that are no UTF-8 as null, and refused."""
     refused: Refused = {}
     found: list[str | None] = []
     for row, raw in enumerate(raws.to_pylist()):
@@ -128,7 +127,6 @@ def _readable(raws: pa.Array) -> tuple[pa.Array, Refused]:
 def _unescaped(
     texts: pa.Array, cells: Sequence[Any], rows: Sequence[int], refused: Refused
 ) -> tuple[pa.Array, Refused]:
-    """The same with the strings of these rows decoded one by one."""
     if not rows:
         return texts, refused
     values: list[str | None] = []

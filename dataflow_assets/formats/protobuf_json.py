@@ -73,7 +73,6 @@ def _enum(field: FieldDescriptor, value: int) -> str | int:
 
 
 def _text(_: FieldDescriptor, value: str | bytes) -> str:
-    """Of proto2 Google's Python hands out as bytes what is not UTF-8."""
     return value.decode() if isinstance(value, bytes) else value
 
 

@@ -99,7 +99,6 @@ def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
 
 
 def _known() -> tuple[str, ...]:
-    """Where protoc finds the files that need no reference."""
     return (
         str(files("grpc_tools") / "_proto"),  # google/protobuf
         f"google={distribution('googleapis-common-protos').locate_file('google')}",  # google/type

@@ -216,7 +216,6 @@ class RegistryClient:
     def _content(
         self, answer: urllib3.BaseHTTPResponse, path: str, kind: type[Answer]
     ) -> Answer | None:
-        """What was found; None where the registry says that there is no such thing."""
         if answer.status in (401, 403):
             allowed = "refuses the credentials" if answer.status == 401 else "allows no access"
             raise PermanentError(

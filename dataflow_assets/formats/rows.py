@@ -56,7 +56,6 @@ def is_beside(field: pa.Field) -> bool:
 
 
 def table_columns(schema: pa.Schema) -> list[pa.Field]:
-    """The columns of the table itself."""
     return [f for f in schema if f.name not in SYSTEM_COLUMNS and not is_beside(f)]
 
 
@@ -114,7 +113,6 @@ def unfit_values(batch: pa.RecordBatch) -> dict[int, dict[str, msgspec.Raw]]:
 
 
 def values(column: pa.Array, field: pa.Field) -> list[Any]:
-    """The values as records hold them."""
     return [parse(bytes(v)) if isinstance(v, msgspec.Raw) else v for v in cells(column, field)]
 
 
@@ -139,7 +137,6 @@ def cells(column: pa.Array, field: pa.Field) -> list[Any]:
 
 
 def moments(column: pa.Array) -> list[str | None]:
-    """Dates, times and timestamps as text."""
     endless = infinite(column)
     texts: list[str | None] = _moment_texts(without(column, endless)).to_pylist()
     for row, text in enumerate(texts):
@@ -225,7 +222,6 @@ def short_fraction(value: float) -> float | str:
 
 
 def fraction(value: float) -> float | str:
-    """A float as JSON."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
@@ -250,7 +246,6 @@ def _nested(column: pa.Array, arrow: pa.DataType) -> list[Any]:
 
 
 def _name(key: Any) -> str:
-    """JSON's names are texts."""
     return key if isinstance(key, str) else exact_json(key).decode()
 
 

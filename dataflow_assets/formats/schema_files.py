@@ -38,7 +38,7 @@ def read(path: Path, key: str) -> str:
 
 @lru_cache(maxsize=512)
 def problem(text: str) -> str:
-    """What is wrong with the text of an Avro schema; empty where it is one."""
+    """Returns what is wrong with the text of an Avro schema; empty where it is one."""
     from dataflow_assets.formats.avro_schema import AvroSchema
 
     try:
@@ -50,7 +50,7 @@ def problem(text: str) -> str:
 
 @lru_cache(maxsize=512)
 def default_problem(text: str) -> str:
-    """What is wrong with an Avro schema whose defaults are used; empty where nothing is."""
+    """Returns what is wrong with an Avro schema whose defaults are used; empty where nothing is."""
     from dataflow_assets.formats.avro_resolution import check_defaults
     from dataflow_assets.formats.avro_schema import AvroSchema
 
@@ -65,7 +65,7 @@ def default_problem(text: str) -> str:
 
 @lru_cache(maxsize=512)
 def json_problem(text: str) -> str:
-    """What is wrong with the text of a JSON Schema; empty where it is one."""
+    """Returns what is wrong with the text of a JSON Schema; empty where it is one."""
     from dataflow_assets.formats.json_schema import JsonSchemaEncoder
 
     try:

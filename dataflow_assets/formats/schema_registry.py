@@ -121,7 +121,7 @@ class SchemaRegistry(Spec):
 
 
 def address_problem(url: str) -> str:
-    """What is wrong with the address of a registry; empty where it is one."""
+    """Returns what is wrong with the address of a registry; empty where it is one."""
     try:
         parts = urlsplit(url.strip())
         host, _ = parts.hostname, parts.port

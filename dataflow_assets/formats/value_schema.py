@@ -37,12 +37,11 @@ class ValueSchema(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, schema: pa.Schema) -> ValueSchema | None:
-        """The one that a ticket carries."""
         found = (schema.metadata or {}).get(KEY)
         return None if found is None else decode_json(found, cls)
 
     def encoder(self) -> Encode:
-        """What writes values; made once per process.
+        """Returns what writes values; made once per process.
 
         Raises ValueError where the text is no schema.
         """

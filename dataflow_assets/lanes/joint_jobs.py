@@ -136,14 +136,12 @@ class JointJobs(Turns):
             member.answer_when_over()
 
     def _learn(self, slices: int, *, full: bool) -> None:
-        """How many slices a turn can take. A few in little time tell nothing: a job has a cost."""
         could = slices * AIM_SECONDS / max(self._joint_seconds, 0.01)
         if full or self._joint_seconds > AIM_SECONDS:
             self._slices = max(_FEWEST_SLICES, min(could, 2 * self._slices))
 
 
 def _slices(shares: Sequence[Sequence[int]]) -> int:
-    """Of all tasks: parts that are read in their order are the share of one."""
     return sum(map(len, shares))
 
 

@@ -119,7 +119,6 @@ class Lane:
         return max(0.0, time.monotonic() - self._committed - longest)
 
     def _longest_silence(self, member: Member) -> float:
-        """Of a flow for which something new is there all the time."""
         polled = min(member.flow.source.poll_seconds, POLL_SECONDS)
         return max(self._joint.interval(member), polled)
 

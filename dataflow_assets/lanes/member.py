@@ -149,7 +149,6 @@ class Member(Host):
             return self.waiting
 
     def answer(self, answer: Outcome | BaseException) -> None:
-        """Ends the wait for its pass."""
         with self._board:
             waiting, self.waiting = self.waiting, None
         if waiting is not None:
@@ -194,7 +193,7 @@ class Member(Host):
             yield session
 
     def limit(self, declared: Limit) -> Limit:
-        """What it reads in a turn of about four seconds; parts have a size of their own."""
+        """Returns what it reads in a turn of about four seconds; parts have a size of their own."""
         if self.flow.source.delivers == "messages":
             return self.pace.limit(declared)
         records, size = min(declared.records, PART.records), min(declared.bytes, PART.bytes)
@@ -229,7 +228,6 @@ class Member(Host):
         return self._news
 
     def failing(self, error: DataflowError, *, lasting: bool) -> None:
-        """Whoever drives the lane decides."""
         self._ill = True
         self._put(Failing(self.flow, error, lasting))
 

@@ -42,7 +42,7 @@ class QueuedPass:
 
 
 def _is_small(planned: Planned) -> bool:
-    """Whether a pass that tasks read themselves may be one of many in a job.
+    """Returns whether a pass that tasks read themselves may be one of many in a job.
 
     A session says so of messages. Of a table it is one turn's parts, behind which nothing waits; a
     query that is read as a whole is never small.

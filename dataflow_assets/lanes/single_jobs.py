@@ -31,7 +31,7 @@ class SingleJobs(Turns):
 
     @property
     def lately(self) -> bool:
-        """Whether a part of a backlog is being read, or was a moment ago."""
+        """Returns whether a part of a backlog is being read, or was a moment ago."""
         return time.monotonic() - self._last < BACKLOG_SECONDS
 
     @override
@@ -64,7 +64,6 @@ class SingleJobs(Turns):
 
 
 def _read(spark: SparkSession, waiting: QueuedPass) -> list[Outcome]:
-    """What a frame has brought; nothing where tasks read, for then more turns may follow."""
     if waiting.reading is None:
         return [job.run(spark, waiting.planned)]
     job.read(spark, {waiting.reading: waiting.reading.take(PARTS)})

@@ -56,11 +56,9 @@ class Turns(ABC):
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     def start(self) -> None:
-        """Begins to give turns."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Nobody gets a turn any more."""
         with self._board:
             self._stopped = True
             self._board.notify_all()
@@ -70,8 +68,7 @@ class Turns(ABC):
         self._thread.join(JOB_SECONDS)
 
     @abstractmethod
-    def _mine(self, waiting: QueuedPass) -> bool:
-        """Whether the pass waits for a turn of this kind."""
+    def _mine(self, waiting: QueuedPass) -> bool: ...
 
     @abstractmethod
     def _round(self) -> None:
@@ -89,7 +86,6 @@ class Turns(ABC):
                     member.answer(unexpected(error))
 
     def _waiting(self) -> list[Member]:
-        """Those that wait for such a turn, the most urgent first."""
         mine = [
             member
             for member in self._members()
@@ -115,7 +111,7 @@ class Turns(ABC):
 
 
 def unexpected(error: Exception) -> TransientError:
-    """What a flow is told of a mistake of ours."""
+    """Returns what a flow is told of a mistake of ours."""
     found = TransientError(f"unexpected {type(error).__name__}: {error}")
     found.__cause__ = error
     return found
@@ -147,5 +143,4 @@ def _too_long(member: Member, error: CutOff) -> TransientError:
 
 
 def _urgency(member: Member) -> float:
-    """How long it has waited, as a share of what it may."""
     return (time.monotonic() - member.passed) / member.freshness

@@ -143,7 +143,6 @@ class Language(ABC):
 
 @cache
 def languages() -> Mapping[str, Language]:
-    """All languages, by their names."""
     found = {language.name: language for language in _languages()}
     return dict(sorted(found.items()))
 

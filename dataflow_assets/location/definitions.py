@@ -105,7 +105,6 @@ def _users(
 
 
 def _misfit(file: user.UserFile, others: Sequence[dg.Definitions]) -> Finding | None:
-    """What Dagster would refuse the whole location for: cycles, twice the same key, no resource."""
     try:
         dg.Definitions.validate_loadable(dg.Definitions.merge(*others, file.definitions))
     except Exception as error:  # noqa: BLE001 - Dagster's checks raise many kinds

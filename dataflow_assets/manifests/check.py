@@ -15,7 +15,6 @@ Paint = Callable[[str, Literal["error", "note", "place", "good"]], str]
 
 
 def plain(text: str, _style: str) -> str:
-    """The piece as it is."""
     return text
 
 

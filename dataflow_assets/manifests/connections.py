@@ -48,12 +48,10 @@ class Entry:
         return self.spelling[0] == "address"
 
     def finding(self, message: str) -> Finding:
-        """A finding where the entry stands."""
         return self.document.finding(self.path, message)
 
     @property
     def where(self) -> str:
-        """file:line."""
         return f"{self.document.file}:{self.document.places[self.path].line}"
 
 
@@ -134,7 +132,7 @@ class Names:
         return [(self._named(flow), document) for flow, document in pairs]
 
     def findings(self, files: Container[str]) -> list[Finding]:
-        """What is wrong in these files; complete once every flow is named."""
+        """Returns what is wrong in these files; complete once every flow is named."""
         return [finding for finding in self._findings if finding.file in files]
 
     def unused(self, files: Container[str]) -> Iterator[Finding]:

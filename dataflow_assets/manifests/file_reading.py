@@ -95,7 +95,6 @@ def _refused(file: str, message: str) -> FileReading:
 
 
 def _joined(parts: Iterable[FileReading]) -> FileReading:
-    """All that several documents came to."""
     every = list(parts)
     return FileReading(
         **{

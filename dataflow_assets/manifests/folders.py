@@ -65,7 +65,7 @@ def _real(path: Path) -> Path:
 
 
 def is_manifest(path: Path) -> bool:
-    """Whether a file in a folder of manifests is read."""
+    """Returns whether a file in a folder of manifests is read."""
     return path.suffix in SUFFIXES or (path.suffix == ".json" and _is_connector(path))
 
 
@@ -90,7 +90,6 @@ def _connector() -> re.Pattern[bytes]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a folder; one that cannot be listed stands for itself and becomes a finding."""
     try:
         return sorted(folder.iterdir())
     except OSError:

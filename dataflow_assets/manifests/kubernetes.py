@@ -29,12 +29,10 @@ class SecretDocument:
 
     @property
     def id(self) -> tuple[str, str]:
-        """(namespace, name)."""
         return self.namespace, self.name
 
 
 def reads(document: Document) -> bool:
-    """Whether the document is a Secret."""
     return (document.get("apiVersion"), document.get("kind")) == ("v1", "Secret")
 
 

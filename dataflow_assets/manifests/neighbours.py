@@ -86,7 +86,6 @@ def _shared(
 
 
 def _places(documents: list[Document], own: Document) -> str:
-    """Where the others are: the first few, and how many more there are."""
     others = [_where(document) for document in documents[: NAMED + 1] if document is not own]
     more = len(documents) - 1 - len(others[:NAMED])
     return ", ".join(others[:NAMED]) + (f" and {more} more" if more else "")

@@ -96,7 +96,6 @@ def absent_files(flows: list[Pair]) -> Iterator[Finding]:
 
 
 def _absence(value: str) -> str:
-    """What is said of a value that names a file which is not here; empty for all others."""
     text = value.strip()
     if is_place(text) and mounted(text) is None:
         return f"{FOLDER} has no file {text} on this machine"

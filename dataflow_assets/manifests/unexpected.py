@@ -15,7 +15,7 @@ Check = Callable[[list[Pair]], Iterable[tuple[Document, Finding]]]
 
 
 def message(error: Exception) -> str:
-    """What to say of an error that nobody meant, and that goes on."""
+    """Returns what to say of an error that nobody meant, and that goes on."""
     return f"cannot be read: {unexpected(error)}: report it with this file; the others go on"
 
 
@@ -25,12 +25,12 @@ def of_file(file: str, error: Exception) -> Finding:
 
 
 def whole(file: str) -> Document:
-    """What stands for a file in findings about all of it."""
+    """Returns what stands for a file in findings about all of it."""
     return Document(file, {}, {(): Place(1, 1, 1, 1)})
 
 
 def readings(document: Document, read: Callable[[], Iterable[Reading]]) -> Sequence[Reading]:
-    """What a document comes to, or the finding that it cannot be read."""
+    """Returns what a document comes to, or the finding that it cannot be read."""
     try:
         return list(read())
     except Exception as error:  # noqa: BLE001 - whatever it is, the other files go on

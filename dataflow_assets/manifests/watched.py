@@ -37,7 +37,7 @@ class Watched:
         self._loaded = Loaded()
 
     def __call__(self) -> Loaded:
-        """What can be used, and what cannot; asked often, and by one thread."""
+        """Returns what can be used, and what cannot; asked often, and by one thread."""
         stamp = fingerprint(self._folders)
         if stamp != self._stamp:
             found = load([folder for folder in self._folders if folder.exists()])

@@ -136,7 +136,6 @@ class BranchRows:
         return Chunk(rows, rejected, int(offsets[-1]) + 1, size, sent, notes)
 
     def _decoded(self, lacking: npt.NDArray[np.bool_]) -> Decoded:
-        """Of all texts, whose numbers are their offsets."""
         if not lacking.any():
             return self._some(np.arange(len(self.at)), whole=True)
         whole = self._some(np.flatnonzero(~lacking), whole=True)

@@ -32,7 +32,7 @@ class PassBranch:
 
     @property
     def unknown_fields(self) -> Literal["reject", "ignore"]:
-        """What becomes of a field that the target has no column for."""
+        """Returns what becomes of a field that the target has no column for."""
         return "ignore" if self.new_columns == "ignore" else self.sink.unknown_fields
 
     @property
@@ -63,11 +63,11 @@ class PassBranch:
         return self._names.renamed(rows) if self.sink.ignores_case else rows
 
     def shape(self) -> Shape | None:
-        """What is stored of a record, where that is not simply its body."""
+        """Returns what is stored of a record, where that is not simply its body."""
         return self.sink.shape(self.ticket.schema)
 
     def decoder(self, mode: str, *, whole: bool = True) -> JsonDecoder:
-        """What turns JSON into the sink's columns.
+        """Returns what turns JSON into the sink's columns.
 
         Args:
             mode: what a null message means.

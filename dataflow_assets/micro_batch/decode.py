@@ -38,7 +38,6 @@ class Decoding:
         ]
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
-        """Each branch's chunk."""
         offsets = pa.array(self._rows.offsets(batch), pa.int64())
         given, refused = without_refused(batch)
         sent = Messages(offsets, given, places=self._places)

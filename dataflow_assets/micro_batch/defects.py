@@ -42,7 +42,6 @@ def reported(flow: str, where: str) -> Iterator[None]:
 
 
 def place(source: str, piece: Slice) -> str:
-    """A slice for people."""
     if isinstance(piece, OffsetSlice):
         offsets = f"offsets {piece.after} to {piece.upto - 1}"
         return f"{source}, partition {piece.partition}, {offsets}"
@@ -55,7 +54,7 @@ def blaming_record(
     again: Callable[[], Callable[[pa.RecordBatch], object]],
     numbers: npt.NDArray[np.int64],
 ) -> Made:
-    """What is made of a batch; a defect names the record at which it fails.
+    """Returns what is made of a batch; a defect names the record at which it fails.
 
     `again` gives a fresh `make`, which has seen no record yet: by it the batch is halved.
     `numbers`: the offset of each row.

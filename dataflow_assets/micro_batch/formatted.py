@@ -79,7 +79,6 @@ def _without(rows: pa.RecordBatch, offsets: Collection[int]) -> pa.RecordBatch:
 
 
 def _is_read(batch: pa.RecordBatch) -> bool:
-    """Whether there is no key to decode, or its text is known."""
     return "key" not in batch.schema.names or "metadata" in batch.schema.names
 
 
@@ -123,7 +122,6 @@ class Formatted:
         self._as_json = frozenset(one.name for one in self._schema if kind_of(one) == b"json")
 
     def __call__(self, batch: pa.RecordBatch, sent: Messages) -> Chunk:
-        """The branch's chunk of a batch."""
         bodies = batch.column("body")
         found = self._form.columns(bodies, self._as_json)
         parts = [self._decoded(group, bodies, sent) for group in found.groups]

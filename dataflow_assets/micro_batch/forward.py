@@ -50,7 +50,6 @@ def _rows(batch: pa.RecordBatch, values: pa.Array, offsets: pa.Array) -> pa.Reco
 
 
 def _with_operations(rows: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Where a table's rows are the messages: which of them are deleted."""
     if OP not in batch.schema.names:
         return rows
     return rows.append_column(pa.field(OP, pa.int8()), batch.column(OP))

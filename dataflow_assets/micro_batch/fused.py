@@ -211,7 +211,6 @@ class Pass:
     def _bounded(
         self, index: int, batches: Iterable[pa.RecordBatch], told: Told
     ) -> Iterator[pa.RecordBatch]:
-        """As much as a micro-batch may hold; the driver plans the rest again."""
         piece = self.span.slices[index]
         if self.most_bytes is None or self.span.whole or not isinstance(piece, OffsetSlice):
             yield from batches

@@ -114,7 +114,7 @@ class Reading:
         self._results: list[Result] = []
 
     def take(self, most: int | None = None) -> list[Indexes]:
-        """What is to be read next: of messages all slices, of parts at most so many.
+        """Returns what is to be read next: of messages all slices, of parts at most so many.
 
         Parts that are read in their order are the share of one task.
         """
@@ -126,7 +126,6 @@ class Reading:
         return [(index,) for index in taken]
 
     def add(self, results: Iterable[Result]) -> None:
-        """What a job has brought."""
         self._results += results
 
     @property

@@ -42,12 +42,10 @@ class Rows:
     reads: frozenset[str]
 
     def offsets(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """The offset of each row."""
         found: npt.NDArray[np.int64] = batch.column("_at").to_numpy() // self.slices
         return found
 
     def records(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, Mapping[str, Any]]]:
-        """Body and metadata of each row."""
         bodies = batch.column("body").to_pylist()
         if "metadata" in batch.schema.names:
             known = batch.column("metadata").to_pylist()
@@ -128,7 +126,6 @@ def wanted(source: Source, reads: frozenset[str]) -> frozenset[str]:
 
 
 def _keys(column: pa.Array) -> list[str]:
-    """As text; a record without a key has an empty one."""
     return [_text(key) for key in column.to_pylist()]
 
 
@@ -154,7 +151,6 @@ def _time(value: pa.TimestampScalar) -> Any:
 
 
 def _headers(column: pa.Array) -> list[dict[str, str]]:
-    """By name; of several of one name the last."""
     return [{one["key"]: _text(one["value"]) for one in row or ()} for row in column.to_pylist()]
 
 

@@ -36,7 +36,6 @@ def check(branch: PassBranch, batch: pa.RecordBatch, refused: Iterable[bytes | N
 
 
 def _columns(batch: pa.RecordBatch) -> pa.Schema:
-    """Those of the table whose rows the messages were."""
     return _read((batch.schema.metadata or {}).get(COLUMNS, b""))
 
 

@@ -17,7 +17,7 @@ class Places:
         self._equal: dict[str, dict[int, int]] = {}
 
     def of(self, batch: pa.RecordBatch, row: int, offset: int, body: bytes | None) -> Place | None:
-        """Where a row of a batch is; None where its offset names it.
+        """Returns where a row of a batch is; None where its offset names it.
 
         `offset` is the row's ordinal in the part: asked for again, a row has the same place. Equal
         rows are numbered, in whatever order they come: each of them stands for any other.

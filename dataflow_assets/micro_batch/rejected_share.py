@@ -14,7 +14,6 @@ class RejectedShare:
     """Counts the records of one slice, before it is committed; other tasks may commit theirs."""
 
     def __init__(self, target: Target, piece: Slice, most: float) -> None:
-        """`most`: percent of the records."""
         self._target, self._piece, self._most = target, piece, most
         self._consumed = self._rejected = 0
 

@@ -42,5 +42,5 @@ class Told:
 
 
 def encoded(results: Iterable[Result]) -> pa.RecordBatch:
-    """What a task gives back to Spark."""
+    """Returns what a task gives back to Spark."""
     return pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], RESULT)

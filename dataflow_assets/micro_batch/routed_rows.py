@@ -69,7 +69,6 @@ class RoutedRows:
         return [self._chunk(rows, branch, routes, sent) for branch in self._branches]
 
     def _metadata(self, batch: pa.RecordBatch) -> list[Mapping[str, Any]]:
-        """Of each row, as records have it."""
         columns = {
             key: values(batch.column(field.name), field)
             for field in batch.schema

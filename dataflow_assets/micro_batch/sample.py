@@ -95,7 +95,6 @@ class Sampler:
         return _Told(found.records, found.schema.serialize().to_pybytes())
 
     def sample(self, batches: Iterable[pa.RecordBatch]) -> Sample:
-        """What all of them tell."""
         if self.format is not None:
             return self._of_groups(batches, self.format)
         bodies = (list(self._bodies(batch)) for batch in batches if batch.num_rows)
@@ -153,7 +152,7 @@ class Sampler:
                 yield from batches
 
     def glance(self) -> Sample | None:
-        """What the first typed rows tell; None where none of them reaches the branch."""
+        """Returns what the first typed rows tell; None where none of them reaches the branch."""
         if self.steps is None:
             first = next(self.source.batches(self.span.slices[0], frozenset()), None)
             columns = [] if first is None else table_columns(first.schema)
@@ -162,7 +161,6 @@ class Sampler:
             return next((one for one in islice(self._of_rows(0, rows), 1) if one.records), None)
 
     def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> Sample:
-        """What the first typed rows tell that reach the branch; the parts behind are not read."""
         indexes = [index for batch in batches for index in batch.column("id").to_pylist()]
         pieces = [self.span.slices[index] for index in indexes]
         with _ended(self.source.batches_in_order(pieces, self.wanted)) as each:
@@ -174,7 +172,6 @@ class Sampler:
         return Sample(0, pa.schema([]))
 
     def _of_rows(self, index: int, rows: Iterable[pa.RecordBatch]) -> Iterator[Sample]:
-        """What happens to the typed rows of one part, a batch at a time."""
         assert self.steps is not None  # noqa: S101 - without steps rows have their types
         for batch in map(self.source.message_form, rows):
             for messages in as_messages([batch], index, len(self.span.slices)):

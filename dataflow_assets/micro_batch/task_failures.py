@@ -27,7 +27,6 @@ class Failure:
 
     @classmethod
     def of(cls, error: DataflowError) -> Failure:
-        """In the task."""
         ours = [kind for kind in type(error).__mro__ if issubclass(kind, DataflowError)]
         return cls(tuple(map(_name, ours)), str(error), pickle.dumps(vars(error)))
 

@@ -43,7 +43,7 @@ from dataflow_assets.records.wrapped import unwrapped
 def reader(
     steps: Steps | None, branches: Sequence[PassBranch], rows: Rows, form: MessageFormat | None
 ) -> Read:
-    """How the messages of one slice become rows; made once per slice, inside the task.
+    """Returns how the messages of one slice become rows; made once per slice, inside the task.
 
     `rows` reads the metadata of the slice, `form` the bodies (None: they are JSON).
     """

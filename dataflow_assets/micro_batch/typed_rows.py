@@ -35,7 +35,7 @@ def with_ordinals(batch: pa.RecordBatch, seen: int) -> pa.RecordBatch:
 
 
 def chunk_of(rows: pa.RecordBatch, branch: PassBranch, sent: SentRows) -> Chunk:
-    """Those rows of a batch that a branch gets, in the columns of its sink."""
+    """Returns those rows of a batch that a branch gets, in the columns of its sink."""
     rows, others = parted(rows)
     at = place_column(rows.schema)
     size = rows.nbytes - (0 if at is None else rows.column(at).nbytes)
@@ -70,7 +70,6 @@ class SentRows(Mapping[int, Sent]):
 
     @property
     def end(self) -> int:
-        """The ordinal behind the last row."""
         return self.first + len(self)
 
     def __getitem__(self, ordinal: int) -> Sent:  # KeyError for a foreign ordinal

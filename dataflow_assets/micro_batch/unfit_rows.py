@@ -79,7 +79,6 @@ def joined(
 
 
 def _reasons(rows: pa.RecordBatch) -> dict[int, str]:
-    """By ordinal what the columns of the source have no place for."""
     ordinals = rows.column(OFFSET).to_pylist()
     return {
         ordinals[row]: f"{', '.join(map(_shown, values.items()))}: {_KINDS}"

@@ -60,7 +60,6 @@ class _Way:
         self._unchanged: list[int] = []
 
     def lines(self) -> Iterator[Line]:
-        """From the first step on."""
         yield from self._from(0)
         if self._rejected and not self._ended:
             yield Line(f"{self._rejected.type}: rejected: {self._rejected.reason}", "bad")

@@ -88,7 +88,6 @@ def _stored(flow: Flow, branch: Branch, session: SourceSession) -> Positions | s
 
 
 def _inherited(flow: Flow) -> Positions:
-    """What another program has stored with its rows, where it has driven the flow so far."""
     for branch in flow.branches:
         with suppress(DataflowError):
             if found := branch.sink.inherited(flow.target(branch)):
@@ -97,7 +96,6 @@ def _inherited(flow: Flow) -> Positions:
 
 
 def _last(flow: Flow, session: SourceSession, limit: int) -> list[Row]:
-    """Of what has no offsets to tell how many records are behind an end, the first ones."""
     lows, ends = session.seek("earliest"), session.ends()
     if flow.source.delivers != "messages":
         return _merged(flow, session.peek(lows, limit))[:limit]

@@ -122,7 +122,6 @@ def given(body: Any) -> dict[str, Any]:
 
 
 def exact(raw: bytes | None) -> dict[str, Any]:
-    """A body by its bytes."""
     try:
         return {"text": None if raw is None else raw.decode()}
     except UnicodeDecodeError:

@@ -19,7 +19,6 @@ class Transformation:
     when: Condition | None = None
 
     def compile(self, context: Context) -> Apply:
-        """The step's function behind its condition."""
         apply = self.step.compile(context)
         if self.when is None:
             return apply
@@ -28,7 +27,7 @@ class Transformation:
 
     @property
     def by_metadata(self) -> bool:
-        """Whether it does nothing but choose a route, by metadata alone."""
+        """Returns whether it does nothing but choose a route, by metadata alone."""
         return self.step.by_metadata and (self.when is None or self.when.by_metadata)
 
     def reads(self) -> frozenset[str]:
@@ -45,7 +44,7 @@ class Chain:
         self.types = tuple(one.step.type for one in used)
 
     def __call__(self, record: Record) -> list[Record]:
-        """What happens to one record; none when it is filtered.
+        """Returns what happens to one record; none when it is filtered.
 
         Raises RejectedRecord with the step's index and type. Of a record that becomes several, all
         or none pass: a replay of the rejected one stores none of them twice.
@@ -63,7 +62,6 @@ class Chain:
         return [record]
 
     def apply(self, index: int, record: Record) -> Record | list[Record] | None:
-        """One step on one record."""
         try:
             return self.applies[index](record)
         except RejectedRecord as error:

@@ -149,7 +149,7 @@ def document(text: str) -> Any:
 
 
 def placeholders(text: str) -> tuple[Any, ...]:
-    """What stands for a value that an update has left alone, by the kinds of its column.
+    """Returns what stands for a value that an update has left alone, by the kinds of its column.
 
     Called once for each step.
 

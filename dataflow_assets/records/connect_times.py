@@ -53,7 +53,7 @@ def iso_moment(number: int, per_second: int) -> str | None:
 
 
 def moment(per_second: int) -> Convert:
-    """What makes a moment of a number since 1970, of which so many are a second."""
+    """Returns what makes a moment of a number since 1970, of which so many are a second."""
 
     def convert(value: Any) -> str:
         if isinstance(value, str):
@@ -68,7 +68,7 @@ def moment(per_second: int) -> Convert:
 
 
 def time_of_day(per_second: int) -> Convert:
-    """What makes a time of a number since midnight; 24:00:00 is the end of the day."""
+    """Returns what makes a time of a number since midnight; 24:00:00 is the end of the day."""
     digits = len(str(per_second)) - 1
 
     def convert(value: Any) -> str:
@@ -84,7 +84,7 @@ def time_of_day(per_second: int) -> Convert:
 
 
 def duration(per_second: int) -> Convert:
-    """What makes a duration of a number, in seconds as ISO 8601 writes them."""
+    """Returns what makes a duration of a number, in seconds as ISO 8601 writes them."""
     digits = len(str(per_second)) - 1
 
     def convert(value: Any) -> str:

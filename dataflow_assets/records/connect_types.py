@@ -31,7 +31,7 @@ _DECLARED = re.compile(r"(\w+)(?:\((\d{1,5})\))?", re.ASCII)
 
 
 def reader(schema: Any) -> Convert | None:
-    """What converts values of a schema of Kafka Connect, nested ones too.
+    """Returns what converts values of a schema of Kafka Connect, nested ones too.
 
     Called by steps inside tasks, for each message; equal schemas are read once.
 
@@ -69,7 +69,7 @@ def member(schema: Any, name: str) -> Any:
 
 
 def type_by_name(text: str) -> Convert:
-    """What converts values of a type that a manifest names. Called once for each step.
+    """Returns what converts values of a type that a manifest names. Called once for each step.
 
     Args:
         text: such as `MicroTimestamp` or `Decimal(18)`, see `NAMES`.
@@ -114,7 +114,7 @@ def unpack_envelope(message: Any) -> Any:
 
 
 def is_envelope(message: Any) -> bool:
-    """Whether a JSON value is a schema of Kafka Connect and a value beside it."""
+    """Returns whether a JSON value is a schema of Kafka Connect and a value beside it."""
     if not isinstance(message, dict) or message.keys() != {"schema", "payload"}:
         return False
     return isinstance(message["schema"], dict | None)
@@ -178,8 +178,6 @@ def _each(item: Convert) -> Convert:
 
 
 def _values(item: Convert) -> Convert:
-    """Of a map, which JsonConverter writes as an object, or as pairs where keys are no texts."""
-
     def convert(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: convert_at(key, item, one) for key, one in value.items()}

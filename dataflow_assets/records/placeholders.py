@@ -31,7 +31,6 @@ def paths(text: str) -> list[Path]:
 
 
 def constant(value: Any) -> Value:
-    """The same for every record."""
     return lambda _: value
 
 

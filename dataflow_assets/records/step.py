@@ -71,7 +71,7 @@ class Step(Spec):
         """The function that runs on each record; everything that can be known before is done."""
 
     def origins(self, column: str) -> Origins:  # noqa: ARG002 - what overrides need
-        """What a field of the body that comes out is made from."""
+        """Returns what a field of the body that comes out is made from."""
         return None
 
     def reads(self) -> frozenset[str]:
@@ -85,7 +85,7 @@ class Step(Spec):
 
     @property
     def by_metadata(self) -> bool:
-        """Whether it does nothing but choose a route, by metadata alone."""
+        """Returns whether it does nothing but choose a route, by metadata alone."""
         return False
 
 

@@ -21,7 +21,6 @@ _BRACE, _QUOTE, _V, _UNDERSCORE = b'{"v_'
 
 
 def is_wrapped(body: Any) -> bool:
-    """Whether a record's body is wrapped."""
     if body.__class__ is not dict or len(body) != 2 or VALUE not in body:
         return False
     return isinstance(body.get(METADATA, 0), dict | None)

@@ -22,7 +22,6 @@ types of one system become those of another is on the page [types](../types.md).
 
 
 def render(name: str) -> str:
-    """The page of one type."""
     ends = {"source": registry.sources().get(name), "sink": registry.sinks().get(name)}
     parts = [_end(role, found) for role, found in ends.items() if found is not None]
     return "\n".join([_TOP.format(name=name), *parts])

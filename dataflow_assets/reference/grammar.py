@@ -50,7 +50,7 @@ _CONDITIONS = (
 
 
 def paths() -> str:
-    """What a path may say, and what it finds in one body."""
+    """Returns what a path may say, and what it finds in one body."""
     rows = [f"| `{escaped(path)}` | {escaped(says)} | {_found(path)} |" for path, says in _PATHS]
     head = f"The dialect of gjson and sjson. What each finds in `{_BODY}`:"
     table = ["| Path | Meaning | Finds |", "|---|---|---|", *rows]

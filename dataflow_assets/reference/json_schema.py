@@ -100,7 +100,6 @@ class _Generator(GenerateJsonSchema):
     """Without titles, which only repeat the names of keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
-        """Never."""
         return False
 
     def emit_warning(self, kind: Any, detail: str) -> None:

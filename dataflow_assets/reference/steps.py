@@ -34,7 +34,6 @@ A body that is not JSON, and a null message, pass a step unchanged unless the st
 
 
 def render() -> str:
-    """The whole page."""
     steps = registry.steps()
     parts = [_TOP, block("## An entry of `transformations`", model.Transformation)]
     parts += [grammar.paths(), grammar.conditions(), *_contents(steps)]
@@ -79,7 +78,6 @@ def _yaml(config: Mapping[str, Any]) -> str:
 
 
 def _found(step: type[Step], example: Example) -> str:
-    """What really comes out."""
     body = None if example.given is None else example.given.encode()
     record = Record(parse(body), dict(example.metadata))
     try:

@@ -65,7 +65,6 @@ INTERCHANGE = tuple(
 
 
 def render() -> str:
-    """The whole page."""
     sources = (one for one in registry.sources().values() if one.types())
     return "\n".join([_TOP, _interchange(), *map(_source, sources), _avro()])
 

@@ -90,7 +90,6 @@ class Attempt:
 
     @property
     def _complete(self) -> bool:
-        """No branch is suspended."""
         return len(self._open_branches) == len(self._flow.branches)
 
     @property
@@ -107,7 +106,6 @@ class Attempt:
         return lowest([one.positions for one in self._open_branches], self._source.behind)
 
     def _next(self, until: Positions | None) -> tuple[Turn, Span]:
-        """Whose turn it is, and what there is to read; an empty span where there is nothing."""
         for turn in self._turns():
             bound = nearer(turn.until, until, self._source.behind)
             with turn.blamed(self._open_branches):
@@ -118,7 +116,6 @@ class Attempt:
 
     @property
     def _limit(self) -> Limit:
-        """What one slice may hold now, never more than the flow allows."""
         return self._host.limit(self._flow.policies.limit)
 
     def _turns(self) -> list[Turn]:
@@ -160,7 +157,6 @@ class Attempt:
             self._release()
 
     def _rest(self) -> bool:
-        """Whether the source should be asked now."""
         source, session = self._flow.source, self._source
         backs = [branch.back - time.monotonic() for branch in self._suspended]
         release = [] if self._release_in is None else [self._release_in]
@@ -183,7 +179,6 @@ class Attempt:
         return wait and bool(returning)
 
     def _makes_room(self) -> bool:
-        """Whether the source, told what every branch has, can go on now and could not before."""
         if not (self._complete and self._source.holds):
             return False
         self._release()

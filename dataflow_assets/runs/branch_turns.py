@@ -28,7 +28,6 @@ class OpenBranch:
 
     @property
     def positions(self) -> Positions:
-        """Where it stands."""
         return lasting(self.session.checkpoint.positions)
 
 
@@ -79,7 +78,6 @@ def next_turns(branches: Sequence[OpenBranch], stops: Positions, behind: Behind)
 
 
 def _together(branches: Sequence[OpenBranch]) -> Iterable[tuple[OpenBranch, ...]]:
-    """Those at the same text; offsets without records may differ among branches that are level."""
     sides: dict[frozenset[tuple[str, Position]], tuple[OpenBranch, ...]] = {}
     for opened in branches:
         texts = frozenset(at for at in opened.positions.items() if isinstance(at[1], str))

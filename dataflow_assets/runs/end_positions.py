@@ -53,7 +53,7 @@ def shows_less(flow: Flow, until: Positions, positions: Positions) -> TransientE
 
 
 def _before(flow: Flow, source: SourceSession, until: str) -> Positions:
-    """Where each partition has its first record of this time or later, else its end.
+    """Returns where each partition has its first record of this time or later, else its end.
 
     So that a run that starts at the same time continues there. Raises PermanentError for what is
     no time, and for a source that knows none.

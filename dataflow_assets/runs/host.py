@@ -64,7 +64,7 @@ class Host(ABC):
 
     @abstractmethod
     def limit(self, declared: Limit) -> Limit:
-        """What one slice may hold now; `declared` is the most that the flow allows."""
+        """Returns what one slice may hold now; `declared` is the most that the flow allows."""
 
     @abstractmethod
     def run(self, planned: Planned) -> Outcome:
@@ -110,21 +110,16 @@ class Alone(Host):
         return nullcontext(self._session)
 
     def limit(self, declared: Limit) -> Limit:
-        """All that the flow allows."""
         return declared
 
     def run(self, planned: Planned) -> Outcome:
-        """As a job of its own."""
         return job.run(self._session(), planned)
 
-    def failing(self, error: DataflowError, *, lasting: bool) -> None:
-        """Its log says so."""
+    def failing(self, error: DataflowError, *, lasting: bool) -> None: ...
 
-    def rested(self) -> None:
-        """Nobody waits for this."""
+    def rested(self) -> None: ...
 
     def pause(self, pause: Pause) -> bool:
-        """Sleeps in small steps."""
         wake = time.monotonic() + max(IDLE_SECONDS, pause.seconds)
         while time.monotonic() < wake and not pause.over():
             time.sleep(IDLE_SECONDS)

@@ -114,7 +114,6 @@ def _statement(opened: OpenBranch, columns: pa.Schema) -> str:
 
 
 def _family(field: pa.Field) -> str:
-    """What a column's values are, whatever their precision and the system."""
     kind = kind_of(field)
     if kind == b"numeric" or pa.types.is_decimal(field.type) or pa.types.is_floating(field.type):
         return "number"

@@ -16,7 +16,7 @@ PATIENCE = 1.0  # seconds in which servers usually answer
 
 
 def news(session: SourceSession, after: Positions, ends: Positions) -> bool:
-    """Whether a partition holds something that is not read yet.
+    """Returns whether a partition holds something that is not read yet.
 
     An offset beyond the end is news as well: the topic is not the one that it was. A partition
     that no run has seen yet is news once it holds something.
@@ -67,11 +67,11 @@ class _Known:
     again: float
 
     def is_of(self, one: OpenSource | None) -> bool:
-        """Whether this session has said so, and not one that was open before."""
+        """Returns whether this session has said so, and not one that was open before."""
         return one is not None and one.session is self.asked.session
 
     def is_due(self, one: OpenSource) -> bool:
-        """Whether to ask: the interval is over, or its readers have got on meanwhile."""
+        """Returns whether to ask: the interval is over, or its readers have got on meanwhile."""
         silent = self.again == float("inf")
         return self.again <= time.monotonic() or (one.after != self.asked.after and not silent)
 
@@ -132,7 +132,6 @@ class Looks:
         return known is None or not known.is_of(one) or known.is_due(one)
 
     def _gather(self, group: Group, look: _Look) -> None:
-        """What a question has brought, or that it will bring nothing."""
         done, since = look.question.answer.done(), look.question.since
         if not done and time.monotonic() - since < self._silence:
             return

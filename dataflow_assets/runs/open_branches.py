@@ -70,7 +70,6 @@ def open_branches(
 
 
 def _begins_log(flow: Flow, session: SinkSession) -> bool:
-    """Whether the source will hold log from now on, and rows surely come: no step drops them."""
     new = not session.checkpoint.positions
     return flow.source.holds_log and new and not flow.transformations
 

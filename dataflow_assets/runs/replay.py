@@ -64,7 +64,6 @@ class Replayed:
 
     @property
     def rows(self) -> int:
-        """Stored now, in all branches."""
         return sum(totals.rows for totals in self.branches.values())
 
     @property
@@ -102,7 +101,7 @@ def moment(text: str) -> datetime:
 
 
 def keeps(flow: Flow) -> bool:
-    """Whether rejected records of the flow wait somewhere for a replay."""
+    """Returns whether rejected records of the flow wait somewhere for a replay."""
     rejects = flow.policies.rejects
     return rejects.way in ("table", "errors") and not rejects.holds
 
@@ -150,7 +149,6 @@ def replay(
 
 
 def _stores(flow: Flow) -> list[Entries]:
-    """Where the flow's entries are: in its error sink, or beside each of its branches."""
     rejects = flow.policies.rejects
     if rejects.holds:
         raise PermanentError(
@@ -184,7 +182,6 @@ def _targets(flow: Flow, entry: Entry) -> frozenset[str]:
 
 
 def _parts(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """As many at once as one part may hold."""
     part: list[Entry] = []
     size = 0
     for entry in entries:
@@ -221,11 +218,10 @@ class _Putting:
         self._sink: SinkSession = branch.sink.open(self._target, run)
 
     def close(self) -> None:
-        """Frees the sink's connection."""
         self._sink.close()
 
     def put(self, entries: Sequence[Entry], waiting: Waiting, noted: Collection[str]) -> Totals:
-        """What became of them; first of what an earlier replay had begun and not ended."""
+        """Returns what became of them; first of what an earlier replay had begun and not ended."""
         sink, session = self._sink, EntrySession(entries, waiting.tokens, noted)
         before = sink.checkpoint.totals
         if not sink.checkpoint.positions:

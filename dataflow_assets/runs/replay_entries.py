@@ -90,7 +90,7 @@ class EntrySource(MessageSource):
         yield told(batch, changes) if any(changes) else batch
 
     def change(self, entry: Entry) -> RowChange | None:
-        """What the source of a table's row knew of it beside the values; None: nothing."""
+        """Returns what the source of a table's row knew of it beside the values; None: nothing."""
         return parsed(entry.key) if self.of_rows else None
 
 
@@ -109,7 +109,6 @@ def _row(entry: Entry, ordinal: int, change: RowChange | None) -> dict[str, Any]
 
 
 def _refused(batch: pa.RecordBatch, entries: Sequence[Entry]) -> pa.RecordBatch:
-    """What its source has refused is rejected again: what is left of it is not the record."""
     why = [_LEFT if entry.stage == SOURCE else None for entry in entries]
     if not any(why):
         return batch
@@ -136,7 +135,7 @@ def names_of(piece: Slice) -> tuple[EntryName, ...]:
 
 
 def is_for(branch: Branch, entry: Entry) -> bool:
-    """Whether an entry goes through this branch."""
+    """Returns whether an entry goes through this branch."""
     return entry.stage in WHOLE or entry.branch.removesuffix(REPLAY) == branch.stored_id
 
 
@@ -190,7 +189,6 @@ class EntrySession(SourceSession):
         return Span((PartSlice(_PARTITION, position, upto, part_of(new)),))
 
     def _kept(self, done: Sequence[str]) -> list[str]:
-        """What waits no more need not be named for long."""
         recent = frozenset(done[-REMEMBERED:])
         return [token for token in done if token in recent or self._waits(token)]
 

@@ -24,7 +24,7 @@ class Settled:
         self._known: dict[str, Checkpoint | None] = {}
 
     def only(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Those that the flow will not read again; a warning counts the others."""
+        """Returns those that the flow will not read again; a warning counts the others."""
         judged = [(self._has_passed(entry), entry) for entry in entries]
         if left := sum(not passed for passed, _ in judged):
             log.warning(
@@ -45,7 +45,6 @@ class Settled:
         return not isinstance(position, int) or offset < position
 
     def _checkpoint(self, branch_id: str) -> Checkpoint | None:
-        """Looked at once."""
         if branch_id not in self._known:
             found = [branch for branch in self._flow.branches if branch.stored_id == branch_id]
             looked = [branch.sink.peek(self._flow.target(branch)) for branch in found]

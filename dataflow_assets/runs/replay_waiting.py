@@ -32,7 +32,7 @@ class Waiting:
     def look(
         cls, flow: Flow, stores: Iterable[Entries], since: datetime | None, most: int | None = None
     ) -> Waiting:
-        """What waits now. Raises what a store raises that cannot be read."""
+        """Returns what waits now. Raises what a store raises that cannot be read."""
         most = most or LOOKED_AT
         listed = [(store, store.pending(flow.id, since, most)) for store in stores]
         whole = all(len(entries) < most for _, entries in listed)
@@ -40,7 +40,7 @@ class Waiting:
 
     @cached_property
     def entries(self) -> list[Entry]:
-        """Those to put back: of each message only what its latest reading has left."""
+        """Returns those to put back: of each message only what its latest reading has left."""
         return [one for one in self._known if not self._is_over(one)]
 
     @cached_property
@@ -49,7 +49,7 @@ class Waiting:
         return frozenset(one.token for one in self._known) if self.whole else None
 
     def named(self, names: Sequence[EntryName]) -> list[Entry]:
-        """Those of these names that still wait: somebody may have deleted the others."""
+        """Returns those of these names that still wait: somebody may have deleted the others."""
         wanted = frozenset(names)
         found = [one for one in self.entries if one.name in wanted]
         if len(found) < len(wanted) and not self.whole:
@@ -70,7 +70,7 @@ class Waiting:
             self.note(old)
 
     def superseded(self, entry: Entry, branch: Branch) -> bool:
-        """Whether the branch has rejected this message in a later reading as well."""
+        """Returns whether the branch has rejected this message in a later reading as well."""
         latest = max(self._latest.get((entry.message, of), 0) for of in (branch.stored_id, None))
         return entry.reading < latest
 
@@ -81,7 +81,6 @@ class Waiting:
 
     @cached_property
     def _latest(self) -> dict[tuple[str, str | None], int]:
-        """By message and branch the last reading in which it was rejected; None: for all."""
         latest: dict[tuple[str, str | None], int] = {}
         for one in self._known:
             branch = None if one.stage in WHOLE else one.branch.removesuffix(REPLAY)

@@ -39,7 +39,6 @@ class Patience:
 
     @classmethod
     def from_environment(cls) -> Patience:
-        """`DATAFLOW_PATIENCE` in seconds, else two minutes."""
         text = os.environ.get("DATAFLOW_PATIENCE")
         return cls(float(text)) if text else cls()
 

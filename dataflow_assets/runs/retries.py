@@ -65,7 +65,6 @@ class Progress:
 
     @property
     def over(self) -> bool:
-        """The run's time is up."""
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def start(self, branch: Branch) -> Start:
@@ -80,7 +79,6 @@ class Progress:
             self._suspended[branch.id].opened = True
 
     def settled(self, branch: Branch) -> None:
-        """Its start position is stored."""
         self._settled.add(branch.id)
 
     def made(self, report: Report) -> None:
@@ -95,7 +93,7 @@ class Progress:
         self._wait = self._patience.first_wait
 
     def open_for(self, branch: Branch) -> bool:
-        """Whether the branch takes part now: not suspended, or long enough."""
+        """Returns whether the branch takes part now: not suspended, or long enough."""
         known = self._suspended.get(branch.id)
         return known is None or (not known.for_good and time.monotonic() >= known.back)
 
@@ -114,7 +112,6 @@ class Progress:
         return True
 
     def _others(self, flow: Flow, error: DataflowError) -> bool:
-        """Whether another branch goes on, or will: after this error nobody waits for its own."""
         others = {branch.id for branch in flow.branches} - {error.branch}
         away = {name: b for name, b in self._suspended.items() if name in others and not b.opened}
         coming = isinstance(error, PermanentError) and any(map(self._may_return, away.values()))

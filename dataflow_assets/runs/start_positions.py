@@ -163,7 +163,6 @@ def _loads(source: SourceSession, known: Checkpoint) -> list[PartSlice]:
 
 
 def _can_finish(session: SinkSession) -> bool:
-    """Whether the sink can go on with what it has recorded."""
     try:
         session.begin(Span(()))
     except Outdated as error:

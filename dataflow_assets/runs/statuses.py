@@ -58,7 +58,7 @@ class Answer:
 
 
 def statuses(flows: Sequence[Flow], silence: float = SILENCE) -> list[Answer]:
-    """Where each flow stands, in their order.
+    """Returns where each flow stands, in their order.
 
     Servers are asked side by side. One that is silent for so long is an error of its own flows; one
     that does not even answer what is asked about a single end, sooner.
@@ -97,7 +97,6 @@ def _merged(
 
 
 def _one(ends: Mapping[Key, End]) -> Mapping[Key, End]:
-    """Any one of them."""
     return dict([next(iter(ends.items()))])
 
 
@@ -114,13 +113,11 @@ def _peeked(
 
 
 def _inherited(sink: Sink, target: Target) -> Checkpoint | None:
-    """What another program has left, where it has driven the branch so far."""
     positions = sink.inherited(target)
     return Checkpoint(epoch=0, positions=positions) if positions else None
 
 
 def _opened(sources: Mapping[Key, Source]) -> None:
-    """Opens them and closes them again."""
     by_flow = {flow: source for (flow, _), source in sources.items()}
     for session in type(next(iter(by_flow.values()))).open_together(by_flow).values():
         if isinstance(session, SourceSession):
@@ -130,7 +127,6 @@ def _opened(sources: Mapping[Key, Source]) -> None:
 def _lags(
     sources: Mapping[Key, Source], peeked: Callable[[], Mapping[Key, Stored]]
 ) -> dict[Key, Lag | DataflowError]:
-    """How far branches are behind whose sources are asked together."""
     by_flow = {flow: source for (flow, _), source in sources.items()}
     opened = type(next(iter(by_flow.values()))).open_together(by_flow)
     sessions = [one for one in opened.values() if isinstance(one, SourceSession)]
@@ -146,7 +142,6 @@ def _lags(
 def _compared(
     sessions: Mapping[Key, SourceSession | DataflowError], stored: Mapping[Key, Stored]
 ) -> dict[Key, Lag | DataflowError]:
-    """Of a branch whose checkpoint is not known nothing is asked."""
     found: dict[Key, Lag | DataflowError] = {}
     asked: dict[Key, tuple[SourceSession, Positions | None]] = {}
     for key, session in sessions.items():

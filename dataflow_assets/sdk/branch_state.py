@@ -51,7 +51,7 @@ class BranchState:
 
     @property
     def positions(self) -> Positions:
-        """Those of the checkpoint."""
+        """Returns those of the checkpoint."""
         return self.checkpoint.positions
 
     @property

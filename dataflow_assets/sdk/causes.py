@@ -55,7 +55,7 @@ class StoreSilent(OSError):
 
 
 def store_silence(error: BaseException, endpoint: str | None) -> StoreSilent | None:
-    """What to say instead of an error, where an object store has not answered.
+    """Returns what to say instead of an error, where an object store has not answered.
 
     Called on the driver and in tasks with what Arrow's client of S3, or `put_new`, has raised.
 
@@ -73,7 +73,7 @@ def store_silence(error: BaseException, endpoint: str | None) -> StoreSilent | N
 
 
 def no_room(text: str) -> str:
-    """What to check where an object store has not taken what it was to store.
+    """Returns what to check where an object store has not taken what it was to store.
 
     Called on the driver with the text of an error, its own or one of a task. Few stores say that
     they have no room: most answer with an error of their own, as for any other trouble.
@@ -93,7 +93,6 @@ def no_room(text: str) -> str:
 
 
 def _host_port(url: str | None) -> str:
-    """Without user, password and path."""
     parts = urlsplit(url or "")
     port = parts.port or _PORTS.get(parts.scheme)
     return f"{parts.hostname}:{port}" if parts.hostname else "AWS"

@@ -37,7 +37,7 @@ from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver
 
 
 def covered(piece: Slice, position: Position | None) -> bool:
-    """Whether everything of a slice is committed.
+    """Returns whether everything of a slice is committed.
 
     Called by sessions in `finish` on the driver, and by writers, once for each slice.
 
@@ -51,7 +51,7 @@ def covered(piece: Slice, position: Position | None) -> bool:
 
 
 def uncovered(chunk: Chunk, piece: Slice, position: Position | None) -> Chunk | None:
-    """What of a chunk is not committed yet.
+    """Returns what of a chunk is not committed yet.
 
     Called by writers inside their task, for each chunk. A slice begins below the checkpoint where
     another branch is behind, or where a first attempt was committed.
@@ -91,7 +91,7 @@ def resumed(parts: Iterable[PartSlice], positions: Positions) -> tuple[PartSlice
 
 
 def intent_of(span: Span) -> tuple[PartSlice, ...]:
-    """What a crash must find again of a span: its parts, whole, with their borders.
+    """Returns what a crash must find again of a span: its parts, whole, with their borders.
 
     Called by sessions in `begin` and `divide` on the driver, once for each micro-batch.
 
@@ -103,7 +103,7 @@ def intent_of(span: Span) -> tuple[PartSlice, ...]:
 
 
 def unknown_starts(span: Span, known: Container[str]) -> dict[str, Position | None]:
-    """Where the partitions of a span begin that the checkpoint does not know yet.
+    """Returns where the partitions of a span begin that the checkpoint does not know yet.
 
     Called by sessions in `begin` on the driver, once for each micro-batch.
 

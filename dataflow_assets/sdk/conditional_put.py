@@ -86,7 +86,6 @@ def put_new(store: ObjectStore, path: str, body: bytes) -> bool:
 
 
 def _found(path: str) -> Keys:
-    """By the chain of AWS's own clients, which renew keys that expire."""
     found = _chain()
     if found is None:
         raise PermanentError(

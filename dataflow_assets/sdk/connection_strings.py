@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 
 def foreign(text: str) -> str:
-    """What to do about an address of another kind.
+    """Returns what to do about an address of another kind.
 
     Called when a manifest is validated, for a connection string that cannot be read.
 
@@ -30,7 +30,6 @@ def foreign(text: str) -> str:
 
 @cache
 def _url(schemes: str, hosts: str) -> tuple[re.Pattern[str], ...]:
-    """As URLs are read; else with odd characters in the password as they are."""
     strict = (
         rf"^(?P<scheme>{schemes})://(?P<user>[^:@/?]*)(?::(?P<password>[^@/?]*))?@"
         rf"(?P<hosts>{hosts})(?:/(?P<database>[^?@]*))?"

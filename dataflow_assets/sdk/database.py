@@ -111,7 +111,7 @@ class NamedTable(Connector):
 
     @abstractmethod
     def usual_schema(self) -> str:
-        """Where a table is that is named without a schema. Secrets must be resolved."""
+        """Returns where a table is that is named without a schema. Secrets must be resolved."""
 
     def _split(self) -> tuple[str, str]:
         """Schema, empty where there is none, and name."""
@@ -216,7 +216,7 @@ def split(table: str, quotes: str = '"') -> tuple[str, str]:
 
 
 def joined(schema: str | None, name: str) -> str:
-    """What `split` takes apart again; in quotes only where it must be.
+    """Returns what `split` takes apart again; in quotes only where it must be.
 
     Called when Dagster's assets are built, for the table's name in their metadata.
 

@@ -97,7 +97,7 @@ def refused(error: BaseException, ca: str, host: str, options: Options) -> str:
 
 
 def encrypts(where: tuple[str, int]) -> bool:
-    """Whether a server begins with a TLS handshake.
+    """Returns whether a server begins with a TLS handshake.
 
     Called on the driver and in tasks once a server has hung up on a client without TLS.
 

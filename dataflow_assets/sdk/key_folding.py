@@ -18,7 +18,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def deletes(rows: pa.RecordBatch) -> Bools:
-    """Whether each row deletes its key.
+    """Returns whether each row deletes its key.
 
     Called inside tasks, once for each batch of rows.
 
@@ -32,7 +32,7 @@ def deletes(rows: pa.RecordBatch) -> Bools:
 
 
 def updates(rows: pa.RecordBatch) -> Bools:
-    """Whether the source says that a row was there before.
+    """Returns whether the source says that a row was there before.
 
     Called inside tasks, once for each batch of rows. An insert may be one of a key that is stored:
     not all sources tell the two apart.

@@ -13,7 +13,7 @@ ROOT = "DATAFLOW_FILES"
 
 
 def within_root(path: str) -> bool:
-    """Whether a path of the disk is below DATAFLOW_FILES, also after links are followed.
+    """Returns whether a path of the disk is below DATAFLOW_FILES, also after links are followed.
 
     Called when manifests are loaded, and by whoever opens the folder.
 

@@ -59,12 +59,12 @@ class Grant:
 
     @property
     def who(self) -> str:
-        """Who is refused, for people."""
+        """Returns who is refused, for people."""
         return f"user {self.user}" if self.user else f"client {self.client}"
 
     @property
     def form(self) -> Mapping[str, str]:
-        """What is sent to the endpoint beside the client's own credentials."""
+        """Returns what is sent to the endpoint beside the client's own credentials."""
         if self.user is None:
             return {"grant_type": "client_credentials"}
         return {

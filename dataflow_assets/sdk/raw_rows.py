@@ -162,13 +162,11 @@ def _parts(record: Record) -> tuple[Any, Mapping[str, Any] | None]:
 
 
 def defaulted(field: pa.Field) -> bool:
-    """Whether the database fills the column itself."""
+    """Returns whether the database fills the column itself."""
     return (field.metadata or {}).get(HAS_DEFAULT) == b"1"
 
 
 def _writer(field: pa.Field) -> Write:
-    """How a body, or the metadata, gets into the column."""
-
     def as_json(value: Any) -> Any:
         if value.__class__ is NotJson:
             raise RejectedRecord("encode", f"the body is not JSON, which column {field.name} needs")
@@ -188,7 +186,6 @@ def _writer(field: pa.Field) -> Write:
 
 
 def _converter(field: pa.Field) -> Write:
-    """How a metadata value gets into a column of its own."""
     if pa.types.is_timestamp(field.type):
         return _moment
     if field.type == pa.string() and kind_of(field) in (None, b"text"):

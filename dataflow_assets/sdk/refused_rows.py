@@ -147,7 +147,7 @@ class SuspectRows:
             self._doubts.append((rejection, failure))
 
     def check(self, source: str, piece: Slice) -> None:
-        """Whether rows were at fault.
+        """Returns whether rows were at fault.
 
         Called inside tasks by writers, before refused rows are settled.
 
@@ -167,7 +167,7 @@ class SuspectRows:
             raise NoneStored(failure, f"{source}, {rejection.at(piece)}", seen)
 
     def cut(self, rows: Rows, failure: ServerFailure) -> Sequence[Rows]:
-        """What to try next of rows that were refused together.
+        """Returns what to try next of rows that were refused together.
 
         Called by `search`, and by writers that cut other failures in another way.
 

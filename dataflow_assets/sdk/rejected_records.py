@@ -182,7 +182,6 @@ def _metadata(metadata: Mapping[str, Any], place: Mapping[str, Any]) -> Any:
 
 
 def _original(body: bytes | None) -> tuple[str, Any]:
-    """How the message is written, and the message: the JSON object as it was sent, or its text."""
     if body is None:
         return "null", {"original_data": None}
     try:
@@ -244,7 +243,6 @@ def oldest_first(found: Iterable[tuple[datetime, Entry]]) -> list[Entry]:
 
 
 def _sent(encoding: str, original: bytes) -> bytes | None:
-    """The message as it was sent."""
     if encoding == "json":
         return original
     held = msgspec.json.decode(original)

@@ -35,7 +35,7 @@ def encoded(value: bytes | None, refused: str = "") -> tuple[str | None, str | N
 
 
 def decoded(text: str | None, encoding: str | None) -> bytes | None:
-    """What `encoded` was given.
+    """Returns what `encoded` was given.
 
     Called by a connector on the driver, twice for each row that a replay looks at.
     """

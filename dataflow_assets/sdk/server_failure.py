@@ -24,7 +24,7 @@ class ServerFailure(ABC, Exception):
 
     @property
     def reason(self) -> str:
-        """What is wrong, in the server's words.
+        """Returns what is wrong, in the server's words.
 
         Called inside tasks, for the rejection of a row.
 
@@ -46,7 +46,7 @@ class ServerFailure(ABC, Exception):
 
     @property
     def fault(self) -> Fault:
-        """Whether a row may be at fault.
+        """Returns whether a row may be at fault.
 
         Called inside tasks by `SuspectRows`, which looks for it then.
 

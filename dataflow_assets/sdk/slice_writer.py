@@ -106,7 +106,7 @@ class SliceTransaction(Writer):
 
     @abstractmethod
     def staged(self) -> tuple[str, ...]:
-        """What the receipt tells the driver.
+        """Returns what the receipt tells the driver.
 
         Called once, at the end of the slice.
 
@@ -157,7 +157,6 @@ class SliceTransaction(Writer):
         self._rejected, self._rows, self._size = [], 0, 0
 
     def _reached(self) -> Position | None:
-        """Where the commit moves the checkpoint; None when there is nothing to move."""
         position = self._position()
         if isinstance(self._piece, OffsetSlice):
             return self._seen

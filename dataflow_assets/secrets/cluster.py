@@ -60,7 +60,7 @@ def value(key: Key) -> str | Absent:
 
 
 def inside() -> bool:
-    """Whether this process has a Kubernetes API to ask, and a token to ask with."""
+    """Returns whether this process has a Kubernetes API to ask, and a token to ask with."""
     return bool(os.environ.get(HOST)) and (_folder() / "token").is_file()
 
 
@@ -79,7 +79,6 @@ def _known(key: Key) -> _Data | Absent:
 
 
 def _asked(key: Key) -> _Data | Absent:
-    """What the API server has; a Secret that it does not show is absent."""
     status, answer = _get(f"/api/v1/namespaces/{key.namespace}/secrets/{key.name}")
     said = f"{status} {answer.get('message') or answer.get('reason') or ''}".strip()
     if status == HTTPStatus.OK:
@@ -118,7 +117,6 @@ def _get(path: str) -> tuple[int, dict[str, Any]]:
 
 
 def _document(content: bytes) -> dict[str, Any]:
-    """What the answer says; nothing where that is no JSON object, as a proxy's page is none."""
     try:
         found = json.loads(content)
     except ValueError:

@@ -19,7 +19,6 @@ def variable(key: Key) -> str:
 
 
 def spelled(part: str) -> str:
-    """A name as variables have it."""
     return re.sub(r"[^A-Z0-9]+", "_", part.upper())
 
 

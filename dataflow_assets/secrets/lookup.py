@@ -30,7 +30,7 @@ class Secrets:
     documents: Documents = field(default_factory=dict, repr=False)
 
     def key(self, ref: SecretRef) -> Key:
-        """What a reference of this manifest points at."""
+        """Returns what a reference of this manifest points at."""
         return Key(ref.namespace or self.namespace, ref.name, ref.key)
 
     def get(self, ref: SecretRef) -> str:

@@ -40,7 +40,7 @@ def _text(key: Key) -> str | Absent:
 
 
 def replaced_meanwhile(read: Callable[[], Read]) -> Read:
-    """What `read` returns, which is called again where its file is gone by then.
+    """Returns what `read` returns, which is called again where its file is gone by then.
 
     Kubernetes replaces a Secret by leading a link to another folder, and removes the first one.
     Raises what `read` raises, FileNotFoundError after some attempts.
@@ -88,6 +88,6 @@ def namespace(text: str) -> str | None:
 
 
 def is_place(text: str) -> bool:
-    """Whether a text names a file below DATAFLOW_SECRETS: `namespace/name/key`."""
+    """Returns whether a text names a file below DATAFLOW_SECRETS: `namespace/name/key`."""
     parts = text.split("/")
     return len(parts) == 3 and all(PART.fullmatch(part) for part in parts)

@@ -44,7 +44,7 @@ class SecretRef(Spec):
 
     @property
     def label(self) -> str:
-        """What stands for the value in names that are known without it: `name/key`."""
+        """Returns what stands for the value in names that are known without it: `name/key`."""
         return "/".join(part for part in (self.namespace, self.name, self.key) if part)
 
 
@@ -89,12 +89,10 @@ class Key:
 
     @property
     def secret(self) -> str:
-        """namespace/name, as people know it."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def place(self) -> str:
-        """namespace/name/key, as files are named."""
         return f"{self.secret}/{self.key}"
 
 
@@ -106,5 +104,5 @@ class Absent:
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of a key must not be shown, as far as the key's name can say so."""
+    """Returns whether the value of a key must not be shown, as far as the key's name can say so."""
     return _SECRET.search(key) is not None

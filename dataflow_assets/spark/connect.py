@@ -162,7 +162,7 @@ def _ping(session: SparkSession) -> bool:
 
 
 def _within(seconds: float, ask: Callable[[], T]) -> T:
-    """What `ask` returns or raises; TimeoutError when it takes longer.
+    """Returns what `ask` returns or raises; TimeoutError when it takes longer.
 
     It goes on in a thread that keeps no process from ending.
     """

@@ -38,7 +38,7 @@ def sentence(error: BaseException) -> str:
 
 
 def task_failure(error: BaseException) -> DataflowError:
-    """What our own code has raised in a task, as it was; TransientError for all else."""
+    """Returns what our own code has raised in a task, as it was; TransientError for all else."""
     if match := _OWN.match(_python(str(error))):
         kind = PermanentError if match[1] == PermanentError.__name__ else TransientError
         return kind(match[2])
@@ -58,13 +58,11 @@ def _python(text: str) -> str:
 
 
 def _details(text: str) -> str:
-    """What gRPC says inside its account of a call."""
     match = _DETAILS.search(text)
     return match[1] if match else ""
 
 
 def _jvm(text: str) -> str:
-    """What the outermost error says; where that is nothing but a class, the innermost one."""
     roots = _ROOT.findall(text)
     kind, words = roots[-1] if roots else ("", "")
     name = kind.rpartition(".")[2]

@@ -74,7 +74,7 @@ class Jar:
 
     @property
     def path(self) -> str:
-        """Where a repository has the file, below its URL."""
+        """Returns where a repository has the file, below its URL."""
         return "/".join((*self.group.split("."), self.artifact, self.version, self.name))
 
     @property
@@ -97,7 +97,6 @@ def cache() -> Path:
 
 
 def parse(coordinate: str, sha256: str = "") -> Jar:
-    """Read `group:artifact:version[:classifier][:packaging]`."""
     parts = coordinate.split(":")
     if not 3 <= len(parts) <= 5:
         raise JarError(f"{coordinate!r} is not group:artifact:version[:classifier][:packaging]")
@@ -127,7 +126,7 @@ def fetch(set_name: str) -> list[Path]:
 
 
 def place(jar: Jar) -> Path:
-    """Where the file of a pinned archive is, or is expected."""
+    """Returns where the file of a pinned archive is, or is expected."""
     return _path(cache() / "jars", jar)
 
 
@@ -177,7 +176,6 @@ def _fetch(jars: list[Jar], label: str) -> list[Path]:
 
 
 def _path(folder: Path, jar: Jar) -> Path:
-    """Where a verified file lies; the hash is in the name, so a changed lock misses the cache."""
     return folder / jar.sha256[:16] / jar.name
 
 
@@ -217,7 +215,6 @@ def _resolve(jar: Jar, scratch: Path) -> Path:
 
 
 def _not_downloaded(jar: Jar, url: str) -> JarError:
-    """What the repository's own status says: only 404 and 410 mean that it has no such archive."""
     import requests
 
     what = f"{jar.coordinate} could not be downloaded"

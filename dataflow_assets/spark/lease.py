@@ -26,7 +26,6 @@ class Lease:
         os.utime(self._file.fileno())
 
     def close(self) -> None:
-        """Ends the use; safe twice."""
         if not self._file.closed:
             os.utime(self._file.fileno())
             self._file.close()

@@ -77,16 +77,15 @@ class Server(ABC):
         """The command line; its process itself must be the one that listens."""
 
     def environment(self) -> Mapping[str, str]:
-        """Variables on top of our own."""
         return {}
 
     @abstractmethod
     def ready(self) -> bool:
-        """Whether it answers, asked once it owns its ports; an exception means no."""
+        """Returns whether it answers, asked once it owns its ports; an exception means no."""
 
     @abstractmethod
     def endpoints(self) -> Mapping[str, str]:
-        """How to reach it, the most useful one first."""
+        """Returns how to reach it, the most useful one first."""
 
     def start(self) -> Self:
         """Start and wait until it answers; without effect on a server that runs."""
@@ -121,12 +120,10 @@ class Server(ABC):
         system.send(signal.SIGSTOP, self._family())
 
     def resume(self) -> None:
-        """SIGCONT: the end of a pause."""
         system.send(signal.SIGCONT, self._family())
 
     @property
     def running(self) -> bool:
-        """Whether our process lives."""
         return self._process is not None and system.alive(self._process)
 
     @property
@@ -136,7 +133,7 @@ class Server(ABC):
 
     @property
     def log(self) -> Path:
-        """What the server printed, over all its starts."""
+        """Returns what the server printed, over all its starts."""
         return self.folder / f"{self.name}.log"
 
     def __enter__(self) -> Self:
@@ -151,7 +148,7 @@ class Server(ABC):
         self.stop()
 
     def identity(self) -> dict[str, int]:
-        """What `attach` in another process recognizes ours by, until the next boot."""
+        """Returns what `attach` in another process recognizes ours by, until the next boot."""
         if self._process is None:
             raise ServerError(f"{self.name} is not running")
         return {"pid": self._process.pid, "started": system.started(self._process.pid)}

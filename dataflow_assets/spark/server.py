@@ -63,7 +63,6 @@ class SparkConnect(Server):
 
     @property
     def remote(self) -> str:
-        """For `SparkSession.builder.remote`."""
         return f"sc://{LOOPBACK}:{self.ports['connect']}"
 
     @override

@@ -52,7 +52,6 @@ class SparkSettings:
 
     @classmethod
     def from_environment(cls) -> SparkSettings:
-        """`DATAFLOW_SPARK`, else the warm server."""
         return cls(os.environ.get("DATAFLOW_SPARK") or "connect")
 
     @property

@@ -32,7 +32,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there, on whatever address."""
+    """Returns whether a server could listen there, on whatever address."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -57,7 +57,6 @@ def found(pid: int, began: int) -> psutil.Process | None:
 
 
 def boot_id() -> str:
-    """Another one after every boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -71,7 +70,7 @@ def locked(file: IO[str]) -> bool:
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether somebody has the lock on a file, which need not be there."""
+    """Returns whether somebody has the lock on a file, which need not be there."""
     if not lock.exists():
         return False
     with lock.open("a") as file:
@@ -109,7 +108,7 @@ def send(number: int, processes: Iterable[psutil.Process]) -> None:
 
 
 def wait(processes: Iterable[psutil.Process], timeout: float) -> list[psutil.Process]:
-    """Those still there at the end; whoever is gone holds no port or file any more."""
+    """Returns those still there at the end; whoever is gone holds no port or file any more."""
     deadline = time.monotonic() + timeout
     there = [process for process in processes if not _gone(process)]
     while there and time.monotonic() < deadline:
@@ -125,7 +124,7 @@ def tail(log: Path, lines: int = 20) -> str:
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether it, not another process with its number, still works."""
+    """Returns whether it, not another process with its number, still works."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

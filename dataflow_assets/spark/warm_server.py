@@ -41,7 +41,7 @@ WATCH = (
 
 
 def folder() -> Path:
-    """Where the warm server of this environment keeps its files."""
+    """Returns where the warm server of this environment keeps its files."""
     return jars.cache() / "spark" / identity()
 
 

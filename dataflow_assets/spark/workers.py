@@ -51,7 +51,7 @@ def _session(process: psutil.Process) -> str | None:
 
 
 def _name(session: SparkSession) -> str:
-    """What the server calls a session, without a job, which would wait for those of others.
+    """Returns what the server calls a session, without a job, which would wait for those of others.
 
     The client does not say; the list of files of all sessions does, of a file that we send.
     """

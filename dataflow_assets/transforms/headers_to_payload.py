@@ -13,7 +13,6 @@ from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 
 
 def _pair(given: Any) -> Any:
-    """`header:path` in its two parts."""
     header, _, path = given.partition(":") if isinstance(given, str) else ("", "", "")
     if not (header.strip() and path.strip()):  # `header: path` without quotes is a mapping
         raise ValueError("must be header:path as one text; with a space after the colon, in quotes")

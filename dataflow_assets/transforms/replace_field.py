@@ -14,7 +14,6 @@ from dataflow_assets.records.step import Apply, Change, Context, Example, Origin
 
 
 def _pair(given: Any) -> Any:
-    """`old:new` in its two parts."""
     old, _, new = given.partition(":") if isinstance(given, str) else ("", "", "")
     if not (old.strip() and new.strip()):  # `old: new` without quotes is a mapping
         raise ValueError("must be old:new as one text; with a space after the colon, in quotes")
@@ -149,7 +148,6 @@ class ReplaceField(Step):
 
 
 def _before(old: Path, new: Path, column: str | None) -> set[str | None]:
-    """What a column is made from, seen from in front of a rename."""
     if new.top == column:
         return {old.top} if new.key == column else {old.top, column}
     return set() if old.key == column else {column}

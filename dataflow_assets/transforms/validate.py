@@ -143,7 +143,6 @@ def _reason(validator: jsonschema_rs.Validator, body: Any) -> str:
 
 
 def _finding(schema: Any, error: jsonschema_rs.ValidationError) -> tuple[tuple[Any, ...], str]:
-    """Where the schema itself is wrong, and why."""
     place = tuple(error.instance_path)
     if place[-1:] == ("format",):
         return place, "is not a format that can be checked: leave it out, or use pattern"

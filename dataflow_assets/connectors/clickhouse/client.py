@@ -50,7 +50,6 @@ def connect(text: str, name: str) -> Client:
 
 
 def _of_tls(parsed: dsn.Dsn, host: str, port: int, failure: Failure) -> str:
-    """What a person must change about certificates or names; empty for nothing."""
     if failure.answered or failure.status is not None or not parsed.secure:
         return ""
     return handshake.trouble(dsn.material(parsed), (host, port), _OPTIONS)
@@ -180,7 +179,7 @@ def inserting(token: str, *, replicated: bool = False) -> dict[str, Any]:
 
 
 def known(client: Client, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that the server has: versions differ."""
+    """Returns those that the server has: versions differ."""
     ours = {"wait_end_of_query"}  # of the HTTP interface
     return {k: v for k, v in settings.items() if k in ours or k in client.server_settings}
 
@@ -208,12 +207,10 @@ def quote(*names: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A string as SQL takes it."""
     return f"'{_escaped(text, chr(39))}'"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Identifiers, each quoted, with commas."""
     return ", ".join(quote(name) for name in names)
 
 

@@ -69,7 +69,7 @@ class Dsn:
 
 @cache
 def parse(text: str) -> Dsn:
-    """What a connection string names. Errors never show the string.
+    """Returns what a connection string names. Errors never show the string.
 
     Raises PermanentError naming what is allowed.
     """

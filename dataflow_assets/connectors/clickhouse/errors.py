@@ -144,7 +144,6 @@ class Failure(ServerFailure):
     @property
     @override
     def reason(self) -> str:
-        """ClickHouse's words and its code."""
         return f"{self.message} (code {self.code})" if self.code is not None else self.message
 
     @property

@@ -155,5 +155,4 @@ class ClickhouseSinkOptions(UpsertOptions, ClickhouseConnection):
 
     @property
     def engine(self) -> str:
-        """What autoCreateTable makes."""
         return self.table_engine or ("ReplacingMergeTree" if self.upsert_mode else "MergeTree")

@@ -54,7 +54,6 @@ class Lease:
         self._ended = False
 
     def close(self) -> None:
-        """Ends the use; safe twice."""
         ended, self._ended = self._ended, True
         if not ended:
             self._shared.leave(self.client)

@@ -21,13 +21,11 @@ class Type:
 
     @classmethod
     def of(cls, text: str) -> Type:
-        """From its spelling."""
         name, _, rest = text.strip().partition("(")
         return cls(name.strip(), tuple(listed(rest.rstrip().removesuffix(")"))) if rest else ())
 
     @property
     def nullable(self) -> bool:
-        """Whether NULL is among its values."""
         if self.name in {"Dynamic", "Variant", "Nullable"}:
             return True
         return self.name == "LowCardinality" and Type.of(self.arguments[0]).nullable
@@ -43,7 +41,6 @@ class Type:
 
     @property
     def spelled(self) -> str:
-        """As ClickHouse spells it."""
         return f"{self.name}({', '.join(self.arguments)})" if self.arguments else self.name
 
     def names(self) -> tuple[str, ...]:
@@ -73,12 +70,11 @@ def unquoted(name: str) -> str:
 
 
 def _text(quoted: str) -> str:
-    """What stands between two quotes."""
     return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), quoted[1:-1])
 
 
 def listed(text: str, comma: str = ",") -> Iterator[str]:
-    """What stands between commas that are in no parentheses and no quotes."""
+    """Returns what stands between commas that are in no parentheses and no quotes."""
     depth, start, quoted, escaped = 0, 0, "", False
     for at, sign in enumerate(text):
         if quoted:

@@ -107,7 +107,6 @@ _DECIMALS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76
 
 
 def rows() -> tuple[TypeRow, ...]:
-    """The whole table, for the docs."""
     plain = [
         TypeRow(", ".join(each.names), _made(each.arrow, each.kind), each.note) for each in RULES
     ]
@@ -151,7 +150,7 @@ def selected(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> str:
 
 
 def digits(text: str) -> int | None:
-    """How many digits of a second a point in time keeps; None of what is none."""
+    """Returns how many digits of a second a point in time keeps; None of what is none."""
     bare = Type.of(text).bare
     if bare.name == "DateTime64":
         return fraction(bare)
@@ -198,7 +197,6 @@ def _is_json(kind: Type, as_json: Sequence[str]) -> bool:
 
 
 def _has_names(kind: Type) -> bool:
-    """Whether the keys of a map can be names in a JSON object."""
     if kind.name != "Map":
         return True
     rule = _BY_NAME.get(Type.of(kind.arguments[0]).bare.name)

@@ -84,7 +84,6 @@ class Folder:
         return Stored(info.path[len(self._root) + 1 :], info.size, changed)
 
     def read(self, name: str) -> bytes:
-        """Raises FileNotFoundError where there is none."""
         with self.open(name) as file:
             content: bytes = file.read()
         return content
@@ -235,5 +234,4 @@ def hidden(name: str) -> bool:
 
 
 def visible(files: list[Stored]) -> Iterator[Stored]:
-    """Those that readers of folders see."""
     return (one for one in files if not hidden(one.name) and one.size)

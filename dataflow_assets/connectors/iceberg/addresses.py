@@ -57,5 +57,4 @@ def host_slug(address: str, *more: str | None) -> str:
 
 
 def slug(text: str) -> str:
-    """Lower-case words joined by dashes."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

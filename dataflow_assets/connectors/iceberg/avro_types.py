@@ -102,7 +102,6 @@ def _logical(found: Any, *, inside: bool) -> Typed:
 
 
 def _compound(schema: AvroSchema, found: Any) -> Typed | None:
-    """None for what is JSON text: an element of a list or map has no comment that says so."""
     if found["type"] == "record":
         if found.get("name") in schema.recursive or not found["fields"]:
             return None

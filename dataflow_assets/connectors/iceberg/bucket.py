@@ -81,7 +81,6 @@ class BucketConnection(CatalogConnection):
         return ObjectStore(self.store_endpoint, self._region, self.s3_path_style_access, keys)
 
     def location(self, identifier: tuple[str, ...]) -> str:
-        """The folder of a table."""
         return "/".join((self.bucket, *identifier))
 
     @override
@@ -102,5 +101,4 @@ class BucketConnection(CatalogConnection):
 
     @override
     def spellings(self) -> tuple[str, ...]:
-        """The bucket with its prefix."""
         return (self.bucket,)

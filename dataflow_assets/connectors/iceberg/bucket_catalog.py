@@ -128,7 +128,6 @@ class BucketCatalog(TableCatalog, NoopCatalog):
 
     @override
     def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
-        """None: nothing is kept beside tables."""
         return {}
 
     def _table(self, name: Identifier, number: int, metadata: TableMetadata) -> Table:

@@ -282,7 +282,6 @@ def connect(settings: CatalogConnection, what: str = "reach the catalog of") -> 
 
 
 def _log_query(identifier: Identifier, token: str | None) -> dict[str, Any]:
-    """Of Nessie's log: the commits that changed one table, with what they did."""
     key = json.dumps(".".join(identifier))
     query = {"fetch": "ALL", "filter": f"operations.exists(op, op.key == {key})"}
     return query | {"max-records": str(PAGE)} | ({"page-token": token} if token else {})

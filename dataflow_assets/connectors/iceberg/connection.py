@@ -151,7 +151,7 @@ class CatalogConnection(Connector):
 
     @property
     def token_endpoint(self) -> str:
-        """Where tokens are fetched, if there is a client for them; secrets are in place."""
+        """Returns where tokens are fetched, if there is a client for them; secrets are in place."""
         if not self._given("oauth2_server_uri"):
             return f"{self.catalog}/v1/oauth/tokens"
         return given_address(self.oauth2_server_uri or "", "oauth2ServerURI", _ENDPOINT)
@@ -225,7 +225,6 @@ class CatalogConnection(Connector):
 
     @property
     def identifier(self) -> tuple[str, ...]:
-        """Namespace levels and table."""
         return (*self.namespace.split("."), self.table)
 
     def catalog_properties(self) -> dict[str, Any]:
@@ -250,7 +249,6 @@ class CatalogConnection(Connector):
         return {"auth": {"type": "noop"}}
 
     def _client(self) -> str:
-        """As PyIceberg takes it, which splits it at the first colon."""
         client = self._credential("oauth2_client_id")
         if ":" in client:
             raise PermanentError(

@@ -38,6 +38,5 @@ class BasicAuth(Spec):
 
     @property
     def complete(self) -> bool:
-        """True when both halves are given."""
         user = self.username or self.username_secret_ref
         return bool(user and (self.password or self.password_secret_ref))

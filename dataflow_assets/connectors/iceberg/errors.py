@@ -95,7 +95,6 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
 def _foreign_answer(
     error: ValidationError, settings: CatalogConnection, where: str, text: str
 ) -> str:
-    """Of an answer that can be read, and is of another server: the page of a login, or a proxy."""
     if error.title == TokenResponse.__name__:
         endpoint = settings.token_endpoint
         return f"{where}: the answer of {endpoint} is not a token; check oauth2ServerURI"
@@ -117,7 +116,6 @@ def _unserved(answer: Response, what: str) -> DataflowError:
 
 
 def _known_by_its_text(text: str, settings: CatalogConnection) -> str:
-    """What a person must do about an error; empty where the text does not tell."""
     if any(word in text for word in _S3_DENIED):
         return _CREDENTIALS
     if any(word in text for word in _NO_BUCKET):
@@ -137,7 +135,6 @@ def unknown_reference(nessie: NessieConnection, path: str) -> PermanentError:
 
 
 def _unanswered(error: RequestException) -> str:
-    """Who was asked; a server of tokens is another one than the catalog."""
     asked = urlsplit(str(error.request.url or "")) if error.request else None
     who = f" from {asked.hostname}:{asked.port or _PORTS.get(asked.scheme)}" if asked else ""
     return (

@@ -67,7 +67,6 @@ def columns(schema: Node) -> list[ice.NestedField]:
 
 
 def _members(node: Node, path: str, inside: Inside) -> list[ice.NestedField]:
-    """Of an object with properties."""
     required = node.schema.get("required", ())
     found = []
     for name, one in node.schema["properties"].items():
@@ -80,7 +79,6 @@ def _members(node: Node, path: str, inside: Inside) -> list[ice.NestedField]:
 
 
 def _field(node: Node, name: str, path: str, inside: Inside) -> ice.NestedField:
-    """`required` where it is never null."""
     place = f"{path}{name}"
     kinds, found = _kinds(node, f"property {place}")
     type_, doc = _typed(kinds - {"null"}, found, place, inside)
@@ -121,7 +119,6 @@ def _array(node: Node, path: str, inside: Inside) -> Typed | None:
 
 
 def _element(node: Node, key: str, name: str, path: str, inside: Inside) -> ice.NestedField | None:
-    """None for what is JSON text: an element of a list or map has no comment that says so."""
     one = node.schema.get(key)
     if not isinstance(one, dict):
         return None

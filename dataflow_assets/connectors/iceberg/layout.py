@@ -35,12 +35,11 @@ class Term:
 
     @property
     def iceberg(self) -> str:
-        """The transform in Iceberg's own spelling."""
         return self.transform if self.number is None else f"{self.transform}[{self.number}]"
 
     @property
     def name(self) -> str:
-        """What the partition field is called, as Spark calls it."""
+        """Returns what the partition field is called, as Spark calls it."""
         if self.transform == "identity":
             return self.column
         return f"{self.column}_{'trunc' if self.transform == 'truncate' else self.transform}"

@@ -98,7 +98,7 @@ class MetadataFiles:
             log.warning("%s: its %s is late: %s", self._bucket.location(name), HINT, error)
 
     def path(self, name: Identifier, number: int) -> str:
-        """Where the file of a number is."""
+        """Returns where the file of a number is."""
         return f"{self._folder(name)}/v{number}.metadata.json"
 
     def io(self, location: str) -> FileIO:
@@ -123,7 +123,6 @@ class MetadataFiles:
         return found
 
     def _hinted(self, name: Identifier) -> int:
-        """Where to begin; 0, which no file has, where nothing is said."""
         with suppress(FileNotFoundError, ValueError):
             return int(self._content(f"{self._folder(name)}/{HINT}"))
         return 0
@@ -174,7 +173,7 @@ class MetadataFiles:
 
 
 def in_folder(io: FileIO, url: str) -> list[fs.FileInfo]:
-    """What is directly in a folder; nothing where there is none. Called on the driver."""
+    """Returns what is directly in a folder; nothing where there is none. Called on the driver."""
     if not isinstance(io, PyArrowFileIO):
         raise TypeError("the files of a bucket are reached through Arrow")
     scheme, host, path = io.parse_location(url, io.properties)

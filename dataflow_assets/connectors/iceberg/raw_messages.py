@@ -38,7 +38,6 @@ def message_form(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """JSON text as text."""
     fields = [field if is_beside(field) else field.remove_metadata() for field in batch.schema]
     return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
@@ -65,7 +64,6 @@ def _wrapped(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
 
 
 def _keys(names: Sequence[str]) -> dict[str, str]:
-    """By column: its key. One that is nothing but the shared beginning keeps its name."""
     shared = os.path.commonprefix(list(names)).rpartition("_")  # noqa: RUF071 - that is the point
     cut = len(shared[0] + shared[1])
     return {name: name[cut:] or name for name in names}

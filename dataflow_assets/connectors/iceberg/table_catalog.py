@@ -92,6 +92,5 @@ class TableCatalog(Catalog, ABC):
 
 
 def _is_conflict(error: ice.RESTError) -> bool:
-    """Whether a catalog has answered so; PyIceberg has no class of its own for it everywhere."""
     answer = error.__cause__.response if isinstance(error.__cause__, HTTPError) else None
     return answer is not None and answer.status_code == _CONFLICT

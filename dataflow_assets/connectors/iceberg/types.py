@@ -89,7 +89,7 @@ def _field(column: ice.NestedField, *, ids: bool) -> pa.Field:
 
 
 def text_kind(column: ice.NestedField) -> bytes | None:
-    """What a string column holds by its comment: json, numeric, or plain text."""
+    """Returns what a string column holds by its comment: json, numeric, or plain text."""
     doc = column.doc or ""
     return next((kind for kind, start in _DOCS.items() if doc.startswith(start)), None)
 

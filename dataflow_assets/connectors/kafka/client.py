@@ -70,7 +70,6 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """The brokers, for people."""
         return self.cluster.bootstrap
 
     @cached_property
@@ -80,7 +79,6 @@ class Broker:
 
     @property
     def admin(self) -> AdminClient:
-        """The client itself."""
         return self._client.admin
 
     @property
@@ -94,8 +92,6 @@ class Broker:
         return self._client.complaints
 
     def topic(self, patience: float = PATIENCE) -> Topic:
-        """The topic as it is now."""
-
         def ask() -> Topic:
             asked = self.admin.describe_topics(
                 TopicCollection([self.name]), request_timeout=TIMEOUT
@@ -144,7 +140,7 @@ class Broker:
         return self._listed(asked, wanted, committed=committed) if asked else []
 
     def bounds(self, topic: Topic) -> Bounds:
-        """Where each partition begins and ends for readers of committed records."""
+        """Returns where each partition begins and ends for readers of committed records."""
         lows, ends = self._asked(self._partitions(topic), [EARLIEST, LATEST], committed=True)
         epochs = {p: one.leader_epoch for p, one in enumerate(ends)}
         return Bounds(
@@ -176,7 +172,7 @@ class Broker:
         return self._patiently("listing offsets", ask, PATIENCE)
 
     def committed(self, group: str, topic: Topic) -> dict[int, Committed]:
-        """What the group has committed, by partition."""
+        """Returns what the group has committed, by partition."""
         with closing(Group(self._client.settings, group)) as asked:
             partitions = range(topic.partitions)
             return self._patiently(
@@ -186,7 +182,7 @@ class Broker:
             )
 
     def members(self, group: str, topic: Topic) -> list[str]:
-        """Who reads the topic as a member of the group now: each one's client and host.
+        """Returns who reads the topic as a member of the group now: each one's client and host.
 
         The group's offsets are asked for first: that waits for a coordinator that is not ready.
         """
@@ -235,7 +231,7 @@ class Broker:
                 return answer
 
     def meaning(self, what: str, error: Exception) -> DataflowError:
-        """What the client's error means for the engine; `what` was tried with the topic."""
+        """Returns what the client's error means for the engine; `what` was tried with the topic."""
         self._hear()
         if code(error) in MISSING:
             return PermanentError(
@@ -282,7 +278,6 @@ class Broker:
             raise refusal
 
     def _id(self, asked: Future[Any]) -> Any:
-        """None where the cluster has answered that it cannot say."""
         try:
             return self.awaited(asked).topic_id
         except KafkaException as error:

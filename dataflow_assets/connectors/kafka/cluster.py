@@ -28,12 +28,12 @@ class Cluster:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What each client of the cluster is given."""
+        """Returns what each client of the cluster is given."""
         return {"bootstrap.servers": self.bootstrap, **dict(self.security)}
 
     @property
     def plain(self) -> bool:
-        """Whether there is neither encryption nor authentication."""
+        """Returns whether there is neither encryption nor authentication."""
         return not self.security
 
 

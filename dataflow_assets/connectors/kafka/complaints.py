@@ -36,7 +36,6 @@ class Complaints:
         self._since = 0.0
 
     def hear(self, error: KafkaError) -> None:
-        """The client's error callback."""
         if _CUT_OFF in error.str():  # the connection has failed, and nobody was refused
             self._refused = None
         elif error.code() in (_DENIED, _TLS) or _OPENSSL in error.str():
@@ -52,7 +51,7 @@ class Complaints:
 
     @property
     def denied(self) -> bool:
-        """Whether the client's last login was refused, as far as it has been heard."""
+        """Returns whether the client's last login was refused, as far as it has been heard."""
         return self._refused is not None and self._refused.code() == _DENIED
 
     def refusal(self) -> PermanentError | None:

@@ -168,7 +168,6 @@ class KafkaConnection(Connector):
 
 
 def _matrix(protocol: str, blocks: Mapping[str, Spec | None]) -> Iterator[str]:
-    """Whether the blocks are those that an explicit protocol needs; `SSL` is for tls."""
     needed = {"SSL": "tls", "SASL": "sasl"}
     wanted = [needed[part] for part in reversed(protocol.split("_")) if part in needed]
     for key in (key for key, block in blocks.items() if block is not None and key not in wanted):

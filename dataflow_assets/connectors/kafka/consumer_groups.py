@@ -34,7 +34,7 @@ class Groups:
 
     @classmethod
     def join(cls, cluster: Cluster, settings: Mapping[str, Any]) -> Groups:
-        """Those of the cluster; `settings` are those of a client of it."""
+        """Returns those of the cluster; `settings` are those of a client of it."""
         with cls._joining:
             key = os.getpid(), cluster
             found = cls._open.get(key) or cls(cluster, settings)

@@ -51,7 +51,7 @@ class Consumers:
 
     @classmethod
     def join(cls, cluster: Cluster, settings: Mapping[str, Any] = SETTINGS) -> Consumers:
-        """Those of the cluster with these settings; whoever joins has to leave."""
+        """Returns those of the cluster with these settings; whoever joins has to leave."""
         key = os.getpid(), cluster, *sorted(settings.items())
         with cls._lock:
             found = cls._open.setdefault(key, cls(key, cluster, settings))
@@ -70,7 +70,7 @@ class Consumers:
 
     @property
     def denied(self) -> bool:
-        """Whether the login of one that waits was refused: it would try again by itself."""
+        """Returns whether the login of one that waits was refused: it would try again by itself."""
         with self._lock:
             return any(one.denied for one in self._idle)
 
@@ -120,7 +120,7 @@ class Introduced:
 
     @property
     def denied(self) -> bool:
-        """Whether its login was refused since it was used last; only for one that waits."""
+        """Returns whether its login was refused since it was used last; only for one that waits."""
         self.consumer.poll(0)  # lets it call back
         return self._complaints.denied
 

@@ -39,7 +39,6 @@ class Rules:
 
 
 def _most(settings: Mapping[str, str | None], way: str) -> int | None:
-    """How far the times of records may be from the broker's, by the names of Kafka 3.6 or older."""
     if settings.get("message.timestamp.type") == "LogAppendTime":
         return None
     names = (f"message.timestamp.{way}.max.ms", "message.timestamp.difference.max.ms")
@@ -115,7 +114,7 @@ class TopicAdmin(Broker):
             time.sleep(0.05)
 
     def rules(self) -> Rules:
-        """What the topic takes, by its configuration."""
+        """Returns what the topic takes, by its configuration."""
         asked = ConfigResource(ResourceType.TOPIC, self.name)
 
         def ask() -> Rules:

@@ -104,7 +104,7 @@ def code(error: Exception) -> int | None:
 
 
 def settles(error: Exception) -> bool:
-    """Whether the same question may be answered within seconds."""
+    """Returns whether the same question may be answered within seconds."""
     return code(error) in _SETTLING
 
 

@@ -143,12 +143,12 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
 
     @property
     def begin(self) -> Begin | None:
-        """Where a flow without a checkpoint begins; None: as `startingOffsets` says."""
+        """Returns where a flow without a checkpoint begins; None: as `startingOffsets` says."""
         return None
 
     @property
     def end(self) -> End | None:
-        """Where the flow ends for ever; None: never."""
+        """Returns where the flow ends for ever; None: never."""
         return None
 
     @override
@@ -270,11 +270,11 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
 
     @property
     def rejected_topic(self) -> str:
-        """Where records go that were rejected beside this sink."""
+        """Returns where records go that were rejected beside this sink."""
         return f"{self.topic}.rejected"
 
     def producer_settings(self) -> dict[str, Any]:
-        """What the declaration says about the producer."""
+        """Returns what the declaration says about the producer."""
         return {
             "compression.type": self.compression,
             "max.in.flight.requests.per.connection": min(self.max_open_requests, 5),

@@ -90,7 +90,6 @@ class Refusals:
         self.first: KafkaError | None = None
 
     def hear(self, error: KafkaError | None, _: Any) -> None:
-        """The client's callback for records."""
         self.first = self.first or error
 
 
@@ -122,7 +121,6 @@ class Transaction:
             raise
 
     def begin(self) -> None:
-        """Begins the transaction."""
         self._guarded("beginning a transaction", self._begin)
 
     def send(self, record: Outgoing, partition: int = -1) -> None:

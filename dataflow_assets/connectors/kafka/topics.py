@@ -105,7 +105,6 @@ def _meant(what: str, broker: Broker, answer: Answer | Exception) -> Answer | Da
 
 
 def _outcomes(broker: Broker, asked: Mapping[Key, Future[Any]]) -> Iterator[tuple[Key, Any]]:
-    """What was found out, or the error, in the order of the questions."""
     deadline = time.monotonic() + TIMEOUT + 1
     for key, answer in asked.items():
         try:

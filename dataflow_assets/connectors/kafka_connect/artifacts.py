@@ -73,7 +73,6 @@ class Artifact(Spec):
 
     @property
     def jar(self) -> jars.Jar:
-        """As the cache knows it."""
         found = jars.parse(self.maven, self.sha256)
         return replace(found, repository=(self.repository or "").rstrip("/"))
 

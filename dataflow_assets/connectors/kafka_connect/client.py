@@ -72,7 +72,6 @@ class HostProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         return self._process.pid
 
     def spool(self) -> str:
@@ -158,7 +157,6 @@ class HostProcess:
                 self._failed = event
 
     def _lines(self) -> None:
-        """What the connector logs, in the log of the run, once its secrets are known."""
         assert self._process.stderr is not None  # noqa: S101 - as it was started
         for line in self._process.stderr:
             text = line.decode(errors="replace").rstrip()

@@ -37,7 +37,7 @@ def disk(folder: str) -> Iterator[None]:
 
 
 def other_spool(folder: str) -> str:
-    """What is wrong where a flow has read another spool so far."""
+    """Returns what is wrong where a flow has read another spool so far."""
     return (
         f"the spool {folder} is not the one that the flow has read so far: records that the "
         "connector knows to be delivered may be gone with it. Put the folder back; or remove "
@@ -46,7 +46,7 @@ def other_spool(folder: str) -> str:
 
 
 def older_spool(folder: str, last: int, position: int) -> str:
-    """What is wrong where a flow has read parts that the spool never had."""
+    """Returns what is wrong where a flow has read parts that the spool never had."""
     return (
         f"the spool {folder} ends with part {last}, and the flow has read part {position}: the "
         "folder is an older copy, behind which the connector would deliver records once more and "
@@ -56,7 +56,7 @@ def older_spool(folder: str, last: int, position: int) -> str:
 
 
 def another_part(folder: str, number: int) -> str:
-    """What is wrong where a part is not the one that a branch of the flow has read."""
+    """Returns what is wrong where a part is not the one that a branch of the flow has read."""
     return (
         f"part {number} of the spool {folder} is not the one that the flow has read: an older copy "
         "of the folder was written to, and records are lost or come once more. Put the newer "

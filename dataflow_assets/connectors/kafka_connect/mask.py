@@ -13,7 +13,7 @@ _LEAST = 4  # characters: shorter ones are in every text, and masks would tell w
 
 
 def is_long_enough(value: str) -> bool:
-    """Whether a value that nobody has declared as a password is hidden."""
+    """Returns whether a value that nobody has declared as a password is hidden."""
     return len(value.strip()) >= _LEAST
 
 
@@ -30,7 +30,6 @@ class Mask:
         self._patterns = [re.compile(_BLANK.join(map(re.escape, part))) for part in longest_first]
 
     def __call__(self, text: str) -> str:
-        """The text without the values."""
         for pattern in self._patterns:
             text = pattern.sub(MASK, text)
         return text

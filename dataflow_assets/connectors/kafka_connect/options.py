@@ -149,7 +149,6 @@ class KafkaConnectSourceOptions(MessageSource):
 
     @property
     def _secret_keys(self) -> list[str]:
-        """Those of `config` whose values must not be shown."""
         secret = (key for key in self.config if is_secret(key) and not is_declaration(key))
         return [key for key in secret if not providers.is_reference(self.config[key])]
 
@@ -160,17 +159,14 @@ class KafkaConnectSourceOptions(MessageSource):
 
     @property
     def folders(self) -> list[str]:
-        """Those of `plugins`."""
         return [one for one in self.plugins if isinstance(one, str)]
 
     @property
     def artifacts(self) -> list[Artifact]:
-        """Those of `plugins`."""
         return [one for one in self.plugins if isinstance(one, Artifact)]
 
     @property
     def title(self) -> str:
-        """The connector, as messages name it."""
         return f"the connector {self.connector_class}"
 
     @property

@@ -28,7 +28,7 @@ class Part(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, name: str) -> Part | None:
-        """What the name of a file says; None for other files."""
+        """Returns what the name of a file says; None for other files."""
         found = _NAME.fullmatch(name)
         if found is None:
             return None
@@ -37,7 +37,6 @@ class Part(msgspec.Struct, frozen=True, order=True):
 
     @property
     def name(self) -> str:
-        """Of its file."""
         sizes = f"{self.task}-{self.rows}-{self.bytes}-{self.open:d}"
         return f"{self.number:012}-{sizes}-{self.token}.parquet"
 
@@ -50,7 +49,7 @@ def still_open(parts: Sequence[Part]) -> list[Part]:
 
 
 def without_gap(parts: Sequence[Part], first: int) -> list[Part]:
-    """Those in front of the first number that is missing, from `first` on.
+    """Returns those in front of the first number that is missing, from `first` on.
 
     A folder that is listed while parts come may show a part without an older one.
     """
@@ -59,6 +58,6 @@ def without_gap(parts: Sequence[Part], first: int) -> list[Part]:
 
 
 def published(parts: Sequence[Part]) -> list[Part]:
-    """Those in front of the first that is still open."""
+    """Returns those in front of the first that is still open."""
     waiting = still_open(parts)
     return [part for part in parts if not waiting or part.number < waiting[0].number]

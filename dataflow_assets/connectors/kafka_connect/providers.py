@@ -34,7 +34,6 @@ class Provider(NamedTuple):
 
     @property
     def reads_files(self) -> bool:
-        """Whether its references have a path."""
         return self.kind != "EnvVarConfigProvider"
 
 
@@ -55,18 +54,18 @@ class Reference(NamedTuple):
 
 
 def references(value: str) -> Iterator[Reference]:
-    """Those in a value, in their order."""
+    """Returns those in a value, in their order."""
     for found in _REFERENCE.finditer(value):
         yield Reference(found[0], found[1], found[2] or "", found[3])
 
 
 def is_reference(value: str) -> bool:
-    """Whether all of a value is one reference, so that it has no secret in itself."""
+    """Returns whether all of a value is one reference, so that it has no secret in itself."""
     return _REFERENCE.fullmatch(value) is not None
 
 
 def literals(value: str) -> list[str]:
-    """What a value says itself, around and between its references."""
+    """Returns what a value says itself, around and between its references."""
     return [part for part in _REFERENCE.split(value)[:: _REFERENCE.groups + 1] if part]
 
 

@@ -61,7 +61,6 @@ class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def last(self) -> Any:
-        """The offset of the last record."""
         return self.value if self.seen is None else self.seen
 
 
@@ -134,7 +133,6 @@ class Spool:
         return sorted(part for part in map(Part.parse, names) if part and part.number > after)
 
     def published(self, after: int = 0) -> list[Part]:
-        """Those that may be read."""
         return published(self.parts(after))
 
     def seal(
@@ -172,7 +170,6 @@ class Spool:
         sync(self.folder)
 
     def read(self, part: Part) -> pq.ParquetFile:
-        """Raises FileNotFoundError where it was forgotten."""
         return pq.ParquetFile(self.folder / part.name)
 
     def sealed_at(self, part: Part) -> float | None:
@@ -183,7 +180,6 @@ class Spool:
             return None
 
     def offsets(self, parts: Iterable[Part], before: Offsets) -> dict[str, Offset]:
-        """Behind these parts, in their order."""
         found = dict(before)
         for part in parts:
             footer = pq.read_schema(self.folder / part.name).metadata
@@ -252,12 +248,11 @@ class Spool:
 
 
 def is_plain(file: pq.ParquetFile) -> bool:
-    """Whether values that are text or bytes are as they are."""
+    """Returns whether values that are text or bytes are as they are."""
     return bool((file.schema_arrow.metadata or {}).get(_PLAIN))
 
 
 def has_schemas(file: pq.ParquetFile) -> bool:
-    """Whether values are beside their schema."""
     return bool((file.schema_arrow.metadata or {}).get(_SCHEMAS))
 
 

@@ -74,7 +74,6 @@ def read(folder: Path) -> Mapping[str, str]:
 
 
 def _long_ago(found: States) -> str:
-    """Of a connector without a process: nobody knows whether it would fail again."""
     if found.connector != "FAILED":
         return found.connector
     return f"FAILED at {datetime.fromtimestamp(found.at, UTC):%Y-%m-%d %H:%M} UTC"

@@ -147,7 +147,7 @@ class Stream:
             _rest(asked, sum(len(record.data) for record in records))
 
     def keeps(self, shard: str, sequence: str) -> bool:
-        """Whether a record is still there; retention removes the oldest ones."""
+        """Returns whether a record is still there; retention removes the oldest ones."""
         begin = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": sequence}
         for page in self.pages(shard, begin, 1):
             if page.records or page.at_tip:

@@ -74,12 +74,11 @@ class Failure(ServerFailure):
 
     @property
     def denied(self) -> bool:
-        """Whether the credentials were refused, or lack a permission."""
+        """Returns whether the credentials were refused, or lack a permission."""
         return self.code in _DENIED or self.status == 403
 
     @property
     def transient(self) -> bool:
-        """Whether the same may succeed later."""
         if self.denied or self.code in _ADVICE:
             return False
         return self.code in _LATER or self.status is None or self.status >= 500

@@ -112,12 +112,10 @@ class KinesisSourceOptions(FormattedSource):
 
     @property
     def begin(self) -> datetime | None:
-        """The time of `startingTimestamp`."""
         return _moment(self.starting_timestamp) if self.starting_timestamp else None
 
     @property
     def title(self) -> str:
-        """The stream, as messages name it."""
         return f"the Kinesis stream {self.stream}"
 
     @override

@@ -18,7 +18,6 @@ class MemorySourceOptions(Source):
     """Topic or table inside the store."""
 
     def address(self) -> Address:
-        """memory, store, topic."""
         return Address("memory", self.store, None, self.topic)
 
 
@@ -36,5 +35,4 @@ class MemorySinkOptions(Sink):
     """False: the table is created from a sample of the first records."""
 
     def address(self) -> Address:
-        """memory, store, table."""
         return Address("memory", self.store, None, self.table)

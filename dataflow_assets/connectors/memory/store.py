@@ -58,7 +58,6 @@ class Store:
         connection.close()
 
     def remove(self) -> None:
-        """Deletes the store."""
         self.path.unlink(missing_ok=True)
 
     def identity(self, name: str) -> str | None:

@@ -65,8 +65,7 @@ class Link(ABC):
         """
 
     @abstractmethod
-    def close(self) -> None:
-        """Ends the session; safe twice."""
+    def close(self) -> None: ...
 
     def _configure(self) -> None:
         each = (f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
@@ -178,7 +177,6 @@ class BinaryLink(TextLink):
 
 
 def qualified(schema: str | None, table: str) -> str:
-    """schema.table, quoted."""
     return f"{quote(schema)}.{quote(table)}" if schema else f"pg_temp.{quote(table)}"
 
 
@@ -198,7 +196,6 @@ def named(version: int) -> str:
 
 
 def quote(name: str) -> str:
-    """A quoted identifier."""
     return sql.Identifier(name).as_string()
 
 

@@ -63,7 +63,7 @@ def _greet(plain: socket.socket) -> None:
 
 
 def words(message: str) -> str:
-    """What the server said, without libpq's account of the ways it tried."""
+    """Returns what the server said, without libpq's account of the ways it tried."""
     said = [line.partition(":  ")[2] for line in message.splitlines() if ":  " in line]
     return said[0] if said else message
 

@@ -61,7 +61,6 @@ def _variable(kind: pa.DataType) -> bool:
 
 
 def _head(rows: pa.RecordBatch, leading: int) -> pa.Array:
-    """How many columns a row has, and the leading ones."""
     columns = zip(rows.schema.names[:leading], rows.columns[:leading], strict=True)
     return _matrix([_fixed(column, name) for name, column in columns], rows)
 

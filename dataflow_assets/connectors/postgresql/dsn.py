@@ -188,7 +188,6 @@ def endpoints(text: str) -> list[tuple[str, str, str]]:
 
 
 def _ports(settings: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Each host with its port."""
     hosts = settings.get("host", "localhost").split(",")
     ports = [port or "5432" for port in settings.get("port", "").split(",")]
     ports = ports if len(ports) == len(hosts) else ports[:1] * len(hosts)
@@ -196,7 +195,7 @@ def _ports(settings: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether sessions of both do the same: one server, one database, one role."""
+    """Returns whether sessions of both do the same: one server, one database, one role."""
     return _session(one) == _session(other)
 
 

@@ -141,7 +141,6 @@ class TlsFailure(Failure):
 
 
 def from_psycopg(error: psycopg.Error) -> Failure:
-    """A psycopg error as a failure."""
     diag, copied = error.diag, _column(error.diag.context)
     found = Failure(
         diag.message_primary or str(error),

@@ -44,7 +44,6 @@ class Pool:
 
     @property
     def server(self) -> str:
-        """For people."""
         return dsn.server(self._connection)
 
     def take(self, first: str) -> TextLink:
@@ -74,7 +73,6 @@ class Pool:
             self._sweep_later()
 
     def close(self) -> None:
-        """Closes the links that wait."""
         while (link := self._waiting()) is not None:
             link.close()
 
@@ -89,7 +87,6 @@ class Pool:
             timer.start()
 
     def _sweep(self) -> None:
-        """Closes what has waited for long."""
         with self._lock:
             before = time.monotonic() - IDLE_SECONDS
             cold = [link for since, link in self._idle if since <= before]

@@ -112,7 +112,6 @@ class Client:
         return Statement(self._request, self._where, status, encrypted=self._encrypted)
 
     def close(self) -> None:
-        """Ends the connections."""
         self._http.close()
 
 
@@ -134,7 +133,6 @@ class Statement:
 
     @property
     def id(self) -> str:
-        """The id of the query."""
         return str(self._status.id)
 
     def run(self) -> int:
@@ -225,17 +223,15 @@ def quote(*names: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Identifiers, each quoted, with commas."""
     return ", ".join(quote(name) for name in names)
 
 
 def literal(text: str) -> str:
-    """A string as SQL takes it."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def rows_of(columns: Mapping[str, str], values: Sequence[Sequence[Any]]) -> str:
-    """What stands behind FROM for rows that are part of the statement.
+    """Returns what stands behind FROM for rows that are part of the statement.
 
     As one literal: thousands of expressions take the coordinator seconds to look at.
 
@@ -260,5 +256,4 @@ def unnested(columns: Mapping[str, str], text: str) -> str:
 
 @cache
 def _warn(text: str) -> None:
-    """Once in a process."""
     log.warning("%s", text)

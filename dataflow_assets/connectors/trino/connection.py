@@ -114,7 +114,6 @@ class TrinoConnection(NamedTable):
 
     @property
     def seconds(self) -> int:
-        """How long one statement may run."""
         return self.query_timeout_seconds if self.query_timeout_seconds > 0 else 300
 
     @property

@@ -147,7 +147,6 @@ def _json(value: Any, kind: Type) -> str | None:
 
 
 def _plain(value: Any, kind: Type) -> Any:
-    """What is inside a map as its JSON has it: rows by names, digits as numbers."""
     if value is None:
         return None
     if kind.name == "map":

@@ -132,7 +132,6 @@ def _has_bounded(kind: Type) -> bool:
 
 
 def _inside(expression: str, kind: Type) -> str:
-    """Of arrays, maps and rows in which something is more than a cast."""
     name = f"e{expression.count('->')}{len(expression)}"
     if kind.name == "array":
         return f"transform({expression}, {name} -> {value(name, kind.inner[0])})"

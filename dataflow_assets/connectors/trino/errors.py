@@ -117,7 +117,6 @@ class Failure(ServerFailure):
     @property
     @override
     def fault(self) -> Fault:
-        """Of a statement that stores rows."""
         if self.name in _ROWS or (self.name in _JDBC and _ROW_IN_WORDS.search(self.message)):
             return Fault.ROW
         if self.type != "USER_ERROR" or self.name in (_ADVICE.keys() | _LATER):
@@ -126,7 +125,6 @@ class Failure(ServerFailure):
 
     @property
     def transient(self) -> bool:
-        """Whether the same may succeed later."""
         if self.name:
             later = self.name in _LATER or self.type in _LATER_TYPES
             return later and self.name not in _NEVER

@@ -43,7 +43,7 @@ def parts(value: str, example: str) -> SplitResult:
 
 
 def is_plain(address: str | None) -> bool:
-    """Whether nothing is encrypted; a scheme may have capital letters."""
+    """Returns whether nothing is encrypted; a scheme may have capital letters."""
     return (address or "").strip().lower().startswith("http://")
 
 
@@ -123,7 +123,7 @@ class Keycloak(Spec):
         return _KEYCLOAK_IN_CLEAR if fetched and is_plain(self.server_url) else ""
 
     def grant(self, ca: str | None) -> Grant | None:
-        """How tokens are fetched; None where one is given. Secrets must be resolved.
+        """Returns how tokens are fetched; None where one is given. Secrets must be resolved.
 
         Raises PermanentError for a value that a Secret has and that is not an address.
         """

@@ -40,7 +40,6 @@ class Type:
 
     @property
     def spelled(self) -> str:
-        """As SQL takes it."""
         if self.name == "row":
             pairs = zip(self.labels, self.inner, strict=True)
             quoted = (f'"{label.replace(chr(34), chr(34) * 2)}" {t.spelled}' for label, t in pairs)
@@ -57,11 +56,11 @@ class Type:
 
     @property
     def bounded(self) -> bool:
-        """Whether it is a text of which it is said how long it may be."""
+        """Returns whether it is a text of which it is said how long it may be."""
         return self.name in {"varchar", "char"} and bool(self.numbers)
 
     def has(self, *names: str) -> bool:
-        """Whether the type, or one inside it, is one of these."""
+        """Returns whether the type, or one inside it, is one of these."""
         return self.name in names or any(each.has(*names) for each in self.inner)
 
 

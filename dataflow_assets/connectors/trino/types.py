@@ -79,7 +79,6 @@ _EXAMPLES = (
 
 
 def rows() -> tuple[TypeRow, ...]:
-    """The whole table, for the docs."""
     plain = [TypeRow(rule.name, _plain(rule.arrow, rule.kind), rule.note) for rule in RULES]
     others = [TypeRow(name, field("", name), note) for name, note in _EXAMPLES]
     return (*plain, *others)
@@ -179,7 +178,6 @@ def selected(name: str, text: str) -> str:
 
 
 def _casts_to_json(kind: Type) -> bool:
-    """What does not comes as an object."""
     if kind.name in _NO_JSON or (kind.name == "map" and kind.inner[0].name not in _KEYS):
         return False
     return all(map(_casts_to_json, kind.inner))
@@ -206,7 +204,6 @@ def _in_utc(value: str, kind: Type, depth: int = 0) -> str:
 
 
 def _with_texts(kind: Type) -> Type:
-    """What `_in_utc` makes of a type."""
     if kind.name == _ZONED:
         return Type("varchar")
     return replace(kind, inner=tuple(map(_with_texts, kind.inner)))
@@ -229,7 +226,6 @@ def doc(column: pa.Field) -> str:
 
 
 def _holds_json(column: pa.Field) -> bool:
-    """Whether a column is JSON text as a whole: what is inside an array or a row has no comment."""
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _holds_json(kind.value_field)

@@ -29,7 +29,7 @@ class Told:
 
 
 def security(told: Mapping[str, Told], notes: Notes, nowhere: Where) -> dict[str, Any]:
-    """How brokers are reached, as fields of a source or sink; `notes` gets what is wrong.
+    """Returns how brokers are reached, as fields of a source or sink; `notes` gets what is wrong.
 
     What is missing is told at `nowhere`.
     """

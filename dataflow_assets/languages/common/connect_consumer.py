@@ -72,7 +72,7 @@ def _meant(where: Where, tables: Sequence[Sequence[Key]]) -> str:
 
 
 def is_worker(document: Document) -> bool:
-    """Whether it is the file of a Connect worker."""
+    """Returns whether it is the file of a Connect worker."""
     return "connector.class" not in document.value and any(
         key in document.value for key in (BROKERS, f"{PREFIX}{BROKERS}", "value.converter")
     )
@@ -85,7 +85,7 @@ def beside(document: Document, workers: Iterable[Document]) -> list[Document]:
 
 
 def other_keys(worker: Document, notes: Notes) -> None:
-    """What is to be said about the keys of a worker's file that are not the consumer's."""
+    """Returns what is to be said about the keys of a worker's file that are not the consumer's."""
     for key in worker.value:
         if not key.startswith((PREFIX, *_SECURITY)):
             judge(key, (worker, key), notes, WORKER)

@@ -32,7 +32,6 @@ class ConnectValues:
         return self.text(key) if self.notes.required(where, given, what) else ""
 
     def matching(self, key: str, pattern: re.Pattern[str], allowed: str) -> str:
-        """A value of a certain form."""
         found = self.required(key, f"allowed: {allowed}")
         if found and not pattern.fullmatch(found):
             self.notes.wrong((self.document, key), f"allowed: {allowed}")

@@ -48,7 +48,6 @@ class Cursor:
 
     @property
     def place(self) -> Place:
-        """Where the next token begins."""
         return self.next.place
 
     def ahead(self, number: int) -> Token:
@@ -56,17 +55,15 @@ class Cursor:
         return self._read[min(self._at + number, len(self._read) - 1)]
 
     def take(self) -> Token:
-        """The next token, which is taken."""
         found = self.next
         self._at = min(self._at + 1, len(self._read) - 1)
         return found
 
     def sees(self, *words: str) -> bool:
-        """Whether exactly these words or symbols come next."""
+        """Returns whether exactly these words or symbols come next."""
         return all(self.ahead(n).says(word) for n, word in enumerate(words))
 
     def takes(self, *words: str) -> bool:
-        """The same, and takes them."""
         if not self.sees(*words):
             return False
         for _ in words:
@@ -74,7 +71,6 @@ class Cursor:
         return True
 
     def expect(self, *words: str) -> Token:
-        """Takes one of these. Raises Unreadable."""
         if not self.next.says(*words):
             self.fail(f"expected {' or '.join(words)}, found {self.next}")
         return self.take()
@@ -86,7 +82,6 @@ class Cursor:
         return self.take().text
 
     def name(self, what: str) -> str:
-        """Takes a name. Raises Unreadable."""
         token = self.next
         if token.kind == "word" and token.text.upper() in RESERVED:
             self.fail(f"expected {what}, found {token}: as a name it needs backticks, `{token}`")
@@ -95,7 +90,6 @@ class Cursor:
         return self.take().text
 
     def number(self, what: str) -> int:
-        """Takes a whole number. Raises Unreadable."""
         text = self.next.text
         if self.next.kind != "number" or not text.isdecimal() or len(text) > _LONGEST:
             self.fail(f"expected {what}, a whole number, found {self.next}")
@@ -103,7 +97,7 @@ class Cursor:
         return int(text)
 
     def listed(self, one: Callable[[], Item]) -> tuple[Item, ...]:
-        """What is between parentheses, separated by commas."""
+        """Returns what is between parentheses, separated by commas."""
         self.expect("(")
         found = [one()]
         while self.takes(","):
@@ -125,12 +119,11 @@ class Cursor:
         return found
 
     def move(self, other: Cursor) -> None:
-        """Goes on where a copy is."""
         self._at = other._at
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing more of the statement comes."""
+        """Returns whether nothing more of the statement comes."""
         return self.next.kind == "end" or self.sees(";")
 
     def expect_end(self) -> None:
@@ -139,6 +132,5 @@ class Cursor:
             self.fail(f"expected ; or more of the statement, found {self.next}")
 
     def skip_statement(self) -> None:
-        """Goes on behind the next semicolon."""
         while self.next.kind != "end" and not self.take().says(";"):
             pass

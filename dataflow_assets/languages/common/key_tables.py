@@ -27,7 +27,7 @@ class Key:
     """`required`, or the text that counts where the key is missing."""
 
     def matches(self, key: str) -> bool:
-        """Whether the entry is about a key."""
+        """Returns whether the entry is about a key."""
         if self.name.endswith("*"):
             return key.startswith(self.name[:-1])
         return key == self.name
@@ -37,7 +37,7 @@ _PLACEHOLDER = re.compile(r"\?{2,}|<[\w .-]+>")
 
 
 def entry(key: str, *tables: Sequence[Key]) -> Key | None:
-    """What the tables say about a key; a plain entry wins over one with `*`."""
+    """Returns what the tables say about a key; a plain entry wins over one with `*`."""
     found = [one for table in tables for one in table if one.matches(key)]
     plain = (one for one in found if not one.name.endswith("*"))
     return next(plain, found[0] if found else None)
@@ -49,7 +49,7 @@ def names(*tables: Sequence[Key]) -> Iterator[str]:
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether something must still be written: `???`, or `<a word>`, as in examples."""
+    """Returns whether something must still be written: `???`, or `<a word>`, as in examples."""
     return _PLACEHOLDER.fullmatch(text.strip()) is not None
 
 

@@ -89,7 +89,7 @@ def _listed(word: str, choices: list[str]) -> str:
 
 
 def unknown(path: Path, model: type[Spec], base: Path) -> str:
-    """What to say about a key that the block at the path's end does not have."""
+    """Returns what to say about a key that the block at the path's end does not have."""
     key = str(path[-1])
     models = sorted(models_at(path[:-1], model, base), key=str)
     known = [name for spec in models for name in names(spec)]

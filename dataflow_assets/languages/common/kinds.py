@@ -26,7 +26,7 @@ _KINDS = ((bool, "a boolean"), (str, "text"), (list, "a list"), (dict, "a mappin
 
 
 def kind(value: Any) -> str:
-    """What sort of value arrived, without the value."""
+    """Returns what sort of value arrived, without the value."""
     if value is None:
         return "nothing"
     for sort, name in _KINDS:
@@ -36,7 +36,7 @@ def kind(value: Any) -> str:
 
 
 def wrong_kind(allowed: Sequence[str], value: Any, key: str) -> str:
-    """What is wrong, and what to do about it.
+    """Returns what is wrong, and what to do about it.
 
     Args:
         allowed: the kinds that may be there, as people call them.
@@ -47,7 +47,6 @@ def wrong_kind(allowed: Sequence[str], value: Any, key: str) -> str:
 
 
 def _advice(allowed: Sequence[str], value: Any, key: str) -> str:
-    """What to do, where a value of the wrong kind is an everyday mistake."""
     if "text" in allowed:
         return _as_text(value, key)
     if "a list" in allowed and isinstance(value, str) and key == "transformations":

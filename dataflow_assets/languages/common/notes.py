@@ -30,7 +30,7 @@ class Notes:
         self.findings.append(document.finding((name,), message, key=key))
 
     def note(self, where: Where, message: str) -> None:
-        """What happens instead of what a key says."""
+        """Returns what happens instead of what a key says."""
         document, name = where
         self.hints.append(document.finding((name,), message, key=True))
 
@@ -44,7 +44,6 @@ class Notes:
         self.hints.append(_of_idle(found))
 
     def required(self, where: Where, text: str | None, what: str) -> bool:
-        """Whether a value is there."""
         if text is None:
             self.wrong(where, f"is required: {what}", key=True)
         elif not text.strip():
@@ -56,7 +55,7 @@ class Notes:
         return False
 
     def refused(self, error: ValidationError, places: Mapping[str, Where], other: Where) -> None:
-        """What a connector's own model says, at the keys that its fields were made from."""
+        """Returns what a connector's own model says, at the keys that its fields were made from."""
         for details in error.errors(include_url=False, include_input=False):
             said = [str(part) for part in details["loc"]]
             where = next((places[part] for part in said if part in places), other)

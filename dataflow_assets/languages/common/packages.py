@@ -12,7 +12,7 @@ NAME = "dataflow-assets"
 
 
 def not_installed(connectors: Iterable[str]) -> str:
-    """What must be installed before these connectors work; empty where nothing is missing.
+    """Returns what must be installed before these connectors work; empty where nothing is missing.
 
     Called when manifests are loaded, before a connector looks at its block; nothing is imported.
     """

@@ -88,7 +88,6 @@ def _row(name: str, info: FieldInfo, refused: str, twin: list[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """For a table."""
     return text.replace("|", "\\|").strip()
 
 
@@ -100,7 +99,6 @@ def sentence(text: str) -> str:
 
 
 def _verdict(info: FieldInfo, within: str) -> Iterator[str]:
-    """What happens instead of what the field says; nothing for one that does what it says."""
     if within:
         yield f"*Refused* with `{within}`."
         return
@@ -138,7 +136,6 @@ def _kind(annotation: Any) -> str:
 
 
 def section(title: str, about: str, keys: Sequence[Key]) -> str:
-    """A table of keys."""
     head = ["| Key | Default | Meaning |", "|---|---|---|"]
     rows = [
         f"| `{one.name}` | {one.default} | {escaped(marked(one.verdict, one.says))} |"

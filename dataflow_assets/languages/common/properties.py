@@ -35,7 +35,6 @@ class Properties:
 
 
 def decoded(data: bytes) -> str:
-    """The text of a file."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -80,7 +79,6 @@ def _lines(source: str) -> int:
 
 
 def _place(source: str, line: int) -> Place:
-    """Where key and value are in a source that begins in this line."""
     key, value = _BEFORE_KEY.match(source), _BEFORE_VALUE.match(source)
     start, end = (found.end() if found else 0 for found in (key, value))
     lines = re.split(r"\r\n|\r|\n", source[:end])
@@ -88,6 +86,5 @@ def _place(source: str, line: int) -> Place:
 
 
 def _broken(text: str) -> int:
-    """Where the first escape is that is none."""
     found = re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", text)
     return found.start() if found else 0

@@ -12,7 +12,7 @@ _REFERENCE = re.compile(r"\$\{(?P<provider>[\w.-]*):(?P<rest>[^}]*)\}")
 
 
 def reference(text: str) -> SecretRef | None:
-    """What a value refers to; None for plain text.
+    """Returns what a value refers to; None for plain text.
 
     Raises ValueError for a reference that is not supported, with a sentence that quotes nothing
     but the name of its provider.
@@ -32,10 +32,10 @@ def reference(text: str) -> SecretRef | None:
 
 
 def is_shell_variable(text: str) -> bool:
-    """Whether a value is a variable as a shell has it, which is taken as it is written."""
+    """Returns whether a value is a variable as a shell has it, which is taken as it is written."""
     return _VARIABLE.fullmatch(text.strip()) is not None
 
 
 def mentions(text: str) -> bool:
-    """Whether a value has a reference in it, where none is allowed."""
+    """Returns whether a value has a reference in it, where none is allowed."""
     return _REFERENCE.search(text) is not None

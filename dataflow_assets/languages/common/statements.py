@@ -39,11 +39,9 @@ class StatementNotes:
     """Statements with a mistake in them without which others might mean something else."""
 
     def wrong(self, what: str, place: Place, message: str) -> None:
-        """A mistake at a place."""
         self.notes.findings.append(Finding(self.file, place.line, place.column, what, message))
 
     def note(self, what: str, place: Place, message: str) -> None:
-        """What happens instead."""
         self.notes.hints.append(Finding(self.file, place.line, place.column, what, message))
 
     def leave_out(self, what: str, place: Place, cause: Place) -> None:

@@ -99,7 +99,6 @@ class Lexicon:
         return found.lastgroup or "", said
 
     def token(self, name: str, said: str, place: Place) -> Token:
-        """What was matched, without its quotes."""
         if name == "text":
             return Token("text", said[1:-1].replace("''", "'"), place)
         if name == "unicode":

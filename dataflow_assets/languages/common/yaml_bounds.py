@@ -28,7 +28,6 @@ class Work:
             raise TooMuch(f"the file has more than {MOST_DOCUMENTS} documents: split it")
 
     def token(self) -> None:
-        """One more sign of the text."""
         self.tokens += 1
         if self.tokens > MOST_TOKENS:
             raise TooMuch("the file is too large for a manifest: split it")

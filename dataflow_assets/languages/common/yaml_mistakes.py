@@ -34,7 +34,7 @@ _PROBLEMS = (
 
 
 def explained(error: YAMLError, text: str, lines_before: int) -> tuple[int, int, str]:
-    """Where the parser stopped in this text, and what to do.
+    """Returns where the parser stopped in this text, and what to do.
 
     Called by `documents.parse`, once for each document that is not YAML.
 
@@ -61,7 +61,6 @@ def explained(error: YAMLError, text: str, lines_before: int) -> tuple[int, int,
 
 
 def _comment(text: str, line: int) -> tuple[int, int] | None:
-    """Where a `#` cuts off a value in brackets, in this line or the one before, from 1."""
     lines = text.splitlines()
     for at in (line - 1, line - 2):
         found = _CUT_OFF.match(lines[at]) if 0 <= at < len(lines) else None

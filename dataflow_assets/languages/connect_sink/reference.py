@@ -122,7 +122,6 @@ Do not start the connector again: it would store what the flow has stored since.
 
 
 def render() -> str:
-    """Writes the whole page."""
     own = "Besides those of every connector."
     parts = [
         _TOP,

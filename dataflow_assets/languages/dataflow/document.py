@@ -54,7 +54,7 @@ _SINK: Path = ("spec", "sink")
 
 
 def reads(document: Document) -> bool:
-    """Whether the document is this language's: by its kind or by its group."""
+    """Returns whether the document is this language's: by its kind or by its group."""
     group = str(document.get("apiVersion")).partition("/")[0]
     kind = str(document.get("kind")).casefold()
     return kind in {one.casefold() for one in KINDS} or group in {model.GROUP, model.STALE_GROUP}
@@ -178,7 +178,6 @@ def _hints(
 
 
 def _variables(document: Document) -> Iterable[Finding]:
-    """What other tools would fill in from the environment, and nobody does here."""
     for place in (_SOURCE, _SINK, ERRORS):
         config = document.get(*place, "config")
         for key, value in config.items() if isinstance(config, dict) else ():
@@ -237,7 +236,6 @@ def _rejects(spec: model.DataFlowSpec, errors: Sink | None) -> Rejects:
 
 
 def _hash(spec: dict[str, Any], reset: bool) -> str:
-    """Of what is written, not of the models: a new default here must not reset a flow."""
     content = spec | {"checkpointReset": True} if reset else spec
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -219,7 +219,7 @@ class DataFlowSpec(Spec):
 
     @property
     def suspended(self) -> bool:
-        """Whether the manifest itself keeps the flow from running."""
+        """Returns whether the manifest itself keeps the flow from running."""
         return self.maintenance.suspended or self.replicas == 0
 
 

@@ -73,7 +73,6 @@ _UNKEYED = (
 
 
 def _no_metadata(source: Source, steps: Steps, sink: Sink) -> list[str]:
-    """What a raw sink matches rows by, and no record of the source has as metadata."""
     if not isinstance(sink, RawSink) or any(
         one.step.type in _TELLING for one in steps.transformations
     ):
@@ -110,7 +109,6 @@ def _conditions(one: Transformation) -> Iterator[Condition]:
 
 
 def _deletes(source: Source, steps: Steps) -> str:
-    """What sends deletes; empty where nothing does."""
     made = (one.step.type for one in steps.transformations if one.step.makes_deletes)
     return source.sends_deletes or next(made, "")
 

@@ -50,7 +50,6 @@ _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (
 
 
 def render() -> str:
-    """The whole page."""
     links = ", ".join(f"[`{name}`](../connectors/{name}.md)" for name in systems())
     parts = [_TOP.replace("LINKS", links)]
     parts += [block(f"## {title}", spec) for title, spec in _BLOCKS]

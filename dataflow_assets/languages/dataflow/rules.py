@@ -49,7 +49,6 @@ def of_flow(
 
 
 def _of_fields(document: Document, manifest: model.Manifest) -> Iterator[Finding]:
-    """What one field says about another."""
     spec = manifest.spec
     if spec.replicas > 1 and spec.source.type != "kafka":
         message = f"more than 1 needs a kafka source, not {spec.source.type}; allowed: 0, 1"

@@ -101,7 +101,6 @@ added 5,000.
 
 
 def render() -> str:
-    """The whole page."""
     prefix = (
         "In the worker's file with the prefix `consumer.`, in the connector's with "
         "`consumer.override.`, which wins. Keys of security (`security.*`, `sasl.*`, `ssl.*`) may "

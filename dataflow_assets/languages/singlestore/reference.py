@@ -268,7 +268,6 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
 
 
 def render() -> str:
-    """The whole page."""
     page = _TOP % {
         "statements": statements(_STATEMENTS),
         "functions": ", ".join(FUNCTIONS),

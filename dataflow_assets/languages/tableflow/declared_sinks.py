@@ -45,8 +45,7 @@ class DeclaredSink(TableSink):
     """Rows leave the table when their record is older than this; `time_column` is required."""
 
     @abstractmethod
-    def location(self, identifier: tuple[str, ...]) -> str:
-        """The folder of a table."""
+    def location(self, identifier: tuple[str, ...]) -> str: ...
 
     @property
     @override
@@ -123,8 +122,7 @@ class _CatalogSink(DeclaredSink):
 
     @property
     @abstractmethod
-    def catalog(self) -> str:
-        """The address of the catalog."""
+    def catalog(self) -> str: ...
 
 
 class RestTableSink(RestConnection, _CatalogSink, Maintained):

@@ -168,7 +168,6 @@ def _reading(
 
 
 def _places(table: Path, cluster: Path, declared: model.Table) -> dict[Path, Path]:
-    """By the place of a manifest the place in this file that says the same."""
     credentials = (*cluster, "credentials")
     tls, sasl = (*_SOURCE, "tls"), (*_SOURCE, "sasl")
     fields = types.walked(declared.fields, (*table, "schema"))

@@ -48,7 +48,6 @@ def source(cluster: model.SourceCluster, table: model.Table) -> KafkaSource:
 
 
 def sink(cluster: model.SourceCluster, table: model.Table, place: Placed) -> DeclaredSink:
-    """The table, as a sink."""
     upserts = {"upsert_mode": True, "conflict_key": table.upsert_key} if table.upsert_key else {}
     return place.sink(
         {
@@ -99,7 +98,6 @@ def _variable(name: str) -> VariableRef:
 
 
 def _columns(cluster: model.SourceCluster, table: model.Table) -> dict[str, Any]:
-    """Where the columns are. Of a registry's schemas no field is left out."""
     if table.schema_mode == "registry":
         kind = "JSON" if table.source_format == "json" else "AVRO"
         where = {"subject": table.subject, "subject_kind": kind}

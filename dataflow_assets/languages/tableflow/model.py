@@ -31,7 +31,6 @@ _RETENTION = re.compile(r"([1-9]\d{0,5})([hd])")
 
 
 def duration(text: str) -> timedelta:
-    """Raises ValueError with what is allowed."""
     found = _RETENTION.fullmatch(text)
     if found is None:
         raise ValueError("must be hours or days, such as 12h or 30d")
@@ -255,7 +254,6 @@ class Table(TableflowSpec):
 
     @property
     def subject(self) -> str:
-        """The subject of the registry."""
         return self.schema_subject or f"{self.source_topic}-value"
 
     @property
@@ -267,7 +265,7 @@ class Table(TableflowSpec):
 
     @property
     def keeps_time(self) -> bool:
-        """Whether the table has a column with the time of the records."""
+        """Returns whether the table has a column with the time of the records."""
         return any(parse_term(text).column == RECORD_TIME for text in self.partitions)
 
 

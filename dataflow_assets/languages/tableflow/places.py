@@ -36,7 +36,6 @@ class Bucket:
 
     @classmethod
     def parse(cls, text: str) -> Bucket:
-        """Raises ValueError with what is allowed."""
         parts = urlsplit(text)
         given = dict(parse_qsl(parts.query, keep_blank_values=True))
         for name in given:
@@ -79,7 +78,6 @@ class Placed:
     catalog: Catalog | None
 
     def sink(self, options: Mapping[str, Any]) -> DeclaredSink:
-        """The sink of a table."""
         if self.catalog is None:
             place = {"bucket": self.bucket.url, "s3_region": self.bucket.region}
             return BucketSink.model_validate({**place, "namespace": NAMESPACE, **options})

@@ -35,5 +35,4 @@ _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (
 
 
 def render() -> str:
-    """The whole page."""
     return "\n".join([_TOP, *(block(f"## {title}", spec) for title, spec in _BLOCKS)])

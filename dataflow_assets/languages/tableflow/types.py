@@ -65,36 +65,26 @@ class DeclaredField(Protocol):
     """A column, or a field inside one, as the model has it."""
 
     @property
-    def name(self) -> str:
-        """Its name."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def id(self) -> int:
-        """Its field id in the table."""
-        ...
+    def id(self) -> int: ...
 
     @property
-    def type(self) -> str:
-        """The name of its type."""
-        ...
+    def type(self) -> str: ...
 
     @property
-    def optional(self) -> bool:
-        """Whether it may be null."""
-        ...
+    def optional(self) -> bool: ...
 
     @property
-    def fields(self) -> Sequence[DeclaredField]:
-        """What is inside."""
-        ...
+    def fields(self) -> Sequence[DeclaredField]: ...
 
 
 Declared = Sequence[DeclaredField]
 
 
 def problem(kind: str) -> str:
-    """What is wrong with the name of a type; empty where it is one."""
+    """Returns what is wrong with the name of a type; empty where it is one."""
     if decimal := _DECIMAL.fullmatch(kind):
         precision, scale = map(int, decimal.groups())
         fits = 1 <= precision <= _MOST_DIGITS and scale <= precision
@@ -104,12 +94,12 @@ def problem(kind: str) -> str:
 
 
 def usual(kind: str) -> str:
-    """What another system's name of a type is called here; empty where nothing is known."""
+    """Returns what another system's name of a type is called here; empty where nothing is known."""
     return _ELSEWHERE.get(kind.lower(), "")
 
 
 def only_of_columns(kind: str) -> bool:
-    """Whether a type cannot be inside a struct, list or map."""
+    """Returns whether a type cannot be inside a struct, list or map."""
     return kind == "uuid" or bool(_FIXED.fullmatch(kind))
 
 

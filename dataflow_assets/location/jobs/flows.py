@@ -17,7 +17,6 @@ Job = Any  # Dagster gives what define_asset_job returns no public name
 
 
 def flow_job(flow: Flow, nodes: Sequence[Node]) -> Job:
-    """The job of one flow."""
     keys = [dg.AssetKey(list(node.key)) for node in nodes]
     return dg.define_asset_job(
         job_name(flow),

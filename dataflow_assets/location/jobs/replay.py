@@ -37,7 +37,6 @@ def replay_jobs(graph: Graph) -> list[dg.JobDefinition]:
 
 
 def _config(names: Sequence[str]) -> dict[str, dg.Field]:
-    """What the launchpad asks for; it lists the flows."""
     flow = dg.Enum("FlowThatKeepsRejectedRecords", [dg.EnumValue(name) for name in names])
     since = "Only what was rejected at this time or later: 2026-01-31T00:00:00Z."
     return {

@@ -59,7 +59,7 @@ class _Table:
     """The flows that read it."""
 
     def checkpoints(self) -> Iterator[Positions]:
-        """Those of all branches of its readers."""
+        """Returns those of all branches of its readers."""
         for flow in (reader.resolved() for reader in self.readers):
             for branch in flow.branches:
                 if checkpoint := branch.sink.peek(flow.target(branch)):

@@ -50,7 +50,6 @@ class FlowIOManager(dg.IOManager):
             self.write(context, obj)
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """The table upstream."""
         raise dg.Failure(
             f"{_name(context)} cannot be read as a table yet: read it with a client of its system, "
             f"and name it in `deps` instead of as an argument",
@@ -58,7 +57,6 @@ class FlowIOManager(dg.IOManager):
         )
 
     def write(self, context: dg.OutputContext, obj: object) -> None:
-        """Writes what a user's asset returned."""
         raise dg.Failure(
             f"{_name(context)}: a {type(obj).__name__} cannot be written to this system yet",
             allow_retries=False,
@@ -138,7 +136,6 @@ class TableIOManager(FlowIOManager):
 
     @contextmanager
     def _told(self, context: Context) -> Iterator[None]:
-        """Our errors in one sentence."""
         from pyspark.errors import PySparkException
 
         try:
@@ -226,7 +223,6 @@ def _written(graph: Graph) -> Iterator[tuple[Flow, Connector, Address]]:
 
 
 def _mode(context: dg.OutputContext, columns: Sequence[str]) -> tuple[Mode, list[str]]:
-    """How rows are written, and the key of an upsert, which the frame's columns must have."""
     given = _output(context)
     mode, key = given.get("mode", "overwrite"), _listed(given.get("key") or ())
     if mode not in MODES:

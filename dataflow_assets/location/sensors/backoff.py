@@ -30,11 +30,9 @@ class Wait:
 
     @property
     def over(self) -> bool:
-        """Whether it may be tried again."""
         return time.time() >= self.until
 
     def __str__(self) -> str:
-        """For people."""
         times = f"{self.times} times in a row" if self.times > 1 else "once"
         left = max(0.0, self.until - time.time())
         return f"failed {times}; next try in {left:.0f} s. Last error: {self.error}"
@@ -72,7 +70,7 @@ class Waits:
     def of(
         self, name: str, manifest: str, failures: Failures, left: Departure | None = None
     ) -> Wait:
-        """How long a flow or a lane waits."""
+        """Returns how long a flow or a lane waits."""
         key, now = (name, f"{manifest} {left.at if left else ''}"), time.time()
         again, known = self._known.get(key, (0.0, Wait()))
         if now >= again:

@@ -53,7 +53,6 @@ class Checkpoints:
         self._mirrors = _Mirrors()
 
     def positions(self, instance: dg.DagsterInstance, nodes: Sequence[Node]) -> dict[Key, Found]:
-        """Where each branch stands."""
         with self._lock:
             read = self._mirrors.read(instance, [node.key for node in nodes])
             mirrors = {key: one.checkpoint for key, one in read.items()}
@@ -65,7 +64,6 @@ class Checkpoints:
     def mirrors(
         self, instance: dg.DagsterInstance, nodes: Sequence[Node]
     ) -> Mapping[Key, Mirrored]:
-        """The mirrored checkpoints."""
         with self._lock:
             return self._mirrors.read(instance, [node.key for node in nodes])
 
@@ -101,7 +99,6 @@ class _Mirrors:
         self._known: dict[Key, Mirrored] = {}
 
     def read(self, instance: dg.DagsterInstance, keys: Iterable[Key]) -> dict[Key, Mirrored]:
-        """Of each asset the newest."""
         newest = instance.event_log_storage.get_maximum_record_id()
         whose = str(instance.get_ref() if instance.is_persistent else id(instance))
         state = (whose, newest)
@@ -115,7 +112,6 @@ class _Mirrors:
 
 
 def _asked(nodes: Sequence[Node]) -> list[Found]:
-    """What the sinks themselves say, server by server and side by side."""
     found: dict[int, Found] = {}
     ends: dict[int, tuple[Sink, Target]] = {}
     for number, node in enumerate(nodes):

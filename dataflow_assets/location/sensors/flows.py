@@ -29,12 +29,10 @@ class Board:
         self._at = -QUIET_SECONDS
 
     def write(self, said: dict[str, str]) -> None:
-        """All flows that are switched on."""
         with self._lock:
             self._said, self._at = said, time.monotonic()
 
     def read(self, flow: Flow) -> str:
-        """About one flow."""
         with self._lock:
             if time.monotonic() - self._at >= QUIET_SECONDS:
                 return f"waiting for the sensor {INGEST}, which looks for all flows: is it on?"

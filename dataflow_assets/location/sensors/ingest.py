@@ -104,7 +104,6 @@ class Location:
         return look.asked
 
     def _summary(self, look: _Look, on: int) -> str:
-        """What the tick says: the flows that have failed first."""
         names = sorted({*look.departures, *look.failing} & look.said.keys())
         count = f"{on} of {len(self._flows)} flows are switched on, {len(names)} have failed"
         failed = [f"{name}: {look.said[name]}" for name in names[:MOST_TOLD]]
@@ -113,7 +112,6 @@ class Location:
         return "\n".join([count, *failed, *rest])
 
     def _busy(self, look: _Look, flow: Flow) -> bool:
-        """Whether a run of its own works on the flow, or is about to."""
         live, departure = Runs(look.instance, flow, look.known).live(), look.departures.get(flow.id)
         if live is not None:
             why = f"; its last error: {departure.error}" if departure else ""
@@ -184,7 +182,6 @@ class Location:
         return left or bool(behind[flow.id])
 
     def _readers(self, flow: Flow, known: Mapping[Key, Found]) -> tuple[Positions | None, ...]:
-        """What each branch has; of one whose sink cannot be asked, as if nothing were new."""
         found = [known[node.key] for node in self._nodes[flow.id]]
         return tuple(one for one in found if not isinstance(one, DataflowError))
 
@@ -227,7 +224,6 @@ class Location:
 
 
 def _departures(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[str, Departure]:
-    """Of the flows that stay out of their lanes."""
     departures = Departures(instance)
     known = departures.known(flows)
     back = {flow.id: flow for flow in freed(flows, known)}
@@ -237,7 +233,6 @@ def _departures(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[
 
 
 def _is_old(record: dg.RunRecord) -> bool:
-    """Whether a lane is to hand over; a run that waits in the queue drives nothing."""
     began = record.start_time or record.create_timestamp.timestamp()
     return record.dagster_run.status in LIVE and time.time() - began >= LONG_SECONDS
 
@@ -253,7 +248,6 @@ def _age(page: Page) -> float:
 
 
 def _said(page: Page) -> Mapping[str, str]:
-    """How the flows of a run fare; an old page says nothing of that."""
     if _age(page) < STALE_SECONDS:
         return page.flows
     quiet = f"whose run {page.run[:8]} has said nothing for {_age(page):.0f} s"

@@ -75,7 +75,7 @@ class _Seen:
     forgotten: bool
 
     def __str__(self) -> str:
-        """What is remembered until the next look."""
+        """Returns what is remembered until the next look."""
         held = "" if self.lag.held is None else f":{slot_check(self.lag.held)[0]}"
         return f"{self.lag.records}:{self.lag.seconds > 0}{held}" + ":forgotten" * self.forgotten
 
@@ -113,12 +113,10 @@ def _of_state(key: Key) -> str:
 
 
 def _left(state: str) -> str:
-    """What has become of a state while nobody says anything: a run that is gone runs nothing."""
     return STOPPED if state == RUNNING else state
 
 
 def _states(nodes: Sequence[Node], instance: dg.DagsterInstance) -> dict[Key, str]:
-    """Of each asset the state of its flow, as far as one is known."""
     flows = [node.flow for node in nodes]
     off = {flow.id for flow in flows} - switches.on(instance, flows)
     found = states_in(instance, flows, off)

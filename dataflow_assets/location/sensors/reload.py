@@ -77,7 +77,6 @@ class _Asking:
         self._asked: dict[str, float] = {}
 
     def reload(self, now: str, name: str) -> str:
-        """What the tick says."""
         waited = time.monotonic() - self._asked.get(now, -PATIENCE_SECONDS)
         if waited < PATIENCE_SECONDS:
             return f"files changed: waiting for {name} to be loaded again"

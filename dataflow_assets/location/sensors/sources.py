@@ -69,7 +69,7 @@ class Sources:
         return {f: one.news if isinstance(one, Found) else one for f, one in found.items()}
 
     def lags(self, asked: Sequence[tuple[Flow, Positions | None]]) -> list[Lag | DataflowError]:
-        """How far each branch is behind, given its positions."""
+        """Returns how far each branch is behind, given its positions."""
         with self._lock:
             flows = [flow for flow, _ in asked]
             free = self._free(flows)
@@ -90,7 +90,6 @@ class Sources:
             return [found[number] for number in range(len(asked))]
 
     def close(self) -> None:
-        """Closes all sessions that nobody uses."""
         with self._lock:
             for name in list(self._open):
                 self._drop(name)
@@ -98,7 +97,6 @@ class Sources:
     def _answers(
         self, flows: Sequence[Flow], free: Mapping[str, OpenSource]
     ) -> Mapping[str, Answer]:
-        """Where each flow's source ends, or why that is not known."""
         found: dict[str, Answer] = {**self._looks.ends_together(free)}
         self._drop_failed(found)
         unknown = {f.id: self._errors.get(f.id) or _silent(f) for f in flows if f.id not in found}
@@ -156,7 +154,6 @@ class Sources:
             self._open[name] = _Open(manifest, OpenSource(source, found))
 
     def _drop_failed(self, answers: Mapping[str, object]) -> None:
-        """The next look opens other sessions."""
         for name, answer in answers.items():
             if isinstance(answer, DataflowError):
                 self._drop(name)

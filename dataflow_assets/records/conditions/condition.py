@@ -48,7 +48,6 @@ class Condition(Written):
         return cls(text)
 
     def reads(self) -> frozenset[str]:
-        """The metadata keys it looks at."""
         return frozenset(test.key for test in _tests(read(self.text)) if test.path is None)
 
     def fields(self) -> frozenset[str]:
@@ -58,7 +57,6 @@ class Condition(Written):
 
     @property
     def by_metadata(self) -> bool:
-        """Whether it looks at metadata alone."""
         return all(test.path is None for test in _tests(read(self.text)))
 
     @override

@@ -171,7 +171,6 @@ class _Reader:
         return Test(path, key, sign[0], values, bare, written)
 
     def _hint(self, field: str = "") -> str:
-        """How the word that comes next, or was read as a field, is written here."""
         found = _LETTERS.match(self.text, self.at)
         words = [field.lower(), found[0].lower() if found else ""]
         return next((f": {_ELSEWHERE[word]}" for word in words if word in _ELSEWHERE), "")
@@ -274,7 +273,6 @@ class _Reader:
         return found
 
     def _sees(self, *signs: str) -> bool:
-        """Whether one of them comes next; "": the end."""
         self._skip()
         end = self.at == len(self.text)
         return any(self.text.startswith(sign, self.at) if sign else end for sign in signs)

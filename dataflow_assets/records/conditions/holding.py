@@ -26,7 +26,6 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def holds(node: Node) -> Holds:
-    """Record -> whether the condition holds."""
     match node:
         case Not():
             inner = holds(node.inner)
@@ -69,8 +68,6 @@ def _body(path: Path, check: Check) -> Holds:
 
 
 def _metadata(key: str, check: Check) -> Holds:
-    """Null metadata is missing metadata."""
-
     def test(record: Record) -> bool:
         value = record.metadata.get(key)
         return value is not None and check(value)

@@ -156,7 +156,6 @@ def _index(raw: str) -> int | None:
 
 
 def unescaped(text: str) -> str:
-    r"""Without the `\` before a character."""
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
 
 
@@ -187,7 +186,7 @@ def _modifier(found: re.Match[str]) -> tuple[Part, int]:
 
 
 def closing(text: str, at: int) -> tuple[int, int]:
-    """Where the operator of a query stands (0: it has none) and its `)`; `at`: its `#`."""
+    """Returns where the operator of a query stands (0: it has none) and its `)`; `at`: its `#`."""
     depth = sign = 0
     for token in _TOKEN.finditer(text, at + 1):
         here = token[0]

@@ -21,7 +21,6 @@ FARTHEST = 10_000  # places past the end of an array; `a.999999999` would fill t
 
 
 def setter(keys: Sequence[Key], path: str) -> Put:
-    """(body, value) -> a new body."""
     if len(keys) > 2 or any(key.index is not None for key in keys):
         return _any_depth(keys, path)
     return _one(keys, path) if len(keys) == 1 else _two(keys, path)

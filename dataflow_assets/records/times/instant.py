@@ -113,7 +113,6 @@ def _exactly(number: Decimal) -> tuple[int, int]:
 
 
 def rfc3339(instant: Instant) -> str:
-    """To the second: `2026-01-31T12:00:00Z`, `2026-01-31T15:00:00+03:00`."""
     text = instant.second.isoformat()
     return text[:19] + "Z" if text.endswith("+00:00") else text
 
@@ -125,12 +124,10 @@ def rfc3339_nano(instant: Instant) -> str:
 
 
 def unix(instant: Instant) -> str:
-    """Seconds since 1970, as text."""
     return str(_seconds(instant))
 
 
 def unix_milli(instant: Instant) -> int:
-    """Milliseconds since 1970, as a number."""
     return _seconds(instant) * 1000 + int(instant.fraction[:3].ljust(3, "0"))
 
 

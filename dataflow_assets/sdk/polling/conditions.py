@@ -26,7 +26,7 @@ class OrderColumn(Protocol):
 
     @property
     def nullable(self) -> bool:
-        """Whether a row may have no place in the order."""
+        """Returns whether a row may have no place in the order."""
 
 
 Column = TypeVar("Column", bound=OrderColumn)

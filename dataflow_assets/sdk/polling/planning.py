@@ -177,7 +177,7 @@ class Planner:
         return part, rest, self._enough(count, size, most)
 
     def _enough(self, count: int, size: int, most: int) -> int:
-        """How many rows of this width are a bit less than the limit.
+        """Returns how many rows of this width are a bit less than the limit.
 
         Where there were none, as in a range whose rows have all changed, nothing is known of it.
         """

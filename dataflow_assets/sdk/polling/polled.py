@@ -18,7 +18,7 @@ class Polled(Protocol):
 
     @property
     def title(self) -> str:
-        """What is read, for people."""
+        """Returns what is read, for people."""
 
     @property
     def identity(self) -> str | None:
@@ -52,19 +52,19 @@ class Polled(Protocol):
         """
 
     def has_rows(self) -> bool:
-        """Whether there is any row at all, with or without a place in the order.
+        """Returns whether there is any row at all, with or without a place in the order.
 
         Called for each micro-batch that finds no newest pair.
         """
 
     def unordered(self) -> int:
-        """How many rows have no place in the order: a null in one of its columns.
+        """Returns how many rows have no place in the order: a null in one of its columns.
 
         Called when a first load begins, and once for each session and state.
         """
 
     def is_before(self, one: Pair, other: Pair) -> bool:
-        """Whether a pair comes before another.
+        """Returns whether a pair comes before another.
 
         Called whenever positions are compared; values are compared by the server, by the columns'
         own types and collations.
@@ -79,7 +79,7 @@ class Polled(Protocol):
         """
 
     def estimate(self, rows: Rows) -> int:
-        """How many rows there are, about.
+        """Returns how many rows there are, about.
 
         Called once for each span of a first load, to choose the size of parts.
 
@@ -91,10 +91,10 @@ class Polled(Protocol):
         """
 
     def count(self, rows: Rows) -> int:
-        """How many rows there are; of very many, about."""
+        """Returns how many rows there are; of very many, about."""
 
     def size(self, rows: Rows) -> tuple[int, int]:
-        """How many rows there are, and how many bytes their values have.
+        """Returns how many rows there are, and how many bytes their values have.
 
         Called while parts are planned, for each part that may be too long.
 
@@ -109,7 +109,7 @@ class Polled(Protocol):
         """Seconds since the oldest of the rows was changed; None where nothing tells."""
 
     def key(self, rows: Rows, most: int) -> str | None:
-        """Where the first part of a first load ends.
+        """Returns where the first part of a first load ends.
 
         Called once for each part that is planned.
 
@@ -122,7 +122,7 @@ class Polled(Protocol):
         """
 
     def border(self, rows: Rows, most: int) -> Pair | None:
-        """Where the first part of the rows after a first load ends.
+        """Returns where the first part of the rows after a first load ends.
 
         Called once for each part that is planned.
 
@@ -159,7 +159,7 @@ class Polled(Protocol):
         """
 
     def notes(self, position: PolledPosition) -> Iterator[str]:
-        """What else a person should know: rows that are read later, or slowly.
+        """Returns what else a person should know: rows that are read later, or slowly.
 
         Called once for each session and state; the sentences are logged.
 

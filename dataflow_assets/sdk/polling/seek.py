@@ -119,7 +119,7 @@ def is_behind(
 
 
 def lag(polled: Polled, position: PolledPosition, last: PolledPosition) -> tuple[int, float]:
-    """How far a position is behind the end.
+    """Returns how far a position is behind the end.
 
     Called on the driver after each micro-batch, and by sensors.
 
@@ -153,7 +153,7 @@ def lag(polled: Polled, position: PolledPosition, last: PolledPosition) -> tuple
 
 
 def unread(polled: Polled, position: PolledPosition) -> Iterator[str]:
-    """What a person should know about rows that are never read.
+    """Returns what a person should know about rows that are never read.
 
     Called on the driver once for each session and state.
 

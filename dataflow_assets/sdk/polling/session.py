@@ -137,7 +137,6 @@ class PolledSession(SourceSession):
             return {PARTITION: seek.from_operator(polled, position).dump()}
 
     def _is_complete(self, position: PolledPosition) -> bool:
-        """Whether a query that is read once was read; raises where it had an order before."""
         title = self._source.title
         if position.state == "rows" or position.begun or position.key is not None:
             raise PermanentError(
@@ -151,7 +150,6 @@ class PolledSession(SourceSession):
         return position.state == "query"
 
     def _tell(self, polled: Polled, position: PolledPosition) -> None:
-        """What a person should know, once per session and state."""
         if position.state in self._told:
             return
         self._told.add(position.state)

@@ -110,7 +110,7 @@ class PolledSource(NamedTable, Source):
 
     @property
     def title(self) -> str:
-        """What is read, for people."""
+        """Returns what is read, for people."""
         return f"{'query' if self.query else 'table'} of {self.address()}"
 
     @property
@@ -149,7 +149,7 @@ class PolledSource(NamedTable, Source):
         return None, f"query_{digest[:8]}"
 
     def bare_query(self) -> str:
-        """What stands behind FROM for the query."""
+        """Returns what stands behind FROM for the query."""
         return f"({(self.query or '').strip().rstrip(';').rstrip()}\n) AS __dataflow_src"
 
     def order_column(self, columns: Mapping[str, C]) -> C:

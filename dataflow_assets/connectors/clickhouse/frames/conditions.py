@@ -15,7 +15,7 @@ MOMENTS = ("DateTime", "DateTime32", "DateTime64")
 
 
 def condition(partitions: Partitions, table: object, kinds: Mapping[str, str]) -> str:
-    """What is true for their rows, and neither true nor false for a row without values.
+    """Returns what is true for their rows, and neither true nor false for a row without values.
 
     Args:
         partitions: of an asset.

@@ -29,18 +29,15 @@ class FrameTable:
 
     @property
     def name(self) -> str:
-        """database.table, quoted."""
         return quote(self.database, self.table)
 
     def beside(self, table: str) -> FrameTable:
-        """Another table of the same database."""
         return replace(self, table=table)
 
     def missing(self) -> PermanentError:
-        """There is no such table."""
         return PermanentError(f"table {self} does not exist")
 
 
 def is_bytes(kind: str, comment: str) -> bool:
-    """Whether a frame has the column's values as bytes, and not as text."""
+    """Returns whether a frame has the column's values as bytes, and not as text."""
     return comment == BYTES and Type.of(kind).bare.name in ("String", "FixedString")

@@ -42,7 +42,7 @@ class PartitionKey:
     kinds: Mapping[str, str]
 
     def made(self, partitions: Partitions) -> str:
-        """What a table is partitioned by that is made for an asset. Raises Failure."""
+        """Returns what a table is partitioned by that is made for an asset. Raises Failure."""
         dimensions = _dimensions(partitions)
         return f"({', '.join(self._made(name, each) for name, each in dimensions.items())})"
 
@@ -76,7 +76,6 @@ class PartitionKey:
         return Type.of(self.kinds[name]).bare.name in types.DAYS
 
     def _separates(self, part: str, name: str, dimensions: Sequence[Dimension]) -> bool:
-        """Whether each key or window of the column is one value of the expression."""
         found = [window for each in dimensions for window in _windows(each, self.kinds[name])]
         if not found:
             return part in (name, quote(name))
@@ -84,7 +83,6 @@ class PartitionKey:
         return all(self._apart(part, name, piece) for piece in pieces)
 
     def _apart(self, part: str, name: str, windows: Sequence[Range]) -> bool:
-        """By the values just before a window, at its begin and its end, and just behind it."""
         kind = Type.of(self.kinds[name]).bare.spelled
         edges = [moment(edge) for window in windows for edge in _edges(window)]
         # S608: names and values are quoted
@@ -106,7 +104,6 @@ def _dimensions(partitions: Partitions) -> dict[str, list[Dimension]]:
 
 
 def _parts(key: str) -> Iterator[tuple[str, str]]:
-    """By column what stands in a PARTITION BY; another expression has no column."""
     bare = key[1:-1] if key.startswith("(") and key.endswith(")") else key
     for part in listed(bare):
         match = _RISING.fullmatch(part)

@@ -56,7 +56,6 @@ class Found:
 
     @property
     def schema(self) -> pa.Schema:
-        """As flows show it."""
         return pa.schema([types.field(name, kind) for name, kind in self.columns])
 
 
@@ -100,7 +99,6 @@ class _Reader:
 
     @property
     def schema(self) -> pa.Schema:
-        """In types that Spark has."""
         fields = [types.field(name, kind) for name, kind in self.columns.items()]
         kinds = [pa.binary() if f.name in self.bytes else spark_type(f.type) for f in fields]
         return pa.schema(

@@ -134,7 +134,7 @@ class _Write:
 
     @property
     def stage(self) -> FrameTable:
-        """Where tasks put the rows of all attempts."""
+        """Returns where tasks put the rows of all attempts."""
         return self.place.beside(f"{self.name}_rows")
 
     @property
@@ -158,7 +158,6 @@ class _Write:
         return pa.schema([*fields, pa.field(self.mark, pa.string())])
 
     def create_stage(self) -> None:
-        """In the target's types."""
         given = [f"{quote(name)} {self._column(name).type}" for name in self.columns.names]
         columns = ", ".join([*given, f"{quote(self.mark)} String"])
         self._command(
@@ -169,7 +168,6 @@ class _Write:
         return next(column for column in self.table.columns if column.name == name)
 
     def build(self, attempts: Sequence[str]) -> None:
-        """The rows of these attempts."""
         counting = ", ".join(map(literal, attempts)) or "''"  # a frame without rows has none
         source = f"{self.stage.name} WHERE {quote(self.mark)} IN ({counting})"
         self._command(f"CREATE TABLE {self.built.name} AS {self.place.name}")

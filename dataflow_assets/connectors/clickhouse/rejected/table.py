@@ -71,7 +71,6 @@ def widen(
 
 
 def version(reading: int) -> int:
-    """Of a row that waits."""
     return 2 * reading
 
 

@@ -59,7 +59,7 @@ class Buffer:
         self._batches.append(self._fitting(rows))
 
     def cut(self, piece: Piece) -> Cut:
-        """What lies between the borders of a piece."""
+        """Returns what lies between the borders of a piece."""
         rows = pa.Table.from_batches(self._batches, self._full)
         after, upto = piece.after, piece.upto
         if not isinstance(after, int) or not isinstance(upto, int):
@@ -126,7 +126,6 @@ def without(
 
 
 def _loose(field: pa.Field) -> pa.Field:
-    """Where a tuple is null, its elements are too, whatever they are."""
     kind = field.type
     if pa.types.is_list(kind):
         return field.with_type(pa.list_(_loose(kind.value_field)))

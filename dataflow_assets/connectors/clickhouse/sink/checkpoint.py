@@ -74,7 +74,6 @@ class BranchCheckpoint:
 
     @property
     def flow(self) -> str:
-        """namespace/name."""
         return self._target.flow
 
     def read(self, partition: str | None = None) -> State:
@@ -145,7 +144,6 @@ def peek_together(
 def _stored(
     client: Client, database: str, targets: Sequence[Target]
 ) -> Mapping[str, Sequence[Entry]] | Failure:
-    """By the branch's id. What is wrong with a database is no other's failure."""
     try:
         return read_together(client, database, targets)
     except Failure as failure:

@@ -52,7 +52,7 @@ class Chunks:
 
     @property
     def partition(self) -> Partition:
-        """What is committed of the slice's partition."""
+        """Returns what is committed of the slice's partition."""
         known = self._begun().partitions
         return known.get(self._piece.partition, Partition(self._piece.after))
 

@@ -41,7 +41,6 @@ class Defaults:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """With which rows are inserted."""
         return {"input_format_null_as_default": int(self._null_is_default)}
 
     def filled(self, rows: pa.Table) -> pa.Table:
@@ -69,7 +68,6 @@ class Defaults:
         return rows
 
     def _values(self, rows: pa.Table, names: list[str]) -> pa.Table:
-        """What these columns get where the rows do not give them."""
         schema = pa.schema([rows.schema.field(name).remove_metadata() for name in names])
         selected = (_selected(self._schema.field(name)) for name in names)
         columns = ", ".join(
@@ -111,7 +109,6 @@ class Defaults:
                 self._client.command(f"DROP TABLE IF EXISTS {place}")
 
     def _asks(self, field: pa.Field) -> bool:
-        """Whether only the server can say what stands where the key is missing."""
         if field.nullable:
             return HAS_DEFAULT in (field.metadata or {})
         plain = kind_of(field) is None and not pa.types.is_nested(field.type)

@@ -81,7 +81,7 @@ class Emptying:
 
 
 def holds_rows(client: Client, table: Table) -> bool:
-    """Whether the table has a row, be it one that a mutation hides. Raises Failure."""
+    """Returns whether the table has a row, be it one that a mutation hides. Raises Failure."""
     found = query_rows(client, _TOTAL, {"u": table.uuid})
     return not found or found[0][0] != 0
 
@@ -115,7 +115,6 @@ def check_size(client: Client, table: Table, target: Target) -> None:
 
 
 def _most(client: Client) -> int:
-    """How many bytes the server drops at once, 0 for any; unknown where nobody may ask."""
     try:
         found = query_rows(client, _MOST, {})
     except Failure:
@@ -124,7 +123,6 @@ def _most(client: Client) -> int:
 
 
 def new_name() -> str:
-    """One that no exit has had."""
     return f"dataflow_exit_{uuid.uuid4().hex}"
 
 

@@ -42,13 +42,11 @@ class Facts(msgspec.Struct, frozen=True):
     """Materialized views read what is inserted: where one fails, the rows are in the table."""
 
     def into(self, schema: pa.Schema) -> pa.Schema:
-        """The schema with these facts."""
         told = {_METADATA: msgspec.json.encode(self)}
         return schema.with_metadata({**(schema.metadata or {}), **told})
 
     @classmethod
     def of(cls, schema: pa.Schema) -> Facts:
-        """Read back."""
         return decode_json(schema.metadata[_METADATA], cls)
 
 
@@ -102,7 +100,6 @@ class Insert:
         return chosen.replace_schema_metadata(None)
 
     def _insert(self, table: str, rows: pa.Table, settings: Mapping[str, object]) -> None:
-        """`rows`: as `_columns` makes them."""
         given = {"max_execution_time": SECONDS, **self._defaults.settings, **settings}
         filled = self._defaults.filled(rows)
         with failing():

@@ -103,7 +103,6 @@ class _Gaps:
         return Filled(rows, refused)
 
     def _found(self, rows: pa.Table, asked: Ints, names: list[str]) -> dict[int, pa.Table]:
-        """By row what the table has in place of it."""
         if not len(asked):
             return {}
         stored, places = self.stored.values(rows.select(self.key).take(pa.array(asked)), names)
@@ -113,7 +112,6 @@ class _Gaps:
     def _value(
         self, index: int, number: int, row: int, found: Mapping[int, pa.Table]
     ) -> pa.Array | None:
-        """None where neither the INSERT nor the table has the row that is replaced."""
         source = int(self.sources[number, index])
         if source >= 0 and self.gone[source]:
             return None
@@ -143,14 +141,12 @@ def _groups(keys: pa.Table) -> Ints:
 
 
 def _is_last(group: Ints) -> Bools:
-    """Whether no later row has the key of a row."""
     everyone = np.ones(len(group), np.bool_)
     found: Bools = last(group, everyone)[group] == np.arange(len(group))
     return found
 
 
 def _sources(group: Ints, lacks: Bools) -> Ints:
-    """By row and column the last row of the same key, up to this one, that has the value; or -1."""
     order = np.argsort(group, kind="stable")
     begins = np.searchsorted(group[order], group[order])  # of each row where its key begins
     found = np.empty(lacks.shape, np.int64)

@@ -118,7 +118,6 @@ def check_adopted(state: State, target: Target) -> None:
 
 
 def _uncertain(state: State) -> dict[str, tuple[str, int, datetime]]:
-    """What is not known to be done: in words, blocks by then, and when it was begun."""
     found = {name: _chunk(state, name, border) for name, border in state.pending.items()}
     intent = state.head.intent
     for part in state.parts if intent else ():

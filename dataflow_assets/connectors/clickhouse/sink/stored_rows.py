@@ -118,7 +118,6 @@ class StoredRows:
         return self.schema.field(name).with_nullable(True)
 
     def _type(self, name: str) -> str:
-        """The column's, as ClickHouse spells it."""
         found: bytes = self.schema.field(name).metadata[CLICKHOUSE_TYPE]
         return found.decode()
 

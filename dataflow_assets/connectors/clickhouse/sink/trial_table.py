@@ -82,7 +82,6 @@ class _Trial:
                 self._copy(select, create)
 
     def drop(self) -> None:
-        """All of it, the views first."""
         for name in reversed(self._made):
             try:
                 self._run(f"DROP TABLE IF EXISTS {name}")

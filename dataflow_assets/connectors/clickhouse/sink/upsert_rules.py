@@ -27,7 +27,6 @@ class UpsertRules:
 
     @property
     def filled(self) -> frozenset[str]:
-        """What no record fills."""
         return frozenset(name for name in (self.version, self.deleted) if name)
 
     @classmethod
@@ -49,7 +48,6 @@ class UpsertRules:
         return cls(key, version, _deleted(sink, table))
 
     def columns(self, rows: pa.RecordBatch | pa.Table, version: int) -> dict[str, pa.Array]:
-        """The filled columns of some rows."""
         count = rows.num_rows
         found: dict[str, pa.Array] = {}
         if self.version:
@@ -60,7 +58,6 @@ class UpsertRules:
 
 
 def deletes(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
-    """Which rows are deletions."""
     if OP not in rows.schema.names:
         return np.zeros(rows.num_rows, np.bool_)
     return np.asarray(rows.column(OP).fill_null(0).to_numpy() == DELETE)

@@ -51,12 +51,10 @@ class Committed:
     seen: int | None = None
 
     def dump(self) -> str:
-        """As text."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def parse(cls, text: str) -> Committed:
-        """Read back."""
         return decode_json(text, cls)
 
 
@@ -184,7 +182,6 @@ class ClickhouseWriter(Writer):
         return filled(rows, schema, stored, in_order=in_order)
 
     def _refused(self, rows: pa.Table, known: ServerFailure | None = None) -> Mapping[int, str]:
-        """By the index of a row why the table refuses it; `known`: what it has said of all."""
         suspects = SuspectRows()
         try:
             found = self._load().refused(rows, suspects)
@@ -223,7 +220,6 @@ class ClickhouseWriter(Writer):
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Any error ends the session."""
         try:
             yield
         except ServerFailure as failure:

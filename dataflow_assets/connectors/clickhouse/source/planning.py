@@ -54,7 +54,6 @@ class PolledTable:
 
     @property
     def wholly(self) -> bool:
-        """True where nothing orders the rows."""
         return self.relation.order is None
 
     @property
@@ -69,7 +68,6 @@ class PolledTable:
         return column.name if column else ""
 
     def now(self) -> str:
-        """The server's clock."""
         return str(query_rows(self.client, _NOW)[0][0])
 
     def newest(self) -> Pair:
@@ -85,11 +83,11 @@ class PolledTable:
         return latest, self._last(order, where, values)
 
     def has_rows(self) -> bool:
-        """Whether there is any row at all."""
+        """Returns whether there is any row at all."""
         return bool(self._ask(f"SELECT 1 {self._from()} LIMIT 1"))
 
     def unordered(self) -> int:
-        """How many rows have no place in the order."""
+        """Returns how many rows have no place in the order."""
         column = self.relation.change or self._order
         if not column.nullable:
             return 0
@@ -97,7 +95,7 @@ class PolledTable:
         return int(self._ask(f"SELECT count() {self._from(where)}")[0][0])
 
     def is_before(self, one: Pair, other: Pair) -> bool:
-        """Whether a pair comes before another; a missing value comes before every other."""
+        """Returns whether a pair comes before another; a missing value comes before every other."""
         if one == other:
             return False
         values = Values()
@@ -105,17 +103,16 @@ class PolledTable:
         return bool(query_rows(self.client, f"SELECT {sql}", values.found)[0][0])
 
     def estimate(self, rows: Rows) -> int:
-        """How many rows there are: counted, which reads two columns."""
+        """Returns how many rows there are: counted, which reads two columns."""
         return self.count(rows)
 
     def count(self, rows: Rows) -> int:
-        """How many rows there are."""
         values = Values()
         where = conditions(self.relation, values).of(rows)
         return int(self._ask(f"SELECT count() {self._from(where)}", values)[0][0])
 
     def size(self, rows: Rows) -> tuple[int, int]:
-        """How many rows there are, and how many bytes their values have."""
+        """Returns how many rows there are, and how many bytes their values have."""
         values = Values()
         where = conditions(self.relation, values).of(rows)
         widths = ", ".join(map(_width, self.relation.columns))
@@ -172,7 +169,7 @@ class PolledTable:
         return upper_bound.at(time, change.digits, day=change.is_day)
 
     def notes(self, position: PolledPosition) -> Iterator[str]:  # noqa: ARG002 - what others need
-        """What a person should know about rows that wait, or may be missed."""
+        """Returns what a person should know about rows that wait, or may be missed."""
         change, order = self.relation.change, self.relation.order
         if change is None or order is None:
             return
@@ -207,7 +204,6 @@ class PolledTable:
         return None if found is None else str(found)
 
     def _from(self, where: str = "") -> str:
-        """What is read, and which of its rows."""
         return f"FROM {self.relation.base}" + (f" WHERE {where}" if where else "")
 
     def _ask(self, query: str, values: Values | None = None) -> list[Any]:
@@ -220,6 +216,5 @@ class PolledTable:
 
 
 def _width(column: SourceColumn) -> str:
-    """What is measured of a column: of values whose type differs by row their text."""
     name, kind = column.quoted, Type.of(column.type).bare.name
     return f"toString({name})" if kind in {"JSON", "Dynamic", "Variant"} else name

@@ -35,7 +35,6 @@ class SourceColumn:
 
     @property
     def quoted(self) -> str:
-        """As SQL takes it."""
         return quote(self.name)
 
     @property
@@ -45,7 +44,7 @@ class SourceColumn:
 
     @property
     def nullable(self) -> bool:
-        """Whether NULL may stand in it, or NaN."""
+        """Returns whether NULL may stand in it, or NaN."""
         return Type.of(self.type).nullable or self._is_float
 
     @property
@@ -59,7 +58,6 @@ class SourceColumn:
 
     @property
     def is_day(self) -> bool:
-        """Whether it holds days."""
         return Type.of(self.type).bare.name in types.DAYS
 
     @property
@@ -91,7 +89,6 @@ class Relation:
         return free_stem((column.name for column in named), "#")
 
     def fields(self) -> list[pa.Field]:
-        """The Arrow fields of its columns."""
         return [types.field(column.name, column.type) for column in self.columns]
 
 

@@ -117,7 +117,6 @@ class Head:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Heads are ordered by it."""
         return self.epoch, self.n
 
 
@@ -157,14 +156,12 @@ class State:
 
     @property
     def version(self) -> int:
-        """The highest that a chunk has."""
         consumed = [one.version for one in self.partitions.values()]
         begun = [one.version for one in self.pending.values()]
         return max([self.head.version, *consumed, *begun])
 
     @property
     def branch(self) -> BranchState:
-        """The same for the engine."""
         head, parts = self.head, self.partitions
         checkpoint = Checkpoint(
             head.epoch,
@@ -181,7 +178,7 @@ class State:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """What is stored, without the parts of a bounded read."""
+        """Returns what is stored, without the parts of a bounded read."""
         return self.branch.checkpoint
 
     def snapshot(self) -> Head:
@@ -209,11 +206,11 @@ class State:
 
     @property
     def parts(self) -> tuple[PartSlice, ...]:
-        """Those of the intent; what is done is empty."""
+        """Returns those of the intent; what is done is empty."""
         return resumed(self.branch.intent, self.branch.positions)
 
     def after(self, partition: str) -> str:
-        """Where the next chunk of a partition begins, as it stands in its key."""
+        """Returns where the next chunk of a partition begins, as it stands in its key."""
         position = self.partitions[partition].position
         return place(position, self.head.intent.id if self.head.intent else "")
 
@@ -276,7 +273,6 @@ def place(position: Position | None, intent: str) -> str:
 
 
 def dump(value: Any) -> bytes:
-    """The value of a row."""
     return msgspec.json.encode(value)
 
 

@@ -203,6 +203,5 @@ def check_replicated(client: Client, database: str) -> None:
 
 
 def exists(client: Client, database: str) -> bool:
-    """Whether there is a checkpoint table."""
     query = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
     return bool(query_rows(client, query, {"d": database, "t": NAME}))

@@ -161,7 +161,6 @@ def column_type(field: pa.Field, *, required: bool = False, messages: bool = Tru
 
 
 def _of_messages(sample: pa.Schema) -> bool:
-    """Whether the sample tells of JSON, which knows only few types."""
     compound = (pa.types.is_struct, pa.types.is_list, lambda kind: isinstance(kind, pa.JsonType))
     return not any(field.metadata for field in sample) and all(
         kind in _JSON_TYPES or any(test(kind) for test in compound) for kind in sample.types

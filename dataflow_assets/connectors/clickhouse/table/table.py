@@ -65,11 +65,9 @@ class Column:
 
     @property
     def given(self) -> bool:
-        """Whether an INSERT may fill it."""
         return self.default_kind in {"", "DEFAULT"}
 
     def field(self) -> pa.Field:
-        """What the decoders are told."""
         field = types.field(self.name, self.type, types.SINK_TEXT)
         metadata = dict(field.metadata or {})
         if self.comment == JSON_TEXT and field.type == pa.string():
@@ -109,17 +107,15 @@ class Table:
 
     @property
     def replicated(self) -> bool:
-        """Whether other servers have it too."""
         return self.engine.startswith(("Replicated", "Shared"))
 
     @property
     def replaces(self) -> bool:
-        """Whether a later row of a key takes the place of an earlier one."""
+        """Returns whether a later row of a key takes the place of an earlier one."""
         return "ReplacingMergeTree" in self.engine
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Of all columns."""
         return frozenset(column.name for column in self.columns)
 
     def schema(self, key: tuple[str, ...], filled: frozenset[str]) -> pa.Schema:
@@ -156,7 +152,6 @@ class Table:
 
     @property
     def remember(self) -> str:
-        """The statement that makes it remember."""
         setting = "replicated_deduplication_window" if self.replicated else _PLAIN
         place = quote(self.database, self.name)
         return f"ALTER TABLE {place} MODIFY SETTING {setting} = {WINDOW}"
@@ -212,7 +207,6 @@ def forgetful_views(client: Client, target: Table) -> Iterator[str]:
 
 
 def _settings(client: Client, full: str, *, replicated: bool) -> dict[str, int]:
-    """What the table says, else the server's own."""
     kind = "replicated_" if replicated else ""
     found = {
         name: int(value)
@@ -231,7 +225,6 @@ def _names(sorting: str) -> tuple[str, ...]:
 
 
 def _replacing(full: str) -> tuple[str | None, str | None]:
-    """What a ReplacingMergeTree names; a replicated one has a path and a name before."""
     engine = next(iter(listed(full, " ")), "")  # behind it stand the other clauses
     given = Type.of(engine).arguments if _REPLACING.match(engine) else ()
     named = [unquoted(part) for part in given if part and not part.startswith("'")]

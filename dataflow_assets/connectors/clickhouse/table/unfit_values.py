@@ -80,7 +80,6 @@ def _null(kind: Type, column: pa.Array, absent: Bools) -> Unfit:
 
 
 def _is_sound(kind: Type, column: pa.Array, checks: Mapping[str, Check]) -> bool:
-    """Whether there is nothing to look at: no type with a check, no null among what takes none."""
     bare = kind.bare
     if pa.types.is_struct(column.type):
         inside = [(each, column.field(at)) for at, (_, each) in enumerate(bare.elements())]
@@ -94,7 +93,6 @@ def _is_sound(kind: Type, column: pa.Array, checks: Mapping[str, Check]) -> bool
 
 
 def _element(bare: Type) -> Type:
-    """Of an array; Nested is one of tuples."""
     return _type(bare.arguments[0]) if bare.name == "Array" else Type("Tuple", bare.arguments)
 
 
@@ -129,7 +127,6 @@ def _members(bare: Type, column: pa.Array) -> Iterator[tuple[Type, Ints, pa.Arra
 
 
 def _spans(column: pa.Array) -> tuple[Ints, Ints]:
-    """Of a map: where its keys and values are, and the index in the column of each."""
     bounds = np.asarray(column.offsets)
     sizes = np.where(column.is_valid().to_numpy(zero_copy_only=False), np.diff(bounds), 0)
     parents = np.repeat(np.arange(len(sizes)), sizes)
@@ -256,7 +253,6 @@ def _mismatched(column: pa.Array, form: str) -> pa.Array:
 
 
 def _rows(mask: pa.Array | Bools) -> list[int]:
-    """Where it is true; null is not."""
     if isinstance(mask, pa.Array):
         mask = mask.fill_null(False).to_numpy(zero_copy_only=False)
     found: list[int] = np.flatnonzero(mask).tolist()

@@ -94,7 +94,6 @@ class FilesSinkSession(StoredSession):
         return rows(self._folder)
 
     def _others(self) -> dict[str, str]:
-        """By the other flows into this folder: what removes a checkpoint."""
         return {
             one.flow: f"delete the folder {LOGS}/{name_of(replace(self._target, flow=one.flow))}"
             for one in heads(self._folder)

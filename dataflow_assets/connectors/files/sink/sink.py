@@ -70,7 +70,6 @@ class FilesSink(FilesSinkOptions):
 
     @override
     def rejected(self) -> Entries:
-        """Those of the folder `_rejected`."""
         from dataflow_assets.connectors.files.rejected.error_sink import BESIDE, FilesErrors
 
         return FilesErrors(self, f"{BESIDE}/")

@@ -32,17 +32,15 @@ class Range(msgspec.Struct, frozen=True):
 
 
 def ranges_of(part: str) -> list[Range]:
-    """What `text_of` wrote."""
     return decode_json(part, list[Range])
 
 
 def text_of(ranges: Sequence[Range]) -> str:
-    """A part as it is recorded."""
     return msgspec.json.encode(ranges).decode()
 
 
 def compression(name: str) -> str | None:
-    """How a file is compressed, by the end of its name."""
+    """Returns how a file is compressed, by the end of its name."""
     return next((kind for end, kind in COMPRESSED.items() if name.lower().endswith(end)), None)
 
 
@@ -58,7 +56,7 @@ class Unread:
 def unread(
     files: Sequence[Stored], start: FilesPosition, stop: FilesPosition | None
 ) -> list[Unread]:
-    """What a reader at `start` reads of these files, not beyond `stop`.
+    """Returns what a reader at `start` reads of these files, not beyond `stop`.
 
     The file that is begun comes first, and the one in which `stop` is comes last: no position is
     inside two of them. So where `stop` has other files than the one that is begun, that one is
@@ -112,7 +110,6 @@ class Cut:
         return self
 
     def _open(self, wanted: int) -> bool:
-        """Whether there is a part with room for so many bytes, or an empty one."""
         if sum(map(len, self.parts)) >= self.ranges:
             return False
         if self._room >= wanted:

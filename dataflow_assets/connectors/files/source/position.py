@@ -43,7 +43,7 @@ class FilesPosition:
 
     @classmethod
     def parse(cls, text: object) -> FilesPosition:
-        """What `text` wrote; None for nothing. Raises PermanentError for anything else."""
+        """Returns what `text` wrote; None for nothing. Raises PermanentError for anything else."""
         try:
             told = decode_json(str(text or "{}"), _Text)
             data = base64.b64decode(told.read, validate=True)
@@ -62,7 +62,6 @@ class FilesPosition:
         return cls(done, begun[0].name, begun[1], marks(begun[0])[1].hex()) if begun else cls(done)
 
     def text(self) -> str:
-        """As it is stored."""
         data = b"".join(name + version for name, version in sorted(self.read.items()))
         fields = _Text(base64.b64encode(data).decode(), self.file, self.at, self.version)
         return msgspec.json.encode(fields).decode()
@@ -84,18 +83,18 @@ class FilesPosition:
         return names
 
     def has(self, file: Stored) -> bool:
-        """Whether the file is done, whatever it looks like now."""
+        """Returns whether the file is done, whatever it looks like now."""
         return mark(file.name) in self.read
 
     def changed(self, file: Stored) -> bool:
-        """Whether the file is done or begun, and looked different then."""
+        """Returns whether the file is done or begun, and looked different then."""
         name, version = marks(file)
         known = bytes.fromhex(self.version) if file.name == self.file else self.read.get(name)
         return known not in (None, version)
 
 
 def marks(file: Stored) -> tuple[bytes, bytes]:
-    """What a file is remembered by: its name, and what it looks like."""
+    """Returns what a file is remembered by: its name, and what it looks like."""
     return mark(file.name), mark(f"{file.size} {file.changed}")
 
 

@@ -128,7 +128,6 @@ def _blocks(file: Any) -> Iterator[bytes]:
 
 
 def _unzipped(file: Any) -> Iterator[bytes]:
-    """By Python's reader: zeros behind the end are padding to it, as to gzip itself."""
     try:
         with gzip.GzipFile(fileobj=pa.BufferedInputStream(file, BLOCK)) as plain:
             yield from _blocks(plain)

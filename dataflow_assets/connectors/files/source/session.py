@@ -157,7 +157,6 @@ class FilesSourceSession(SourceSession):
         return max(1, min(limit.bytes, limit.records * self._line_of(plain) if plain else 1 << 62))
 
     def _line_of(self, file: Stored) -> int:
-        """How long its lines are, by its beginning."""
         if self._line[0] != file.name:
             with translated(self._source, "read"):
                 sample = self._beginning_of(file)

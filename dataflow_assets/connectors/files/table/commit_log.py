@@ -87,7 +87,7 @@ def _read(folder: Folder, name: str) -> Commit:
 
 
 def staged_by(target: Target, epoch: int) -> str:
-    """What the names of the files begin with that tasks of an epoch write."""
+    """Returns what the names of the files begin with that tasks of an epoch write."""
     return f"{STAGED}/{name_of(target)}/{epoch}-"
 
 
@@ -142,11 +142,10 @@ class CommitLog:
         return {one.name for one in self._folder.files(f"{STAGED}/{name_of(self._target)}")}
 
     def _complete(self, commit: Commit) -> bool:
-        """Whether all files are there: a newer driver clears away those of this one."""
         return not commit.files or self._staged().issuperset(one.staged for one in commit.files)
 
     def _stored(self, commit: Commit) -> bool:
-        """Whether a commit has become the newest version.
+        """Returns whether a commit has become the newest version.
 
         A version whose name was free because old versions are cleared away counts for nothing.
         Neither does one whose predecessor somebody has removed.

@@ -34,7 +34,7 @@ _TIMES: dict[IcebergType, Callable[[Dimension], list[Range]]] = {
 
 
 def condition(partitions: Partitions | None, table: object, schema: Schema) -> BooleanExpression:
-    """What is true for their rows.
+    """Returns what is true for their rows.
 
     Args:
         partitions: of an asset; None: all rows.
@@ -59,7 +59,7 @@ def condition(partitions: Partitions | None, table: object, schema: Schema) -> B
 
 
 def others(partitions: Partitions, condition: BooleanExpression) -> BooleanExpression:
-    """What is true for all other rows, also those without a value."""
+    """Returns what is true for all other rows, also those without a value."""
     return _any([Not(condition), *(IsNull(term=Reference(name)) for name in partitions.columns)])
 
 
@@ -81,7 +81,6 @@ def _dimension(schema: Schema, dimension: Dimension) -> BooleanExpression:
 
 
 def _text(value: date | datetime) -> str:
-    """As PyIceberg reads it."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC)
     return value.isoformat()

@@ -29,7 +29,6 @@ class Moved(TransientError):
 
 
 def append(sink: CatalogConnection, committer: Committer, files: Sequence[DataFile]) -> None:
-    """Adds files to a table."""
     with translated(sink, "commit to"):
         committer.commit(Change(KEY, lambda _: None, files=files))
 

@@ -121,7 +121,6 @@ def _check_keys(table: str, frame: DataFrame, key: Sequence[str]) -> None:
 
 
 def _quoted(name: str) -> str:
-    """As Spark takes the name of a column."""
     return f"`{name.replace('`', '``')}`"
 
 

@@ -100,7 +100,6 @@ def unlisted(catalog: Catalog, table: Table, before: datetime) -> dict[str, _Fil
 
 
 def delete(table: Table, files: Iterable[_File]) -> Swept:
-    """What could be deleted of them."""
     with ThreadPoolExecutor(THREADS) as pool:
         deleted = [file for file, gone in pool.map(lambda f: (f, _gone(table, f)), files) if gone]
     return Swept(len(deleted), sum(file.bytes for file in deleted))

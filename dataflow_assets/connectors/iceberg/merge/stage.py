@@ -97,7 +97,6 @@ class Stage:
         self._done.append(json.dumps(_document(file.path, rows, self._target, self._key)))
 
     def close(self) -> tuple[str, ...]:
-        """The files as JSON documents."""
         self._flush()
         return tuple(self._done)
 
@@ -140,17 +139,14 @@ class Staged:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Staged:
-        """From what the tasks have sent."""
         return cls(tuple(json.loads(text) for text in texts))
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where they lie."""
         return tuple(str(document["path"]) for document in self.documents)
 
     @property
     def rows(self) -> int:
-        """Rows in all."""
         return sum(int(document["rows"]) for document in self.documents)
 
     def fits(self, schema: Schema) -> bool:
@@ -159,7 +155,6 @@ class Staged:
 
     @property
     def bytes(self) -> int:
-        """Their length in memory."""
         return sum(int(document["bytes"]) for document in self.documents)
 
     def filter(self, schema: Schema, key: Sequence[str]) -> BooleanExpression:

@@ -120,7 +120,6 @@ class Rewriter:
     failpoint: Failpoint | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One batch with a `Rewritten`."""
         arm(self.failpoint)
         names = [column.name for column in self.target.iceberg_schema.fields]
         files = file_writer(self.target, "merged", names, self.target_bytes)

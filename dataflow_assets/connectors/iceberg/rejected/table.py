@@ -115,7 +115,6 @@ class RejectWriter:
         return (json.dumps({REJECTED: documents, "tokens": self._tokens}),)
 
     def abort(self) -> None:
-        """Drops the files."""
         if self._files is not None:
             self._files.abort()
 
@@ -150,7 +149,6 @@ class RejectWriter:
 
 
 def token(rejection_id: str) -> str:
-    """A short stand-in for the id."""
     return hashlib.sha256(rejection_id.encode()).hexdigest()[:16]
 
 

@@ -82,7 +82,6 @@ class CheckpointProperty:
                 self._declared()
 
     def read(self) -> BranchState | None:
-        """The state as it is now."""
         if self.committer is None:
             found = self._aside()
         else:

@@ -57,7 +57,6 @@ class IcebergSinkSession(StoredSession):
 
     @property
     def identity(self) -> str | None:
-        """The table's uuid."""
         return self._property.identity
 
     @property
@@ -79,7 +78,7 @@ class IcebergSinkSession(StoredSession):
         return columns.with_metadata({KEY: key}) if self._sink.key else columns
 
     def row_count(self) -> int | None:
-        """What the snapshot counts, where others left no deletes in files of their own."""
+        """Returns what the snapshot counts, where others left no deletes in files of their own."""
         return total_records(self._property.table) if self._property.committer else None
 
     def create(self, sample: pa.Schema) -> None:

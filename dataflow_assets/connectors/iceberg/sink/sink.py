@@ -46,7 +46,6 @@ class TableSink(TableSinkOptions, FrameSink):
 
     @property
     def shared(self) -> Hashable:
-        """The catalog, and who asks it."""
         return json.dumps(self.catalog_properties(), sort_keys=True)
 
     def peek(self, target: Target) -> Checkpoint | None:
@@ -77,7 +76,6 @@ class TableSink(TableSinkOptions, FrameSink):
         return IcebergErrors(self)
 
     def rejected(self) -> Entries:
-        """Those of `<table>_rejected`."""
         from dataflow_assets.connectors.iceberg.rejected.replay import IcebergReplay
 
         return IcebergReplay(self)
@@ -94,7 +92,6 @@ class TableSink(TableSinkOptions, FrameSink):
 
     @classmethod
     def stored(cls, column: pa.Field) -> str:
-        """As `autoCreateTable` makes it."""
         from dataflow_assets.connectors.iceberg.types import table_schema
 
         return str(table_schema([column]).fields[0].field_type)

@@ -68,11 +68,9 @@ class Appended:
         return batch.num_rows, [*deletes, *refused]
 
     def close(self) -> tuple[str, ...]:
-        """The files as JSON documents."""
         return self._files.close()
 
     def abort(self) -> None:
-        """Drops the files."""
         self._files.abort()
 
 
@@ -166,7 +164,6 @@ def _without_deletes(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejecti
 
 
 def rejections(rows: pa.RecordBatch, reason: str) -> list[Rejection]:
-    """One rejection for each row."""
     offsets = rows.column(OFFSET).to_pylist()
     has_n = N in rows.schema.names
     indices = rows.column(N).to_pylist() if has_n else [0] * len(offsets)

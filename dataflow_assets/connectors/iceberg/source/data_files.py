@@ -147,7 +147,6 @@ def _source_file(metadata: TableMetadata, task: FileScanTask) -> SourceFile:
 
 
 def _partition_values(metadata: TableMetadata, file: DataFile) -> dict[str, str]:
-    """Of the columns that the table still has."""
     found: dict[str, str] = {}
     schema, spec = metadata.schema(), metadata.specs()[file.spec_id or 0]
     for index, part in enumerate(spec.fields):

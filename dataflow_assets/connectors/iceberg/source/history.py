@@ -52,7 +52,7 @@ class Lost(Exception):
 
 
 def between(metadata: TableMetadata, position: SnapshotPosition, head: Snapshot) -> History:
-    """What came after the position, up to the head. Raises Lost."""
+    """Returns what came after the position, up to the head. Raises Lost."""
     last = None if position.snapshot is None else metadata.snapshot_by_id(position.snapshot)
     roots = {snapshot.snapshot_id for snapshot in lineage(metadata, last)}
     found: list[SnapshotChange] = []
@@ -66,7 +66,7 @@ def between(metadata: TableMetadata, position: SnapshotPosition, head: Snapshot)
 
 
 def behind(metadata: TableMetadata, position: SnapshotPosition, end: SnapshotPosition) -> bool:
-    """Whether a reader at the position has still to read something before it is at the end.
+    """Returns whether a reader at the position has still to read something before it is at the end.
 
     Behind any end is a place in what the table was rolled back from. What the table does not know
     (it has expired, or is newer than what was seen of the table) is judged by its number.

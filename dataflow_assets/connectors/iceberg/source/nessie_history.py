@@ -98,7 +98,6 @@ class BranchHistory:
                 self._line = self._walked(missing, inside, known, whole=whole)
 
     def _covers(self, head: int, missing: set[int], inside: set[int], *, whole: bool) -> bool:
-        """Whether the line answers the question; where its newest is not the head, none may do."""
         snapshots = [commit.snapshot for commit in self._line]
         if not snapshots or snapshots[0] != head or self._whole or whole:
             return bool(snapshots) and snapshots[0] == head and self._whole
@@ -187,7 +186,6 @@ def _is_merged(snapshot: Snapshot) -> bool:
 
 
 def _compared(snapshot: Snapshot, change: Changed) -> Summary:
-    """What a merge did to the branch, in the words of a snapshot that did it."""
     takes_away = bool(change.removed or change.deletes)
     operation = Operation.OVERWRITE if takes_away else Operation.APPEND
     total = snapshot.summary["total-records"] if snapshot.summary else None

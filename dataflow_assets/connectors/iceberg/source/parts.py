@@ -29,7 +29,6 @@ class Range(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def rows(self) -> int:
-        """How many rows."""
         return self.high - self.low
 
 
@@ -45,11 +44,9 @@ class Part(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Part:
-        """What `text` wrote."""
         return decode_json(text, cls)
 
     def text(self) -> str:
-        """As it is recorded."""
         return msgspec.json.encode(self).decode()
 
 
@@ -77,7 +74,7 @@ class Piece:
 
     @property
     def end(self) -> SnapshotPosition:
-        """Where a reader stands once it is done."""
+        """Returns where a reader stands once it is done."""
         return self.stop or replace(self.start, scan=None, file=0, row=0, done=0)
 
     def left(self) -> Iterator[tuple[int, int, int]]:
@@ -92,7 +89,6 @@ class Piece:
 
     @property
     def rows(self) -> int:
-        """How many rows are left."""
         return sum(high - low for _, low, high in self.left())
 
     @property
@@ -133,7 +129,6 @@ def cut(pieces: Iterator[Piece], bounds: Bounds, groups: Groups) -> Cut | None:
 
 
 def _short(piece: Piece, bounds: Bounds, rows: int, size: int) -> bool:
-    """Whether it fits into a part that holds this much."""
     most_rows, most_bytes = min(bounds.part_rows, bounds.rows), min(bounds.part_bytes, bounds.bytes)
     whole = sum(1 for _ in islice(piece.left(), MOST_FILES + 1)) <= MOST_FILES
     return whole and rows + piece.rows <= most_rows and size + piece.bytes <= most_bytes
@@ -171,7 +166,7 @@ class _Cutter:
         self._files = self._rows = self._bytes = 0
 
     def position(self) -> SnapshotPosition | None:
-        """How far it got; None: to the end."""
+        """Returns how far it got; None: to the end."""
         if not self._left:
             return None
         file, row, _ = self._left[0]
@@ -190,7 +185,6 @@ class _Cutter:
             yield self._take(rows_taken)
 
     def _next(self, rows: int, size: int) -> int:
-        """How many rows of the next file a part takes that has so much; whole row groups if any."""
         index, low, high = self._left[0]
         file = self._piece.files[index]
         room = min(self._bounds.part_rows - rows, self._span_room(file))

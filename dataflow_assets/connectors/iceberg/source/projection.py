@@ -120,7 +120,6 @@ def _plain(array: pa.Array, kind: ice.IcebergType) -> list[Any]:
 
 
 def _uuid_texts(array: pa.Array) -> pa.Array:
-    """16 bytes each as canonical text."""
     stored = array.storage if isinstance(array, pa.ExtensionArray) else array
     given = pc.fill_null(stored, pa.scalar(bytes(16), pa.binary(16)))
     octets = np.frombuffer(given.buffers()[1], np.uint8)[given.offset * 16 :][: len(given) * 16]

@@ -83,7 +83,6 @@ class IcebergSourceSession(SourceSession):
 
     @property
     def identity(self) -> str:
-        """The table's uuid."""
         return str(self._table.metadata.table_uuid)
 
     def start(self) -> Positions:
@@ -109,7 +108,6 @@ class IcebergSourceSession(SourceSession):
         return _positions(_behind(_before(lineage(metadata, head), came, where)))
 
     def ends(self) -> Positions:
-        """Behind the current snapshot."""
         return _positions(_behind(self._look().metadata.current_snapshot()))
 
     def behind(self, partition: str, position: Position | None, end: Position) -> bool:  # noqa: ARG002 - there is one

@@ -38,7 +38,6 @@ def typed_schema(schema: Schema) -> pa.Schema:
 
 
 def arrow_field(column: ice.NestedField) -> pa.Field:
-    """One column."""
     kind = _kind(column)
     metadata = {KIND: kind} if kind else None
     return pa.field(
@@ -68,7 +67,6 @@ def arrow_type(kind: ice.IcebergType) -> pa.DataType:
 
 
 def rows() -> tuple[TypeRow, ...]:
-    """Every type, for docs/types.md."""
     return tuple(
         TypeRow(f'{kind} "{doc}"' if doc else str(kind), arrow_field(column), _NOTES.get(kind, ""))
         for kind, doc in _DOCUMENTED

@@ -39,7 +39,6 @@ def property_key(target: Target, kind: str = "checkpoint") -> str:
 
 
 def short_hash(text: str) -> str:
-    """Eight hex digits."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -70,12 +69,10 @@ class StoredCheckpoint:
 
     @property
     def owner(self) -> Run:
-        """The run that wrote it."""
         return Run(self.run, self.host, self.pid)
 
     @property
     def state(self) -> BranchState:
-        """What the driver reads."""
         checkpoint = Checkpoint(
             epoch=self.epoch,
             positions=dict(self.positions),
@@ -109,7 +106,6 @@ class StoredCheckpoint:
         )
 
     def stamped(self, commit: str) -> StoredCheckpoint:
-        """Marked as written by this commit."""
         return replace(self, commit=commit, parent=self.commit)
 
     def standing(self, table: Table) -> StoredCheckpoint:
@@ -126,7 +122,6 @@ class StoredCheckpoint:
         return replace(self, target=f"{self.target}{ROLLED_BACK}")
 
     def text(self) -> str:
-        """The property's value."""
         data = {name: getattr(self, name) for name in self.__dataclass_fields__}
         data["totals"] = asdict(self.totals)
         data["intent"] = [(p.partition, p.after, p.upto, p.part) for p in self.intent]

@@ -82,7 +82,6 @@ class Committer:
         """True once an answer never came: what it was about may stand in the table or not."""
 
     def reload(self) -> None:
-        """Looks at the table again."""
         self.table = self.catalog.load_table(self.table.name())
 
     def commit(self, change: Change) -> None:
@@ -185,7 +184,6 @@ class Committer:
             self._delete([file.file_path for file in files if file.file_path not in listed])
 
     def _delete(self, paths: Sequence[str]) -> None:
-        """One left behind costs space only."""
         for path in paths:
             with suppress(OSError):
                 self.table.io.delete(path)

@@ -103,7 +103,6 @@ def namespace_property(catalog: TableCatalog, sink: TableSinkOptions, key: str) 
 def set_namespace_property(
     catalog: TableCatalog, sink: TableSinkOptions, key: str, text: str
 ) -> None:
-    """Leaves a note on the namespace."""
     try:
         with _notes(sink.identifier[:-1]):
             catalog.change_namespace(sink.identifier[:-1], updates={key: text})

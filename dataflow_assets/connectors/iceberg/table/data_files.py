@@ -52,17 +52,16 @@ class WriteTarget:
 
     @property
     def iceberg_schema(self) -> Schema:
-        """The table's schema."""
         return _schema(self.schema)
 
     @property
     def partition_spec(self) -> PartitionSpec:
-        """How rows are told apart by files."""
+        """Returns how rows are told apart by files."""
         return _spec(self.spec)
 
     @property
     def sort_order(self) -> SortOrder:
-        """How the rows of a file are sorted."""
+        """Returns how the rows of a file are sorted."""
         return _order(self.order)
 
     def file_io(self) -> FileIO:
@@ -94,7 +93,7 @@ def _hashed(text: str) -> str:
 
 
 def write_target(table: Table) -> WriteTarget:
-    """Where files of the table are written, and how, as the table is now."""
+    """Returns where files of the table are written, and how, as the table is now."""
     options = table.io.properties
     io = {k: v for k, v in options.items() if isinstance(v, str) and k.startswith(_FILE_PROPERTIES)}
     writing = {k: v for k, v in table.properties.items() if k.startswith("write.")}
@@ -136,7 +135,6 @@ class ParquetFile:
         )
 
     def write(self, rows: pa.Table) -> None:
-        """One row group."""
         columns = [
             pa.chunked_array(map(sound, column.chunks), column.type)
             if pa.types.is_nested(column.type)
@@ -147,7 +145,6 @@ class ParquetFile:
 
     @property
     def bytes(self) -> int:
-        """Its length so far."""
         return int(self._stream.tell())
 
     def close(self) -> None:
@@ -194,7 +191,6 @@ def _as_text(kind: PrimitiveType, value: Any) -> str | None:
 
 
 def _as_value(kind: PrimitiveType, text: str | None) -> Any:
-    """As PyIceberg reads it from a manifest."""
     if text is None:
         return None
     raw = base64.b64decode(text)

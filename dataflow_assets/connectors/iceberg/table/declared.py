@@ -141,7 +141,7 @@ def _change(catalog: TableCatalog, table: Table, wanted: Schema) -> None:
 
 
 def same(one: Schema, other: Schema) -> bool:
-    """Whether both have the same columns; their numbers may differ."""
+    """Returns whether both have the same columns; their numbers may differ."""
     keys = set(one.identifier_field_ids) == set(other.identifier_field_ids)
     return keys and one.as_struct() == other.as_struct()
 
@@ -171,7 +171,6 @@ def _terms(spec: PartitionSpec) -> list[tuple[int, str]]:
 
 
 def _scheme(spec: PartitionSpec, schema: Schema) -> str:
-    """As files say it: a word, or the terms of the partition."""
     if not spec.fields:
         return "unpartitioned"
     if _terms(spec) == [(OWN_IDS, "hour")]:

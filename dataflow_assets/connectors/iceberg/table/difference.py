@@ -30,7 +30,6 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """With what is allowed."""
         own = self.field in (PARTITIONING, KEY)
         return self.message if own else f"{self.message}; {ALLOWED}"
 

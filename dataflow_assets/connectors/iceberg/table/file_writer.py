@@ -21,7 +21,7 @@ ARRANGED_BYTES = 2 * ROW_GROUP_BYTES  # the same, where rows are sorted first
 
 
 def file_writer(target: WriteTarget, name: str, names: list[str], target_bytes: int) -> FileWriter:
-    """What writes rows with these columns to files of the table."""
+    """Returns what writes rows with these columns to files of the table."""
     plain = target.partition_spec.is_unpartitioned() and target.sort_order.is_unsorted
     kind = FileWriter if plain else ArrangedWriter
     return kind(target, name, names, target_bytes)

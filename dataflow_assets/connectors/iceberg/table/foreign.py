@@ -55,7 +55,7 @@ def _is_ours(snapshot: Snapshot) -> bool:
 
 
 def writer(snapshot: Snapshot) -> str:
-    """What the snapshot says about the program that made it."""
+    """Returns what the snapshot says about the program that made it."""
     summary = snapshot.summary
     known = {key: summary[key] for key in _NAMES} if summary else {}
     said = [f"{key} {value}" for key, value in known.items() if value is not None]

@@ -12,7 +12,7 @@ COMMIT_ID = "dataflow.commit"  # in a snapshot's summary
 
 
 def was_rolled_back(table: Table, commit: str, sequence: int) -> bool:
-    """Whether the head of a table does not follow a commit of ours.
+    """Returns whether the head of a table does not follow a commit of ours.
 
     Called on the driver before each commit that others would build on. Snapshots may be expired:
     then the numbers of those that are left tell, as far as they can.

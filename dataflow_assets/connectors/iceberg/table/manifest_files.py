@@ -54,7 +54,6 @@ def added_since(table: Table, sequence_number: int) -> set[str]:
 
 
 def added(snapshot_id: int, file: DataFile) -> ManifestEntry:
-    """The entry of a new file."""
     return ManifestEntry.from_args(
         status=ManifestEntryStatus.ADDED,
         snapshot_id=snapshot_id,

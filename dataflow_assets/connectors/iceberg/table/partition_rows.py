@@ -35,7 +35,6 @@ def arranged(rows: pa.Table, target: WriteTarget) -> Iterator[tuple[Record | Non
 
 
 def _transformed(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.Array:
-    """The partition value of each row."""
     source = schema.find_field(field.source_id)
     if isinstance(field.transform, VoidTransform):
         return pa.nulls(rows.num_rows)
@@ -55,7 +54,6 @@ def _codes(columns: list[pa.Array], count: int) -> Ints:
 
 
 def _sorting(rows: pa.Table, order: SortOrder, schema: Schema) -> Sorting:
-    """What to sort by: whether a value is null, then the value, for each of the order's columns."""
     found: Sorting = []
     for field in order.fields:
         source = schema.find_field(field.source_id)

@@ -49,7 +49,6 @@ class SnapshotPosition:
 
     @classmethod
     def behind(cls, snapshot: Snapshot) -> SnapshotPosition:
-        """Everything of the snapshot is read."""
         return cls(snapshot.snapshot_id, snapshot.sequence_number or 0, committed(snapshot))
 
     @classmethod
@@ -59,7 +58,7 @@ class SnapshotPosition:
 
     @classmethod
     def parse(cls, text: object) -> SnapshotPosition:
-        """What `text` wrote. Raises PermanentError for anything else."""
+        """Returns what `text` wrote. Raises PermanentError for anything else."""
         try:
             found = decode_json(str(text), _Text)
         except msgspec.MsgspecError:
@@ -71,7 +70,6 @@ class SnapshotPosition:
         return cls(**fields | {"snapshot": int(found.snapshot) if found.snapshot else None})
 
     def text(self) -> str:
-        """As it is stored."""
         snapshot = None if self.snapshot is None else str(self.snapshot)
         fields = _Text(snapshot, self.sequence, self.at, self.scan, self.file, self.row, self.done)
         return msgspec.json.encode(fields).decode()
@@ -88,7 +86,7 @@ class SnapshotPosition:
         return ways[self.scan], self.file, self.row
 
     def same_scan(self, other: SnapshotPosition) -> bool:
-        """Whether the places of both are in the same files of the same snapshot."""
+        """Returns whether the places of both are in the same files of the same snapshot."""
         return (self.snapshot, self.scan) == (other.snapshot, other.scan)
 
     def __str__(self) -> str:

@@ -180,7 +180,6 @@ class Merge:
 
 
 def _takes(known: IcebergType, given: IcebergType) -> bool:
-    """Whether a column takes every value of a type as it is."""
     if isinstance(known, DecimalType) and isinstance(given, DecimalType):
         return known.scale == given.scale and known.precision >= given.precision
     return known == given or (given, known) in WIDER

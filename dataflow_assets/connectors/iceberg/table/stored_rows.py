@@ -58,7 +58,6 @@ def _filled(metadata: TableMetadata, columns: Schema) -> frozenset[int]:
 
 
 def _holds_structs(kind: pa.DataType) -> bool:
-    """Whether there is a list or a map of structs inside."""
     if not pa.types.is_nested(kind):
         return False
     inside = [field.type for field in _inside(kind)]

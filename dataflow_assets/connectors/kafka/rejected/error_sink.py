@@ -65,7 +65,6 @@ def outgoing(topic: str, one: ErrorRecord, rules: Rules | None) -> Outgoing:
 
 
 def _waits(name: str, message: Message, flow: str) -> bool:
-    """Whether it is an entry of this flow that a replay may take."""
     mine = dict(headers(message)).get("flow") == flow.encode()
     return mine and not name.endswith(HELD)
 
@@ -135,7 +134,6 @@ class KafkaErrors(ErrorStore):
             peek.close()
 
     def _send(self, records: Sequence[Outgoing]) -> None:
-        """Durable when it returns."""
         refused: list[KafkaError] = []
         own = {
             "enable.idempotence": True,

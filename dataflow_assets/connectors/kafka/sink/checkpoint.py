@@ -74,7 +74,6 @@ class CheckpointTopic:
             self._topic_admin.make(1, BROKERS_OWN, _CONFIG)
 
     def grow(self, head: Head) -> None:
-        """A partition for each slot."""
         self._topic_admin.grow(1 + len(head.slots))
 
     def look(self) -> Stored | None:

@@ -104,14 +104,12 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     """How keys of rows are written, by `key_spelling`; empty: as before there was this field."""
 
     def taken(self, run: Run, flow: str) -> Head:
-        """The same under a new epoch."""
         return msgspec.structs.replace(
             self, epoch=self.epoch + 1, run=run.id, host=run.place, flow=flow
         )
 
     @property
     def parts(self) -> tuple[PartSlice, ...]:
-        """Those of the intent."""
         return tuple(PartSlice(*part) for part in self.intent.parts) if self.intent else ()
 
     def with_slots(self, span: Span) -> Head:
@@ -129,17 +127,14 @@ class Stored(msgspec.Struct, frozen=True):
 
     @property
     def current(self) -> dict[str, PartitionCheckpoint]:
-        """The checkpoints that count."""
         return {n: t for n, t in self.checkpoints.items() if t.generation == self.head.generation}
 
     @property
     def totals(self) -> Totals:
-        """Of the whole branch."""
         return sum((checkpoint.totals for checkpoint in self.current.values()), self.head.totals)
 
     @property
     def state(self) -> BranchState:
-        """Head and checkpoints as one."""
         head, checkpoints = self.head, self.current
         names = head.base.keys() | checkpoints.keys()
         found = {name: self.position(name) for name in sorted(names)}
@@ -171,7 +166,6 @@ class Stored(msgspec.Struct, frozen=True):
         return checkpoint.position if of_intent else base
 
     def restarted(self, positions: Positions, source: str | None, target: str | None) -> Head:
-        """The head of a new generation."""
         return msgspec.structs.replace(
             self.head,
             generation=new_generation(),

@@ -63,7 +63,6 @@ class Claim:
 
     @property
     def position(self) -> Position | None:
-        """Where the partition stands."""
         return self.stored.position(self.piece.partition)
 
     @property
@@ -73,11 +72,9 @@ class Claim:
 
     @property
     def checkpoint(self) -> PartitionCheckpoint | None:
-        """The checkpoint as it stands."""
         return self.stored.current.get(self.piece.partition)
 
     def moved(self, position: Position, epoch: int, counted: Totals) -> Claim:
-        """The same after a commit."""
         head, old = self.stored.head, self.checkpoint
         totals = (old.totals if old else Totals()) + counted
         checkpoint = PartitionCheckpoint(

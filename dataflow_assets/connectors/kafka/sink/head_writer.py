@@ -58,7 +58,7 @@ class HeadWriter:
         return head
 
     def _head(self) -> Head:
-        """What is stored, or the first one of a new branch.
+        """Returns what is stored, or the first one of a new branch.
 
         Rejected records are taken back with the keys of their flow, which change when its topic is
         emptied.

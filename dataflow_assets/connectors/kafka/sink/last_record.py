@@ -103,7 +103,6 @@ class LastRecordReader:
             raise meaning(error, where)
 
     def close(self) -> None:
-        """Frees the connection; safe twice."""
         self._consumer.close()
 
     def _read(
@@ -169,7 +168,7 @@ class Readers:
 
     @classmethod
     def of(cls, cluster: Cluster) -> Readers:
-        """Those of this process: a forked one cannot use its parent's."""
+        """Returns those of this process: a forked one cannot use its parent's."""
         key = (os.getpid(), cluster)
         with cls._lock:
             found = cls._open.get(key)

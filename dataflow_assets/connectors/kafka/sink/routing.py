@@ -72,7 +72,6 @@ class Routing:
         return not headers and largest + FRAMING <= rules.most_bytes
 
     def sort(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sorted:
-        """Each row on its own."""
         found = Sorted()
         for row, (value, key, headers, deleted, unknown) in enumerate(_rows(rows)):
             try:
@@ -116,7 +115,6 @@ class Routing:
             raise RejectedRecord("sink", reason) if self._replays else PermanentError(reason)
 
     def _key_of_key(self, key: bytes) -> bytes | None:
-        """Of a null message: an object is read as bodies are, a single value is the key itself."""
         found = parse(key)
         if isinstance(found, NotJson):
             return key
@@ -171,7 +169,6 @@ def _check_time(topic: str, timestamp: int, rules: Rules) -> None:
 
 
 def _key_reader(sink: KafkaSinkOptions) -> Read | None:
-    """How a key is told from a body; None where the record's own stands."""
     if sink.key_template is not None:
         read = interpolated(sink.key_template, "")
         return lambda body: _as_key(read(Record(body, {})), "keyTemplate")

@@ -250,7 +250,6 @@ class KafkaSinkSession(SinkSession):
         return empty_topic.ends(self._side_topic, self._topic, self._sink, self._target)
 
     def _empty(self) -> None:
-        """Ends what a restart has begun."""
         head = self._stored.head
         if head.emptied is not None:
             empty_topic.delete(self._side_topic, self._sink.topic, head)

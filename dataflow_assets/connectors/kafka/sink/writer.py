@@ -56,7 +56,6 @@ class KafkaWriter(SliceTransaction):
         self._claim: Claim
 
     def routed(self, values: ValueSchema | None) -> Routing:
-        """What turns rows into records."""
         encode = values.encoder() if values else None
         replays = self._target.branch.endswith(REPLAY)
         rules = cache(partial(_rules_of_record, self._rules, self._sink.topic))
@@ -149,7 +148,6 @@ class KafkaWriter(SliceTransaction):
         return found.refused
 
     def _beside(self, found: Sequence[Rejection]) -> None:
-        """Into the topic of rejected records."""
         records = [error_record(self._target, self._piece, one) for one in found]
         self._send_errors(self._sink.rejected_topic, records)
 

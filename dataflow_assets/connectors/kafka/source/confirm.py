@@ -22,7 +22,7 @@ def confirm(cluster: Cluster, topic: str, identity: str) -> None:
 
 
 def refused(cluster: Cluster, planned: Collection[Planned]) -> dict[Planned, DataflowError]:
-    """Those of the topics that are not the planned ones, or of which nobody knows; and why.
+    """Returns those of the topics that are not the planned ones, or of which nobody knows; and why.
 
     One request for all of them, as long as nothing is wrong.
     """

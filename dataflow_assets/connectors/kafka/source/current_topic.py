@@ -26,12 +26,11 @@ class CurrentTopic:
 
     @property
     def id(self) -> str:
-        """Its identity."""
         return self._topic.id
 
     @property
     def is_old(self) -> bool:
-        """Whether its description is to be asked for again."""
+        """Returns whether its description is to be asked for again."""
         return time.monotonic() - self._described > SECONDS
 
     def now(self) -> Topic:

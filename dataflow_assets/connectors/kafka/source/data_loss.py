@@ -42,7 +42,7 @@ class LossCheck:
         self._warned: set[str] = set()
 
     def check(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
-        """Whether what comes next in each partition is there, and is what came next before.
+        """Returns whether what comes next in each partition is there, and is what came next before.
 
         Raises TransientError where the topic itself is another one by now, or where nobody can say
         under which leaders its records were read.
@@ -79,7 +79,6 @@ class LossCheck:
             raise PermanentError(f"{sentence}; {RESET}")
 
     def _check_log(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
-        """Whether a leader that is new has the records that were read under the one before."""
         name = self._source.topic
         key = self._broker.bootstrap, topic.id, self._flow
         known = _seen[key] if key in _seen else self._stored(topic, begins, bounds.lows)
@@ -91,7 +90,6 @@ class LossCheck:
         self._known = _seen[key] = leader_epochs.seen(bounds)
 
     def _stored(self, topic: Topic, begins: Offsets, lows: Offsets) -> dict[int, SeenEpoch]:
-        """What the group was told at last; nothing where the flow may not ask it."""
         if begins == lows:
             return {}
         try:

@@ -91,7 +91,6 @@ class FrameReader:
         return reader.load().selectExpr(*_aliased(expressions, ["_at", *wanted]))
 
     def options(self, bounds: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-        """What Spark's Kafka source is told."""
         topic = self.source.topic
         assigned = {topic: [int(partition) for partition in bounds]}
         starts = {topic: {partition: start for partition, (start, _) in bounds.items()}}

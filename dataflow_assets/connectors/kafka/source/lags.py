@@ -31,7 +31,6 @@ class Behind:
 
     @property
     def places(self) -> dict[Where, int]:
-        """Where the unread records are."""
         return {(self.topic, partition): offset for partition, offset in self.unread.items()}
 
 

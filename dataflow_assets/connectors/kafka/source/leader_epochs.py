@@ -40,7 +40,7 @@ class SeenEpoch:
 
 
 def seen(bounds: Bounds) -> dict[int, SeenEpoch]:
-    """What may be asked about when these are no longer the leaders."""
+    """Returns what may be asked about when these are no longer the leaders."""
     return {p: SeenEpoch(0, bounds.ends[p], epoch) for p, epoch in bounds.epochs.items()}
 
 

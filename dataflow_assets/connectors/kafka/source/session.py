@@ -211,7 +211,7 @@ class KafkaSourceSession(SourceSession):
         return _named(self._caps(ends))
 
     def unread(self, after: Positions | None, lows: Offsets, ends: Offsets) -> Behind:
-        """What a branch has not read; None: it begins at the start."""
+        """Returns what a branch has not read; None: it begins at the start."""
         begins = _begins(self.start() if after is None else after, lows)
         return Behind.of(self._source.topic, begins, lows, self._bounded(ends, begins))
 
@@ -267,7 +267,6 @@ class KafkaSourceSession(SourceSession):
         return {p: caps.get(p, begins[p]) for p in ends}
 
     def _caps(self, ends: Offsets) -> Offsets:
-        """By partition that is read where it ends."""
         end = self._source.end
         if end is None:
             return ends
@@ -278,7 +277,6 @@ class KafkaSourceSession(SourceSession):
 
 
 def _begins(after: Positions, lows: Offsets) -> Offsets:
-    """What comes next; a partition that was added since `after` begins at 0, or was lost there."""
     return {p: int(after.get(str(p), 0 if after else low)) for p, low in lows.items()}
 
 

@@ -45,12 +45,10 @@ class SmallSlice:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is awaited."""
         return self.error is not None or self.following >= self.asked.piece.upto
 
     @property
     def ready(self) -> bool:
-        """Whether a batch is full."""
         return bool(self._batches)
 
     def take(self, message: Message) -> bool:
@@ -75,7 +73,7 @@ class SmallSlice:
         self.following = max(self.following, offsets[-1] + 1)
 
     def skip(self, low: int) -> None:
-        """What lies below this offset is lost, and the flow goes on without."""
+        """Returns what lies below this offset is lost, and the flow goes on without."""
         self.following = max(self.following, low)
 
     def reach(self, end: int | None) -> bool:
@@ -86,7 +84,7 @@ class SmallSlice:
         return news
 
     def silent(self, bootstrap: str, seconds: float) -> TransientError:
-        """What nothing has come of for so long, although the topic is there."""
+        """Returns what nothing has come of for so long, although the topic is there."""
         if self._end is None:
             return self._error(bootstrap, f"no answer for {seconds:g} seconds")
         return self._error(
@@ -96,7 +94,7 @@ class SmallSlice:
         )
 
     def failed(self, bootstrap: str, error: KafkaError) -> DataflowError:
-        """What the client says; the next plan finds out what is lost, if anything is."""
+        """Returns what the client says; the next plan finds out what is lost, if anything is."""
         found = meaning(error, self._where(bootstrap))
         if isinstance(found, TransientError):
             return self._error(bootstrap, error.str())
@@ -122,7 +120,6 @@ class SmallSlice:
             raise self.error
 
     def full(self) -> Iterator[pa.RecordBatch]:
-        """The batches that are full."""
         while self._batches:
             batch = self._batches.popleft()
             self.held -= batch.nbytes
@@ -153,14 +150,12 @@ class _Columns:
         self._wanted = {name: list[Any]() for name in _NAMES if name in {"body", *asked.columns}}
 
     def add(self, offset: int, message: Message) -> int:
-        """Takes one record; its bytes, roughly."""
         self.at.append(offset * self._asked.slices + self._asked.index)
         size = sum(self._put(name, message) for name in self._wanted)
         self.size += size
         return size
 
     def add_all(self, offsets: Sequence[int], messages: Sequence[Message]) -> int:
-        """Takes many records; their bytes, roughly."""
         slices, index = self._asked.slices, self._asked.index
         self.at += [offset * slices + index for offset in offsets]
         size = sum(self._put_all(name, messages) for name in self._wanted)
@@ -178,7 +173,6 @@ class _Columns:
         return _size(value)
 
     def batch(self) -> pa.RecordBatch:
-        """All of them."""
         schema = pa.schema([SCHEMA.field(name) for name in ("_at", *self._wanted)])
         arrays = [pa.array(self.at, pa.int64())]
         arrays += [pa.array(rows, schema.field(n).type) for n, rows in self._wanted.items()]
@@ -186,7 +180,6 @@ class _Columns:
 
 
 def _fitting(messages: Sequence[Message], most: int) -> int:
-    """How many of them have so many bytes, or one."""
     sizes = accumulate(map(len, messages))
     return next((n for n, size in enumerate(sizes, 1) if size >= most), len(messages))
 
@@ -198,14 +191,12 @@ def _size(value: Any) -> int:
 
 
 def _total(values: Sequence[Any]) -> int:
-    """The same of a column of bytes or of times."""
     if not values or isinstance(values[0], int):
         return 8 * len(values)
     return sum(map(len, filter(None, values))) + 8 * len(values)
 
 
 def _headers(message: Message) -> list[dict[str, Any]]:
-    """None at all is an empty list, as in the frame."""
     return [{"key": name, "value": value} for name, value in headers(message)]
 
 

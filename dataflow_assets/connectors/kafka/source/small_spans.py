@@ -103,7 +103,6 @@ def _alone(cluster: Cluster, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
 
 
 def _declared(piece: SmallSlice) -> dict[str, int]:
-    """How the manifest tunes fetches."""
     source = piece.asked.source
     return source.fetch_settings() if isinstance(source, KafkaSourceOptions) else {}
 
@@ -222,13 +221,11 @@ class _Reading:
         return False
 
     def _leave(self, place: Place, message: Message) -> None:
-        """Of a partition with more than is wanted nothing more is fetched."""
         if message.error() is None and place in self._assigned:
             self._assigned.discard(place)
             self._consumer.incremental_unassign([TopicPartition(*place)])
 
     def _refuse(self, pieces: Collection[SmallSlice]) -> None:
-        """Those whose topic is gone, or is another one, have failed."""
         errors = refused(self._cluster, {piece.planned for piece in pieces})
         for piece in pieces:
             found = errors.get(piece.planned)

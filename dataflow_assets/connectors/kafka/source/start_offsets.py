@@ -38,13 +38,13 @@ class StartOffsets:
         return self.adopted(topic) | given
 
     def adopted(self, topic: Topic) -> Offsets:
-        """Where the group is, unless this program has put it there; else the earliest."""
+        """Returns where the group is, unless this program has put it there; else the earliest."""
         stored = self._of_group(topic)  # before the ends: the group may go on meanwhile
         lows, highs = self.lows_and_highs(topic)
         return lows | self._there(stored, lows, highs)
 
     def taken_over(self, flow: str, topic: Topic, known: Positions) -> Offsets:
-        """Where another program has stopped that has filled the table so far.
+        """Returns where another program has stopped that has filled the table so far.
 
         Args:
             flow: who takes over, for the log.
@@ -83,7 +83,7 @@ class StartOffsets:
         return {p: o for p, o in asked.items() if lows[p] <= o <= highs[p]}
 
     def lows_and_highs(self, topic: Topic) -> tuple[Offsets, Offsets]:
-        """Where the logs begin, and where they end, open transactions included."""
+        """Returns where the logs begin, and where they end, open transactions included."""
         highs = self._broker.offsets(topic, LATEST, committed=False)[0]
         lows = self._broker.offsets(topic, EARLIEST)[0]
         return dict(enumerate(lows)), dict(enumerate(highs))

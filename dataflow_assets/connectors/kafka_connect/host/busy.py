@@ -20,7 +20,6 @@ class Busy:
     """Of one task, from its start on."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
-        """`config`: of the connector."""
         slot = _number(config, SLOT_RETRIES, 0) * _number(config, _SLOT_DELAY, _PAUSE) / 1_000
         self._again = slot + _number(config, _RESTART, _PAUSE) / 1_000 + _START
         self.until = time.monotonic() + slot + _CONNECTS * (SLOT_RETRIES in config)

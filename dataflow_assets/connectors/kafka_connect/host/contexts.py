@@ -40,8 +40,6 @@ def offset_reader(helper: Any, left: Callable[[str], Offset | None]) -> Any:
 def connector_context(
     reader: Any, reconfigure: Callable[[], None], fail: Callable[[str], None]
 ) -> Any:
-    """Of the connector."""
-
     @jpype.JImplements("org.apache.kafka.connect.source.SourceConnectorContext")
     class Context:
         @jpype.JOverride
@@ -64,8 +62,6 @@ def connector_context(
 
 
 def task_context(reader: Any, config: Any) -> Any:
-    """Of a task."""
-
     @jpype.JImplements("org.apache.kafka.connect.source.SourceTaskContext")
     class Context:
         @jpype.JOverride

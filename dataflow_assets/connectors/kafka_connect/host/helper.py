@@ -241,7 +241,7 @@ public class Helper {
 
 
 def unpacked(data: bytes) -> pa.RecordBatch:
-    """What `pack` has packed, without a copy of the texts.
+    """Returns what `pack` has packed, without a copy of the texts.
 
     `dropped` is null but for records that a transformation has dropped; `refused` says why a
     record could be no JSON: its value is the record as text.

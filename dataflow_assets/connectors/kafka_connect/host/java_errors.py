@@ -14,7 +14,7 @@ _MISFITS = ("java.lang.LinkageError", "java.lang.ClassNotFoundException")
 
 
 def connector_error(what: str, error: BaseException) -> DataflowError:
-    """What a connector has thrown, as what the run makes of it.
+    """Returns what a connector has thrown, as what the run makes of it.
 
     Called in the host, once for each error that ends it.
 
@@ -48,7 +48,6 @@ def sentence(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[jpype.JException]:
-    """The error, then its causes."""
     one = error
     for _ in range(_MOST_CAUSES):
         if not isinstance(one, jpype.JException):

@@ -66,10 +66,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def encode(message: Order | Event) -> bytes:
-    """One line."""
     return msgspec.json.encode(message) + b"\n"
 
 
 def decode(line: bytes, kind: Any) -> Any:
-    """What `encode` wrote."""
     return decode_json(line, kind)

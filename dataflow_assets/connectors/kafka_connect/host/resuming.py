@@ -27,7 +27,7 @@ _RUNS = frozenset({"true", "initial", "blocking"})
 
 
 def resumable(offset: Any) -> bool:
-    """Whether a connector that is given this offset goes on, and does not begin again."""
+    """Returns whether a connector that is given this offset goes on, and does not begin again."""
     if not isinstance(offset, dict):
         return True
     if _COMPLETED in offset:
@@ -118,7 +118,6 @@ class Repeats:
 
 
 def _is_before(here: tuple[Any, Any], there: tuple[Any, Any]) -> bool:
-    """Whether a record is an earlier one of the same entry."""
     return None not in here and here[0] == there[0] and here[1] < there[1]
 
 

@@ -107,7 +107,6 @@ class Running:
             one.start()
 
     def _left(self, partition: str) -> Offset | None:
-        """Behind all that is sealed: also for one that asks after a lost connection."""
         return self._sealer.known.get(partition) if self._sealer else None
 
     def _start_connector(self, reader: Any, *, before: bool) -> None:
@@ -178,7 +177,7 @@ class Running:
 
     @property
     def states(self) -> list[Name]:
-        """Those of its tasks, by their numbers."""
+        """Returns those of its tasks, by their numbers."""
         return [task.state for task in self._tasks]
 
     def _noted_on(self) -> AbstractContextManager[None]:
@@ -196,7 +195,6 @@ class Running:
             self._note()
 
     def end(self) -> None:
-        """The connector itself, after its tasks."""
         with self._noted_on():
             self._connector.stop()
         write(self._spool.folder, "STOPPED", [])

@@ -40,23 +40,22 @@ class Sealer:
         the task delivers is read before it can go on behind all of them."""
 
     def has_room(self) -> bool:
-        """Whether more records may wait."""
         if self._sealed > self._order.spool_bytes:
             self._sealed = self._spool.size
         return any(self._open.values()) or self._sealed <= self._order.spool_bytes
 
     def is_open(self, task: int) -> bool:
-        """Whether a task cannot go on behind what it has delivered last."""
+        """Returns whether a task cannot go on behind what it has delivered last."""
         return bool(self._open[task])
 
     def full(self, batches: Sequence[pa.RecordBatch]) -> bool:
-        """Whether these records are a part, however young they are."""
+        """Returns whether these records are a part, however young they are."""
         rows: int = sum(batch.num_rows for batch in batches)
         size: int = sum(batch.nbytes for batch in batches)
         return rows >= self._order.part_rows or size >= self._order.part_bytes
 
     def may_be_cut(self, batches: Sequence[pa.RecordBatch]) -> bool:
-        """Whether a task must not be asked to go on behind these records yet."""
+        """Returns whether a task must not be asked to go on behind these records yet."""
         filled = [batch for batch in batches if batch.num_rows]
         if not filled:
             return False

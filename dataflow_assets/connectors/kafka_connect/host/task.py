@@ -58,7 +58,6 @@ class Task:
 
     @property
     def state(self) -> Name:
-        """As Kafka Connect calls it."""
         if self.error is not None:
             return "FAILED"
         return "RUNNING" if self._sealer.has_room() else "PAUSED"
@@ -69,7 +68,6 @@ class Task:
         return max(self._delivered, self._busy.until)
 
     def start(self) -> None:
-        """After the task itself was started."""
         self._thread.start()
 
     def stop(self, patience: float) -> bool:
@@ -91,7 +89,6 @@ class Task:
                 self._seal()
 
     def _sealable(self) -> bool:
-        """Whether there is something to store, behind which the task can go on."""
         if not self._batches:
             return False
         return self._rested or not self._sealer.may_be_cut(self._batches)

@@ -34,7 +34,6 @@ class VirtualMachine:
         return self._helper(self._plain, self._schemas)
 
     def connector(self, name: str, jars: Sequence[Path]) -> Any:
-        """A new connector of a plugin."""
         urls = jpype.JArray(jpype.JClass("java.net.URL"))(
             [jpype.JClass("java.io.File")(str(jar)).toURI().toURL() for jar in jars]
         )
@@ -54,7 +53,6 @@ class VirtualMachine:
 
 
 def java_map(values: dict[str, str]) -> Any:
-    """As connectors take their configuration."""
     found = jpype.JClass("java.util.HashMap")()
     for name, value in values.items():
         found.put(jpype.JString(name), jpype.JString(value))
@@ -62,5 +60,4 @@ def java_map(values: dict[str, str]) -> Any:
 
 
 def texts(values: Any) -> dict[str, str]:
-    """A map of texts, back."""
     return {str(one.getKey()): str(one.getValue()) for one in values.entrySet()}

@@ -30,7 +30,7 @@ class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_un
 
     @classmethod
     def parse(cls, text: object) -> ConnectPosition:
-        """What `text` wrote; None for the beginning. PermanentError for anything else."""
+        """Returns what `text` wrote; None for the beginning. PermanentError for anything else."""
         try:
             return decode_json(str(text or "{}"), cls)
         except msgspec.MsgspecError:
@@ -38,7 +38,6 @@ class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_un
 
     @property
     def text(self) -> str:
-        """As it is stored."""
         return msgspec.json.encode(self, order="sorted").decode()
 
     def then(self, added: ConnectPosition) -> ConnectPosition:
@@ -56,7 +55,6 @@ class Piece(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, part: str) -> Piece:
-        """What `text` wrote."""
         return decode_json(part, cls)
 
     @property

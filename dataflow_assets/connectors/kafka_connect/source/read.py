@@ -78,7 +78,6 @@ def _bodies(source: KafkaConnectSourceOptions, rows: pa.RecordBatch) -> pa.Array
 
 
 def _refused(rows: pa.RecordBatch) -> bool:
-    """Whether some records are no JSON; parts of older versions have none."""
     found = "refused" in rows.schema.names
     return found and rows.column("refused").null_count < rows.num_rows
 

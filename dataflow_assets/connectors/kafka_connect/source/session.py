@@ -100,7 +100,6 @@ class KafkaConnectSession(SourceSession):
         return published(without_gap(self._spool.parts(start.part), start.part + 1))
 
     def _is_full(self, start: ConnectPosition) -> bool:
-        """Whether the tasks rest until every branch has the parts that this position is behind."""
         return self._spool.size > SPOOL_BYTES and not self._spool.parts(start.part)
 
     def _is_quiet(self, visible: int) -> bool:
@@ -209,7 +208,6 @@ class KafkaConnectSession(SourceSession):
 
     @override
     def release(self, upto: Positions) -> None:
-        """Every branch has these parts."""
         position = ConnectPosition.parse(upto.get(CONNECT))
         with disk(self._source.spool):
             state = self._spool.state()
@@ -253,7 +251,6 @@ def _pieces(parts: Sequence[Part], limit: Limit) -> tuple[list[str], list[Part],
 
 
 def _rows(part: Part, limit: Limit) -> int:
-    """How many rows of a part are within the limit."""
     return max(1, min(limit.records, limit.bytes * part.rows // max(1, part.bytes)))
 
 

@@ -56,12 +56,11 @@ class Range(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def parse(cls, part: str) -> Range | None:
-        """What `text` wrote; None for a part without records."""
+        """Returns what `text` wrote; None for a part without records."""
         return decode_json(part, cls) if part else None
 
     @property
     def text(self) -> str:
-        """As a part is recorded."""
         return msgspec.json.encode(self).decode()
 
 
@@ -75,14 +74,13 @@ class Bound:
     """Records that arrived then or later, in ms since 1970, are left for later."""
 
     def excludes(self, record: Record) -> bool:
-        """Whether the record is left for later."""
+        """Returns whether the record is left for later."""
         if self.upto is not None and not self.upto.has(record.sequence):
             return True
         return self.before is not None and record.arrived >= self.before
 
     @classmethod
     def of(cls, until: StreamPosition | None, shard: str) -> Bound:
-        """For one shard."""
         if until is None:
             return cls()
         if until.visible:
@@ -127,7 +125,6 @@ class Ahead:
 
     @property
     def position(self) -> ShardPosition:
-        """Behind the records."""
         start, last = self.start, self.last
         read = max(start.read, self.looked, last.arrived if last else 0)
         if last is None:
@@ -150,7 +147,7 @@ class Walk:
 
     @property
     def moved(self) -> dict[str, ShardPosition]:
-        """Where shards are read to that have records, or that are finished."""
+        """Returns where shards are read to that have records, or that are finished."""
         return {one.shard.id: one.position for one in self.found if one.records or one.ended}
 
     def stale(self, before: int) -> dict[str, ShardPosition]:

@@ -45,7 +45,7 @@ class ShardPosition(
 
     @property
     def known(self) -> int:
-        """What arrived earlier was read, or is not wanted; 0 where nothing was read yet."""
+        """Returns what arrived earlier was read, or is not wanted; 0 where nothing was read yet."""
         return max(self.read, self.begin)
 
     @property
@@ -73,7 +73,7 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
     @classmethod
     def parse(cls, text: object) -> StreamPosition:
-        """What `text` wrote; None for the beginning. PermanentError for anything else."""
+        """Returns what `text` wrote; None for the beginning. PermanentError for anything else."""
         try:
             return decode_json(str(text or "{}"), cls)
         except msgspec.MsgspecError:
@@ -81,11 +81,9 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
     @property
     def text(self) -> str:
-        """As it is stored."""
         return msgspec.json.encode(self, order="sorted").decode()
 
     def of(self, shard: str) -> ShardPosition:
-        """In this shard."""
         return self.shards.get(shard) or ShardPosition(begin=self.begin or self.visible)
 
     @property
@@ -103,5 +101,5 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
         return StreamPosition(shards, self.begin)
 
     def behind(self, other: StreamPosition) -> bool:
-        """Whether the other one has read more of a shard."""
+        """Returns whether the other one has read more of a shard."""
         return any(self.of(name).place < one.place for name, one in other.shards.items())

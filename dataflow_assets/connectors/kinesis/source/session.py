@@ -86,11 +86,9 @@ class KinesisSourceSession(SourceSession):
         return self._from(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
     def _from_now(self) -> Positions:
-        """By the clock of the service, which tells whole seconds: what is older is not read."""
         return _positions(StreamPosition(begin=self._stream.describe().now))
 
     def _from(self, moment: datetime) -> Positions:
-        """Behind what arrived before; all that there is where that is gone anyway."""
         begin = round(moment.timestamp() * 1_000)
         oldest = self._described.now - self._described.retention
         return _positions(StreamPosition(begin=begin if begin > oldest else 0))
@@ -122,7 +120,6 @@ class KinesisSourceSession(SourceSession):
         return Span.of_parts(added.text, parts, full=walk.full)
 
     def _start(self, after: Positions) -> StreamPosition:
-        """Where a reader is. Shards that it knows more about are asked for once more."""
         start = StreamPosition.parse(after.get(STREAM))
         closed = {one.id: one.closed for one in self._shards}
         if any(closed.get(name) is not True for name in start.finished) or (
@@ -198,7 +195,6 @@ class KinesisSourceSession(SourceSession):
                 self._tell_lost(shard, position)
 
     def _is_lost(self, shard: str, position: ShardPosition) -> bool:
-        """Whether the record is gone behind which is read on; of idle shards in time."""
         oldest = now() - self._described.retention
         if position.finished or not position.known or position.known > oldest:
             return False
@@ -249,7 +245,6 @@ class KinesisSourceSession(SourceSession):
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        """Shards that are gone are forgotten."""
         found = StreamPosition.parse(positions.get(STREAM))
         found = found.then(StreamPosition.parse(folded(positions, STREAM)))
         there = {one.id for one in self._shards}
@@ -282,7 +277,6 @@ class KinesisSourceSession(SourceSession):
 
 
 def _waiting(found: Ahead) -> int:
-    """How many messages of a shard are not read, by a sample of its first ones."""
     if not found.full or not found.first or not found.last:
         return found.messages
     span = max(1, found.last.arrived - found.first.arrived)

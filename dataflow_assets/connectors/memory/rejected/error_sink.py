@@ -21,7 +21,7 @@ where excluded.reading > errors.reading
 
 
 def beside(table: str) -> str:
-    """What the records rejected beside a table are called among the error records."""
+    """Returns what the records rejected beside a table are called among the error records."""
     return f"rejected beside {table}"
 
 

@@ -26,11 +26,9 @@ from dataflow_assets.contracts import (
 
 class _MemorySink(MemorySinkOptions, ABC):
     def open(self, target: Target, run: Run) -> SinkSession:
-        """Takes a new epoch."""
         return MemorySinkSession(self, target, run)
 
     def peek(self, target: Target) -> Checkpoint | None:
-        """The stored checkpoint."""
         return peek(Store(self.store), target)
 
     def error_store(self) -> ErrorStore:
@@ -38,7 +36,7 @@ class _MemorySink(MemorySinkOptions, ABC):
         return MemoryErrors(self.store, self.table)
 
     def rejected(self) -> Entries:
-        """Those that were rejected beside the table."""
+        """Returns those that were rejected beside the table."""
         return MemoryErrors(self.store, beside(self.table))
 
 
@@ -49,7 +47,6 @@ class MemorySliceSink(_MemorySink):
     commits: ClassVar[Literal["slice", "span"]] = "slice"
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        """A writer that commits in `close`."""
         return SliceWriter(self, ticket, piece)
 
 

@@ -49,7 +49,6 @@ class Staged(NamedTuple):
 
 
 def insert(connection: sqlite3.Connection, table: str, staged: Staged) -> None:
-    """Stores it in the caller's transaction."""
     connection.executemany("insert into rows values (?, ?, ?, ?, ?, ?, ?)", staged.rows)
     store_records(connection, beside(table), staged.rejected)
 
@@ -91,7 +90,6 @@ class _MemoryWriter(Writer):
         return kept
 
     def _checked(self, found: BranchState | None) -> BranchState:
-        """What is stored, in which the slice is still to be committed from where it was planned."""
         ticket, piece, flow = self._ticket, self._piece, self._target.flow
         stored = owned(flow, found, ticket.epoch, ticket.run, self._sink.address())
         if isinstance(piece, PartSlice):
@@ -106,7 +104,6 @@ class _MemoryWriter(Writer):
         return None if self._seen is None else replace(self._piece, upto=self._seen)
 
     def _skip_covered(self, stored: BranchState) -> None:
-        """Drops what was committed before."""
         position = stored.positions.get(self._piece.partition)
         if isinstance(position, int):
             self._rows = [row for row in self._rows if row[3] >= position]

@@ -45,7 +45,6 @@ class ReadSlices:
     span: Span
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One batch for each slice."""
         for index in (index for batch in batches for index in batch.column("id").to_pylist()):
             piece = self.span.slices[index]
             batch = read_messages(

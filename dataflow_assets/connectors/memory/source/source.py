@@ -27,15 +27,12 @@ class MemoryOffsetSource(MemorySourceOptions, MessageSource):
     partitions: int = 2
 
     def metadata(self, piece: Slice) -> dict[str, Any]:
-        """Topic and partition."""
         return {"topic": self.topic, "partition": int(piece.partition)}
 
     def open(self, flow: str) -> SourceSession:  # noqa: ARG002 - no server keeps anything by flow
-        """Opens the store."""
         return MemoryOffsetSession(self, self.partitions)
 
     def confirm(self, identity: str) -> None:
-        """Looks the topic up again."""
         if current_identity(self) != identity:
             raise TransientError(f"topic {self.topic} was recreated while it was read")
 
@@ -50,10 +47,8 @@ class MemoryPartSource(MemorySourceOptions):
     delivers: ClassVar[Literal["messages", "columns"]] = "columns"
 
     def open(self, flow: str) -> SourceSession:  # noqa: ARG002 - no server keeps anything by flow
-        """Opens the store."""
         return MemoryPartSession(self)
 
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - rows have none
-        """The rows of one part."""
         assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
         yield read_rows(self, *json.loads(piece.part))

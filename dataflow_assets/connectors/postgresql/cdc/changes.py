@@ -39,11 +39,10 @@ class Changed:
 
     @property
     def state(self) -> tuple[int, Transaction | None]:
-        """How many changes of which transaction were counted last."""
+        """Returns how many changes of which transaction were counted last."""
         return self._counted, self._last
 
     def add(self, message: bytes | memoryview, transaction: Transaction) -> None:
-        """Takes a message."""
         if transaction is not self._last:
             self._counted, self._last = 0, transaction
         if not self._runs or self._runs[-1][1] is not transaction:
@@ -59,7 +58,7 @@ class Changed:
         return number
 
     def take(self, unfinished: Transaction | None = None) -> Records | None:
-        """What was collected; None where that is nothing.
+        """Returns what was collected; None where that is nothing.
 
         `unfinished`: whose changes go on; those of a table whose keys are exchanged stay together.
         """
@@ -120,7 +119,6 @@ def _masks(bits: Bools) -> pa.Array:
 
 
 def _reasons(layout: Layout, bits: Bools) -> pa.Array:
-    """Of each row that stays why values of it are not known; null where all are."""
     masks, which = distinct(bits)
     names = np.array([column.name for column in layout.read], object)
     texts = [not_logged(layout.sql, names[mask]) if mask.any() else None for mask in masks]

@@ -16,7 +16,7 @@ WHERE attrelid = ANY ($1::text[]::oid[]) AND attnum > 0 AND NOT attisdropped ORD
 
 
 def unknown(link: TextLink, source: PostgresqlCdcOptions, found: Sequence[Table]) -> str:
-    """What is wrong with `includeColumns` and `excludeColumns`; empty where nothing is.
+    """Returns what is wrong with `includeColumns` and `excludeColumns`; empty where nothing is.
 
     A misspelt name of a column that is to be left out would copy the column without a word.
 

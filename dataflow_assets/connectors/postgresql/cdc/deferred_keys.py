@@ -92,7 +92,6 @@ def _taken(key: _Key, row: int) -> _Arrival | None:
 def _digests(
     layout: Layout, found: Changes
 ) -> tuple[list[int | None], list[int], list[int | None]]:
-    """Of the old row of each update under the same key, of each row, and of its key."""
     indexes = range(len(layout.columns))
     values = [found.texts(found.image(index)).to_pylist() for index in indexes]
     olds = [found.texts(found.old_image(index)).to_pylist() for index in indexes]

@@ -65,7 +65,7 @@ class Records:
 
     @property
     def in_snapshot(self) -> bool:
-        """Whether the rows are of a snapshot."""
+        """Returns whether the rows are of a snapshot."""
         return self.number is None
 
     def each(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -92,7 +92,6 @@ def delivered(
 
 
 def empty(layout: Layout, *, debezium: bool) -> pa.RecordBatch:
-    """No rows, to tell the columns."""
     fields = [PAYLOAD] if debezium else [column.field for column in layout.read]
     return pa.RecordBatch.from_pylist([], pa.schema(fields))
 
@@ -113,14 +112,12 @@ def truncation(
 
 
 def operations(codes: pa.Array) -> pa.Array:
-    """Operations as metadata name them."""
     return pa.array([_NAMES[code] for code in sorted(_NAMES)]).take(codes.cast(pa.int32()))
 
 
 def _metadata(
     records: Records, wanted: frozenset[str], id_column: str
 ) -> list[tuple[pa.Field, pa.Array]]:
-    """What somebody reads of a change beside the row, a column each."""
     transactions, rows = records.transactions, records.rows
     times = [None if t.committed is None else t.committed + _UNIX for t in transactions]
     known = {
@@ -143,7 +140,6 @@ def _metadata(
 
 
 def _place(records: Records) -> dict[str, pa.Array]:
-    """What names each row, whenever it is read: its change, or its key."""
     count = len(records.of)
     table = constant(records.layout.name, count)
     if records.number is not None:

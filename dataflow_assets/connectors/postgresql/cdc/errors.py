@@ -85,7 +85,6 @@ def explained(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
 
 
 def _advice(source: PostgresqlCdcOptions, failure: Failure) -> str:
-    """What a person can do; empty where that is nothing but to try again, or nobody knows."""
     code, said = failure.sqlstate, failure.message
     user = dsn.parse(source.dsn()).get("user", "the role")
     if code == _NO_RIGHT and _REPLICATION.search(said):
@@ -102,7 +101,6 @@ def _advice(source: PostgresqlCdcOptions, failure: Failure) -> str:
 
 
 def _waits(failure: Failure) -> str:
-    """What a person can do while the flow tries again; empty where that is nothing."""
     if failure.sqlstate == _NO_SENDER and "max_wal_senders" in failure.message:
         return _SENDERS
     return _DISK if failure.sqlstate == _FULL else ""
@@ -213,7 +211,7 @@ def no_room(source: PostgresqlCdcOptions, free: int, most: int) -> PermanentErro
 
 
 def passed_over(source: PostgresqlCdcOptions, confirmed: object, after: object) -> str:
-    """What a person must know where the operator's slot is ahead of its checkpoint."""
+    """Returns what a person must know where the operator's slot is ahead of its checkpoint."""
     return (
         f"{source.title} is at {confirmed}, and the checkpoint at {after}: the flow goes on from "
         f"{confirmed}, as the operator itself would. Its heartbeats confirm the end of the log, so "
@@ -239,7 +237,6 @@ def no_slot(source: PostgresqlCdcOptions, *, begun: bool) -> PermanentError:
 
 
 def in_use(source: PostgresqlCdcOptions, pid: object, application: object) -> TransientError:
-    """Somebody else reads the slot."""
     return TransientError(
         f"{source.title} is being read by process {pid} of the server ({application}): a slot has "
         f"one reader. End that one (SELECT pg_terminate_backend({pid})), or give this flow a slot "

@@ -67,7 +67,6 @@ class HeldSnapshots:
             held.expiry.start()
 
     def let_go(self, key: Key) -> None:
-        """Nobody needs it any more."""
         with self._lock:
             held = self._held.pop(_own(key), None)
         if held is not None:

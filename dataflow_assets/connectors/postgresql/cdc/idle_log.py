@@ -52,7 +52,7 @@ class IdleLog:
 
     @property
     def rests(self) -> bool:
-        """Whether the last look, which found nothing, took so long that the next one waits.
+        """Returns whether the last look, which found nothing, took so long that the next one waits.
 
         The server begins at the oldest transaction that is open, however little log is asked for.
         """
@@ -87,7 +87,6 @@ class IdleLog:
         return found
 
     def _allowed(self, begin: Lsn, first: Lsn, upto: Lsn) -> tuple[int, int]:
-        """How many stretches may follow without a look, and how many the last look has allowed."""
         if self._is_dense(begin):
             return self._dense.left - 1, self._dense.proven
         near = (first.value - begin.value) * _NEAR <= upto.value - first.value
@@ -99,7 +98,7 @@ class IdleLog:
         self._moved = time.monotonic()
 
     def has_news(self, confirmed: Lsn, end: Lsn) -> bool:
-        """Whether a read would find changes, or long stretches of the log without any.
+        """Returns whether a read would find changes, or long stretches of the log without any.
 
         Args:
             confirmed: where the slot is.
@@ -113,7 +112,7 @@ class IdleLog:
         return not self.rests and self.seen(after, end).first is not None
 
     def is_long(self, after: Lsn, end: Lsn) -> bool:
-        """Whether so much log is a reason to move on, with changes or without."""
+        """Returns whether so much log is a reason to move on, with changes or without."""
         interval = self._source.heartbeat_interval_seconds
         due = bool(interval) and not self.rests and time.monotonic() - self._moved >= interval
         size = end.value - after.value

@@ -67,7 +67,6 @@ def _seen(idle: IdleLog, at: Lsn, end: Lsn) -> Seen:
 
 
 def _estimated(found: Seen, at: Lsn, size: int) -> int:
-    """How many changes there are in so many bytes of the log behind `at`."""
     if found.upto is None:
         return found.changes
     return max(found.changes, found.changes * size // max(1, found.upto.value - at.value))

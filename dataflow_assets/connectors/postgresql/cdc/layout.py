@@ -60,7 +60,6 @@ class LoggedColumn:
 
     @property
     def field(self) -> pa.Field:
-        """The column in Arrow."""
         return self._marked(self.type.field(self.name))
 
     def fitted(self, texts: pa.Array) -> Fitted:
@@ -90,22 +89,19 @@ class Layout:
 
     @property
     def name(self) -> str:
-        """As metadata name it."""
         return ".".join(self.place)
 
     @property
     def sql(self) -> str:
-        """As statements name it."""
         return qualified(*self.place)
 
     @property
     def read(self) -> tuple[LoggedColumn, ...]:
-        """The columns to read."""
         return tuple(self.columns[index] for index in self.wanted)
 
     @property
     def key_indexes(self) -> list[int]:
-        """Where the key's columns are among all."""
+        """Returns where the key's columns are among all."""
         return [index for index, column in enumerate(self.columns) if column.name in self.key]
 
 
@@ -133,7 +129,6 @@ class Announcement:
 
     @classmethod
     def parse(cls, message: bytes | memoryview) -> Announcement:
-        """Of a message with its header."""
         data = bytes(message[HEADER + 1 :])
         schema, _, rest = data[4:].partition(b"\0")
         name, _, rest = rest.partition(b"\0")
@@ -180,14 +175,12 @@ def _dimensions(
     logged: Sequence[str],
     now: Mapping[str, bool],
 ) -> dict[str, int]:
-    """How many dimensions columns declare, by their names in the log, as far as that is certain."""
     declared = {name: depth for name, depth, *_ in ever if depth}
     former = {name: former_names((name,), logged, now) for name in declared}
     return {one: declared[name] for name, found in former.items() for one in found}
 
 
 def _deferred(link: TextLink, oid: int, names: Sequence[str]) -> tuple[int, ...]:
-    """Of the primary key where it is deferrable, of a unique one where there is none."""
     for (key,) in link.execute(_DEFERRABLE, oid):
         if set(key) <= set(names):
             return tuple(names.index(name) for name in key)
@@ -195,14 +188,13 @@ def _deferred(link: TextLink, oid: int, names: Sequence[str]) -> tuple[int, ...]
 
 
 def _is_another(primary: Sequence[tuple[str, int]], known: Sequence[int] | None) -> bool:
-    """Whether nobody knows from which change on the key of now has been the key."""
     return known is not None and sorted(number for _, number in primary) != sorted(known)
 
 
 def former_names(
     key: Sequence[str], logged: Sequence[str], now: Mapping[str, bool]
 ) -> tuple[str, ...]:
-    """What the columns of a key were called in the log; none where that is not certain.
+    """Returns what the columns of a key were called in the log; none where that is not certain.
 
     No column ever moves, and none that is added comes before another one. So the shift of a column
     (how many columns lie before it that the log lacks) never falls from one column to the next, and

@@ -64,11 +64,9 @@ class Loading:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of all tables."""
         return frozenset(table.name for table in self.tables)
 
     def tables_of(self, names: Collection[str]) -> list[tables.Table]:
-        """The tables of these names."""
         return [table for table in self.tables if table.name in names]
 
     def reached(self, lsn: Lsn) -> Reached:
@@ -82,7 +80,7 @@ class Loading:
         return [n for n in sorted(self.names) if n in at.again or not self.follows(at, n)]
 
     def follows(self, at: Reached, name: str) -> bool:
-        """Whether changes of the table are read from there on."""
+        """Returns whether changes of the table are read from there on."""
         return at.has(name) or (not self._source.loads and name not in at.again)
 
     def next_turn(self) -> None:
@@ -96,7 +94,6 @@ class Loading:
         return found
 
     def begun(self) -> Snapshot:
-        """A snapshot of now."""
         found = Snapshot(self._source, self.tables)
         HELD.put(self._key, found)
         self._used, self._renewed = True, set()
@@ -111,7 +108,7 @@ class Loading:
 
     @property
     def holds(self) -> bool:
-        """Whether tables are locked for a snapshot that this session has used."""
+        """Returns whether tables are locked for a snapshot that this session has used."""
         return self._used
 
     def over(self) -> None:

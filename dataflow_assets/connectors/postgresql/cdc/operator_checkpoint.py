@@ -11,7 +11,7 @@ from dataflow_assets.errors import PermanentError
 
 
 def reached(document: Mapping[str, Any]) -> Reached:
-    """Where the operator's flow was.
+    """Returns where the operator's flow was.
 
     Args:
         document: the object of this source in the operator's checkpoint.

@@ -112,7 +112,7 @@ class PostgresqlCdcOptions(Database, Source):
 
     @property
     def loads(self) -> bool:
-        """Whether the rows of tables are loaded before their changes are read."""
+        """Returns whether the rows of tables are loaded before their changes are read."""
         return self.snapshot_mode != "never"
 
     @property
@@ -170,7 +170,6 @@ class PostgresqlCdcOptions(Database, Source):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """Schema and name of each table."""
         return tuple(place_of(table) for table in self.tables)
 
     @property
@@ -194,7 +193,7 @@ class PostgresqlCdcOptions(Database, Source):
 
     @property
     def title(self) -> str:
-        """What is read, for people. Secrets must be resolved."""
+        """Returns what is read, for people. Secrets must be resolved."""
         return f"slot {self.slot} of {self.server()}"
 
     @override
@@ -202,7 +201,7 @@ class PostgresqlCdcOptions(Database, Source):
         return self.envelope_format == "row" and not self.reads(column)
 
     def reads(self, column: str) -> bool:
-        """Whether a column is read, by `includeColumns` and `excludeColumns`.
+        """Returns whether a column is read, by `includeColumns` and `excludeColumns`.
 
         Args:
             column: its name.

@@ -74,7 +74,6 @@ class Planning:
         """The end of the log that is read before a snapshot of tables that wait is taken."""
 
     def plan(self, after: Positions, limit: Limit, until: Positions | None) -> Span:
-        """As `SourceSession.plan`."""
         at = stored(after)
         self._loading.next_turn()
         if at is not None:
@@ -274,7 +273,6 @@ class Planning:
         return slot.check(source, slot.find(link, source), at.lsn)
 
     def _end(self, link: TextLink, begin: Lsn) -> Lsn:
-        """How far the log can be read, once nobody else reads it."""
         slot.freed(link, self._source)
         end = slot.end_of_log(link)
         slot.check_end(link, self._source, begin, end)
@@ -283,5 +281,4 @@ class Planning:
 
 
 def _bytes(limit: Limit) -> int:
-    """Of the log, for a stretch."""
     return min(limit.bytes, limit.records * RECORD_BYTES)

@@ -30,7 +30,6 @@ class Lsn:
         return cls(int(high, 16) << 32 | int(low, 16))
 
     def __str__(self) -> str:
-        """As PostgreSQL writes it."""
         return f"{self.value >> 32:X}/{self.value & 0xFFFFFFFF:X}"
 
 
@@ -71,18 +70,17 @@ class Reached:
     """By what the changes were read; none in positions that older versions have stored."""
 
     def has(self, table: str) -> bool:
-        """Whether changes of the table are read."""
+        """Returns whether changes of the table are read."""
         return self.tables is None or table in self.tables
 
     def within(self, names: Collection[str]) -> Reached:
-        """The same for these tables alone."""
         tables = None if self.tables is None else self.tables.intersection(names)
         again, keys = self.again.intersection(names), _of(names, self.keys)
         marks = _of(names, self.marks)
         return replace(self, tables=tables, again=again, keys=keys, marks=marks)
 
     def common(self, other: Reached) -> Reached:
-        """What both have come to, of parts of one span."""
+        """Returns what both have come to, of parts of one span."""
         if self.tables is None or other.tables is None:
             return self if other.tables is None else other
         tables, again = self.tables & other.tables, self.again & other.again
@@ -107,12 +105,11 @@ def dump(position: Reached | None) -> str:
 
 
 def dump_end(lsn: Lsn) -> str:
-    """Where the log ends, for which a position with tables that wait is not far enough."""
+    """Returns where the log ends, for which a position with tables that wait is not far enough."""
     return json.dumps({"lsn": str(lsn), "end": True})
 
 
 def parse(position: Position | None) -> Reached | None:
-    """What `dump` or `dump_end` has written."""
     text = json.loads(str(position)) if position else {}
     if not text:
         return None
@@ -123,7 +120,6 @@ def parse(position: Position | None) -> Reached | None:
 
 
 def is_end(position: Position) -> bool:
-    """Whether `dump_end` has written it."""
     return "end" in json.loads(str(position))
 
 
@@ -132,7 +128,7 @@ START = dump(None)
 
 
 def stored(positions: Positions) -> Reached | None:
-    """Where a branch is, finished parts of a span included: each has read what all say."""
+    """Returns where a branch is, finished parts of a span included: each has read what all say."""
     parts = {at for name, at in positions.items() if name.startswith(PART)}
     reached = [found for at in parts if (found := parse(at)) is not None]
     return reduce(Reached.common, reached) if reached else parse(positions.get(PARTITION))
@@ -151,7 +147,7 @@ class StreamPart:
     """The primary keys at `after`, of those whose log does not name them."""
 
     def follows(self, other: Part) -> bool:
-        """Whether it begins where another one of the same tables ends."""
+        """Returns whether it begins where another one of the same tables ends."""
         if not isinstance(other, StreamPart):
             return False
         return (other.upto, other.tables) == (self.after, self.tables)
@@ -189,7 +185,6 @@ def dump_part(part: Part) -> str:
 
 
 def parse_part(text: str) -> Part:
-    """What `dump_part` has written."""
     found = json.loads(text)
     if "snapshot" in found:
         return SnapshotPart(**found)

@@ -35,7 +35,6 @@ class Published:
 
 
 def is_published(link: TextLink, source: PostgresqlCdcOptions) -> bool:
-    """Whether there is the publication."""
     return bool(link.execute(_PUBLICATION, source.publication))
 
 
@@ -178,6 +177,5 @@ def left_out(link: TextLink, wanted: Sequence[Table], published: Mapping[str, Pu
 
 
 def _all_published(link: TextLink, source: PostgresqlCdcOptions) -> dict[Place, Any]:
-    """What the server says of each table of the publication."""
     rows = link.execute(_PUBLISHED, source.publication)
     return {(one["schemaname"], one["tablename"]): one for (one,) in rows}

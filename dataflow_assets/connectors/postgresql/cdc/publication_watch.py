@@ -113,11 +113,11 @@ class PublicationWatch:
             raise PermanentError(self._stopped(reason))
 
     def differs(self, at: Reached) -> bool:
-        """Whether a plan from there is to look: it would stop the flow."""
+        """Returns whether a plan from there is to look: it would stop the flow."""
         return bool(self._seen) and next(self._differences(at, at.marks), None) is not None
 
     def marks(self, names: Collection[str], before: Marks | None = None) -> dict[str, Mark]:
-        """What to store with a position, of tables whose changes are read up to there.
+        """Returns what to store with a position, of tables whose changes are read up to there.
 
         `before`: what was stored with the position before. A target keeps the values of a column
         that was dropped, so its name is remembered.

@@ -114,7 +114,6 @@ def _at_least_one(
 
 
 def _first_layout(source: PostgresqlCdcOptions) -> Layout:
-    """Of the first table, as it is now."""
     what = "looking at the columns"
     with explained(source, what), lent_to_source(source.dsn()) as link:
         table = tables.table_of(link, source, source.places[0])
@@ -189,14 +188,13 @@ class Stream:
         return self._log
 
     def close(self) -> None:
-        """Ends the connection; safe twice."""
         if self._log is not None:
             self._log.close()
 
     def _flushed(
         self, unfinished: Transaction | None = None, whole: bytes = b""
     ) -> Iterator[pa.RecordBatch]:
-        """What waits, table by table: the order inside each table is kept.
+        """Returns what waits, table by table: the order inside each table is kept.
 
         `unfinished`: the transaction whose changes go on, for all tables but `whole`.
         """

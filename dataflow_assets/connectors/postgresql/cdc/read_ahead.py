@@ -67,7 +67,6 @@ class ReadAhead:
             raise self._error
 
     def close(self) -> None:
-        """Ends thread and connection; safe twice."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -181,7 +181,6 @@ class Reader(ABC):
         ]
 
     def _result(self, query: str, *parameters: str) -> pq.abc.PGresult:
-        """What the server answers; of a connection that has ended before libpq has no answer."""
         given = [one.encode() for one in parameters]
         libpq, text = self._libpq, query.encode()
         try:
@@ -214,7 +213,6 @@ class Reader(ABC):
             raise from_psycopg(error) from None
 
     def _look(self, silence: Silence) -> None:
-        """Who waits for a standby that is down answers too: that is no progress."""
         now, last = self._progress(), silence.last
         if (now.place, now.aside) != (last.place, last.aside) or (now.works and silence.answered):
             silence.begun = time.monotonic()

@@ -59,7 +59,7 @@ class Slot:
 
 
 def end_of_log(link: TextLink) -> Lsn:
-    """How far the log is safe on the server's disk."""
+    """Returns how far the log is safe on the server's disk."""
     return Lsn.parse(link.execute(f"SELECT ({END})::text")[0][0])
 
 

@@ -111,7 +111,6 @@ class Snapshot:
 
     @property
     def alive(self) -> bool:
-        """Whether tasks can still read it."""
         try:
             self._link.execute("SELECT 1")
         except Failure:
@@ -169,7 +168,6 @@ def _exported(source: PostgresqlCdcOptions, sender: Walsender) -> tuple[Lsn, str
 
 
 def _step(leaf: Leaf, limit: Limit, block: int) -> int:
-    """Blocks of a part."""
     blocks = max(1, leaf.bytes // block)
     each = max(1, leaf.rows // blocks) if leaf.rows else _ROWS_PER_BLOCK
     size = max(block, leaf.size // blocks)

@@ -70,12 +70,10 @@ class Table:
 
     @property
     def name(self) -> str:
-        """As metadata name it."""
         return ".".join(self.place)
 
     @property
     def sql(self) -> str:
-        """As statements name it."""
         return qualified(*self.place)
 
 
@@ -85,7 +83,6 @@ def tables(link: TextLink, source: PostgresqlCdcOptions) -> list[Table]:
 
 
 def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> Table:
-    """One of them."""
     name = ".".join(place)
     rows = link.execute(_TABLES, *place)
     if not rows:

@@ -54,7 +54,6 @@ def _plain(texts: pa.Array, base: str, wanted: pa.DataType) -> pa.Array:
 
 
 def _masked(texts: pa.Array) -> pa.Array:
-    """As a cast to text writes it: a host has its mask."""
     bits = pc.if_else(pc.match_substring(texts, ":"), "/128", "/32")
     with_mask = pc.binary_join_element_wise(texts, bits, "")
     return pc.if_else(pc.match_substring(texts, "/"), texts, with_mask)

@@ -52,7 +52,6 @@ class Transactions:
             yield message
 
     def close(self) -> None:
-        """Ends the connection; safe twice."""
         self._reader.close()
 
 
@@ -65,5 +64,4 @@ def _ahead(reader: Reader, upto: Lsn) -> ReadAhead:
 
 
 def _commits(begin: Message) -> int:
-    """Where the commit record of a transaction begins."""
     return int.from_bytes(begin[1][26:34], "big")

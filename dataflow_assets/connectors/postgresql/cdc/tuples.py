@@ -40,7 +40,6 @@ class Column:
     size: Ints
 
     def take(self, rows: Ints) -> Column:
-        """Of these rows."""
         return Column(self.kind[rows], self.start[rows], self.size[rows])
 
     def where(self, mask: Bools, other: Column) -> Column:
@@ -102,24 +101,24 @@ class Changes:
 
     @property
     def deleted(self) -> Bools:
-        """Whether a row is gone from its key."""
+        """Returns whether a row is gone from its key."""
         return ~self._is_new
 
     @property
     def key_only(self) -> Bools:
-        """Whether of a row that was deleted no more than the key is known."""
+        """Returns whether of a row that was deleted no more than the key is known."""
         found: Bools = ~self._is_new & (self._marks[self.message] != _OLD)
         return found
 
     @property
     def of_old_key(self) -> Bools:
-        """Whether a row is deleted because it has another key from then on."""
+        """Returns whether a row is deleted because it has another key from then on."""
         found: Bools = ~self._is_new & self._changed[self.message]
         return found
 
     @property
     def has_old(self) -> Bools:
-        """Whether a row was updated under the same key, and the old row is known."""
+        """Returns whether a row was updated under the same key, and the old row is known."""
         paired = self._paired & ~self._changed & (self._marks == _OLD)
         found: Bools = self._is_new & paired[self.message]
         return found
@@ -202,7 +201,7 @@ class Changes:
         return found, at
 
     def _key_changes(self, key: Sequence[int]) -> Bools:
-        """Whether an update has changed the key: the log has the old one, or the old row.
+        """Returns whether an update has changed the key: the log has the old one, or the old row.
 
         It has the old key also where the key is as it was, if a value of it is stored apart.
         """
@@ -215,7 +214,6 @@ class Changes:
         return changed
 
     def _differ(self, mask: Bools, indexes: Iterable[int]) -> Bools:
-        """Of updates, whether any of these columns has another value than before."""
         asked = np.flatnonzero(mask)
         place = (np.cumsum(self._paired) - 1)[asked]
         whole = self._marks[asked] == _OLD  # else a null is no value

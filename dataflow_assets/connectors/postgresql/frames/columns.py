@@ -80,7 +80,7 @@ def _overflows(value: str | None, kind: pa.DataType) -> bool:
 
 
 def refused(error: pa.ArrowInvalid, columns: Sequence[FrameColumn], place: FrameTable) -> Exception:
-    """What Arrow's reader could not take, by the column's name; another error as it is."""
+    """Returns what Arrow's reader could not take, by the column's name; another error as it is."""
     match = _REFUSED.search(str(error))
     number = int(match[1]) if match else len(columns)
     return columns[number].refusal(match[2], place) if match and number < len(columns) else error

@@ -18,7 +18,7 @@ _TIMES = {
 
 
 def condition(partitions: Partitions, table: object, kinds: Mapping[str, str]) -> str:
-    """What is true for their rows.
+    """Returns what is true for their rows.
 
     Args:
         partitions: of an asset.

@@ -25,7 +25,6 @@ class FrameTable:
 
     @property
     def name(self) -> str:
-        """schema.table, quoted."""
         return qualified(self.schema, self.table)
 
 

@@ -37,7 +37,7 @@ class ColumnTypes:
 
 
 def column_types(link: TextLink, place: FrameTable) -> dict[str, ColumnTypes]:
-    """Those of all columns of a table, by name."""
+    """Returns those of all columns of a table, by name."""
     found = link.execute(_TYPES, place.name)
     return {name: ColumnTypes(target, staged) for name, target, staged in found}
 
@@ -61,7 +61,6 @@ class StagedValues:
                 self._refuse(name, each)
 
     def _any(self, changes: Iterable[str]) -> bool:
-        """Whether one is true, or fails: in one pass over the rows."""
         try:
             return bool(self._first("1", " OR ".join(changes)))
         except Failure:

@@ -33,7 +33,6 @@ def sql_type(kind: pa.DataType) -> str:
 
 
 def texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Durations as PostgreSQL reads intervals."""
     columns = [
         _intervals(column) if pa.types.is_duration(column.type) else column
         for column in batch.columns

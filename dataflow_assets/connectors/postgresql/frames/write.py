@@ -122,7 +122,6 @@ def _schema(link: TextLink, place: FrameTable, columns: pa.Schema) -> pa.Schema:
 
 
 def _create(link: TextLink, place: FrameTable, columns: pa.Schema, key: Sequence[str]) -> None:
-    """Of several that find no table one makes it, and the others wait."""
     if link.execute("SELECT to_regclass($1)::text", place.name)[0][0]:
         return
     parts = [f"{quote(column.name)} {sql_type(column.type)}" for column in columns]
@@ -181,7 +180,6 @@ class _Move:
         return f"FROM {self.stage.name} WHERE {quote(attempt_column(self.types))} = ANY($1)"
 
     def run(self, link: TextLink, attempts: list[str]) -> None:
-        """Raises Failure; then nothing has changed."""
         names = ", ".join(map(quote, self.types))
         # S608: every name is quoted
         insert = f"INSERT INTO {self.place.name} ({names}) SELECT {names} {self._staged}"
@@ -200,7 +198,6 @@ class _Move:
 
 
 def _on_conflict(types: Iterable[str], key: Sequence[str]) -> str:
-    """Of a key alone too: unlike DO NOTHING, this refuses two rows of one key."""
     changed = [quote(name) for name in types if name not in key] or list(map(quote, key))
     values = ", ".join(f"{name} = excluded.{name}" for name in changed)
     return f" ON CONFLICT ({', '.join(map(quote, key))}) DO UPDATE SET {values}"

@@ -77,7 +77,7 @@ class PostgresqlErrors(ErrorStore):
             link.execute(self._layout(link).replayed(), listed)
 
     def shares(self, connection: str) -> bool:
-        """Whether a session of this connection string can store the records as well."""
+        """Returns whether a session of this connection string can store the records as well."""
         return dsn.same(self._sink.dsn(), connection)
 
     def join(self, link: Link, records: Sequence[ErrorRecord]) -> None:
@@ -92,7 +92,6 @@ class PostgresqlErrors(ErrorStore):
             self._insert(link, layout, batch)
 
     def _insert(self, link: Link, layout: Layout, rows: Sequence[str]) -> None:
-        """What a type cannot hold after all goes in as base64: never is an error record refused."""
         link.execute("SAVEPOINT dataflow_errors")
         try:
             self._inserted(link, layout, rows)

@@ -35,7 +35,7 @@ _FORMS = {
 
 
 def delimiter(element: pa.Field) -> str:
-    """What separates elements of a type in an array: `;` in those of boxes.
+    """Returns what separates elements of a type in an array: `;` in those of boxes.
 
     Called inside tasks, where arrays are written.
     """

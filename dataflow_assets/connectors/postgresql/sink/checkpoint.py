@@ -121,13 +121,11 @@ class BranchCheckpoint:
         self._execute(_START, source, identity, reading)
 
     def insert(self, positions: Mapping[str, Position | None] | Positions) -> None:
-        """Partitions not known yet."""
         if positions:
             rows = [[name, *checkpoint_tables.columns(where)] for name, where in positions.items()]
             self._execute(_INSERT, self.epoch, json.dumps(rows))
 
     def intend(self, parts: Sequence[PartSlice]) -> None:
-        """The parts of a bounded read."""
         if parts:
             self._execute(_INTEND, checkpoint_tables.dump_intent(parts))
 
@@ -177,7 +175,6 @@ def peek_together(
 
 
 def _stored(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, Stored] | Failure:
-    """By the branch's id. What is wrong with a schema is no other's failure."""
     try:
         there = not checkpoint_tables.missing(link, schema)
         return checkpoint_tables.read(link, schema, targets) if there else {}

@@ -35,7 +35,6 @@ def check_clock(values: pa.Array, field: pa.Field) -> None:
 
 
 def _parts(text: str, way: Sequence[int]) -> Iterator[str]:
-    """What a way leads to; whether the text is a value at all is for the server to say."""
     if not way:
         yield text
         return
@@ -46,12 +45,10 @@ def _parts(text: str, way: Sequence[int]) -> Iterator[str]:
 
 
 def _attributes(text: str) -> Iterator[str]:
-    """Of a row such as `(a,"b, c")`."""
     return _split(text.partition("(")[2], ",)")
 
 
 def _elements(text: str) -> Iterator[str]:
-    """Of an array of any number of dimensions, such as `{{a,"b, c"},{d}}`; some more are empty."""
     return _split(text.partition("{")[2], ",{}")
 
 

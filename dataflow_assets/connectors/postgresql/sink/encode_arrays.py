@@ -51,7 +51,6 @@ def literals(values: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _apart(texts: Sequence[str | None], field: pa.Field) -> list[str | None]:
-    """Where arrays differ: those of a usual depth as columns, only the others one by one."""
     found: list[str | None] = [None] * len(texts)
     groups: dict[int, dict[int, Any]] = {depth: {} for depth in (0, *_USUAL_DEPTHS)}
     for at, text in enumerate(texts):
@@ -191,7 +190,6 @@ def _cell(leaf: bytes, kind: Any, number: int) -> Any:
 
 
 def _plain(element: pa.Field) -> Any:
-    """How an element is decoded; raw JSON has its own null."""
     kind = value_type(as_text(element))
     return kind if kind is msgspec.Raw else kind | None
 

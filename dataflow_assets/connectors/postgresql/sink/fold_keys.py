@@ -40,7 +40,6 @@ from dataflow_assets.sdk.key_folding import (
 
 
 def steps(rows: pa.RecordBatch, group: Ints, rules: Rules) -> Iterator[FoldedRows]:
-    """What to run, in this order."""
     whole = Batch.of(_as_inserted(rows, group, rules), group, rules)
     if rules.version is None:
         yield from whole.steps()
@@ -66,18 +65,15 @@ class Batch:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, group: Ints, rules: Rules) -> Batch:
-        """Reads the system columns."""
         mask, absent = matrix(rows, len(rules.schema))
         named = rows.select(rules.schema.names)
         return cls(rules, named, group, mask, absent, deletes(rows), updates(rows))
 
     @property
     def plain(self) -> bool:
-        """No row lacks anything, none deletes."""
         return not self.absent.any() and not self.deleted.any()
 
     def only(self, wanted: Bools) -> Batch:
-        """Some of the rows."""
         if wanted.all():
             return self
         rows = self.rows.filter(pa.array(wanted))
@@ -86,7 +82,6 @@ class Batch:
         return Batch(self.rules, rows, group, mask, self.absent, deleted, updated)
 
     def firsts(self) -> Bools:
-        """The first row of each key."""
         found = np.zeros(len(self.group), np.bool_)
         found[np.unique(self.group, return_index=True)[1]] = True
         return found
@@ -108,7 +103,6 @@ class Batch:
 
     @cached_property
     def _stored(self) -> Bools:
-        """By key: its first row says that it was there before, and its row is there still."""
         first = np.zeros(int(self.group.max(initial=-1)) + 1, np.int64)
         first[self.group[::-1]] = np.arange(len(self.group))[::-1]
         if not self.rules.hard:

@@ -38,7 +38,7 @@ def comparable(values: pa.Array, field: pa.Field) -> pa.Array | None:
 
 
 def varies(field: pa.Field) -> bool:
-    """Whether values that are equal may look different once they are stored."""
+    """Returns whether values that are equal may look different once they are stored."""
     return (field.metadata or {}).get(COMPARED, b"").decode() not in _ALIKE
 
 

@@ -27,7 +27,6 @@ def spellings(rows: pa.RecordBatch, key: tuple[str, ...]) -> Ints:
 
 
 def firsts(codes: Ints) -> Ints:
-    """For each number its first row."""
     found: Ints = np.unique(codes, return_index=True)[1].astype(np.int64)
     return found
 
@@ -50,7 +49,7 @@ def sorted_by(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
 
 
 def ranked(values: pa.Array, field: pa.Field) -> pa.Array | None:
-    """What sorts as PostgreSQL sorts the stored versions; None where only it can tell."""
+    """Returns what sorts as PostgreSQL sorts the stored versions; None where only it can tell."""
     found = comparable(values, field)
     return None if found is None or pa.types.is_string(found.type) else found
 

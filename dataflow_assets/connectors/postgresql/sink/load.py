@@ -49,7 +49,7 @@ class Loader(ABC):
 
     @property
     def refused(self) -> int:
-        """How many of the rows were refused."""
+        """Returns how many of the rows were refused."""
         return len(self._found)
 
     def check(self, source: str, piece: Slice) -> None:
@@ -57,8 +57,7 @@ class Loader(ABC):
         self._trial.suspects.check(source, piece)
 
     @abstractmethod
-    def add(self, rows: pa.RecordBatch, sent: Messages) -> None:
-        """Takes the next rows."""
+    def add(self, rows: pa.RecordBatch, sent: Messages) -> None: ...
 
     def flush(self) -> list[Rejection]:
         """Ends the load; everything that was refused."""
@@ -123,7 +122,6 @@ class AppendLoader(Loader):
         self._rows, self._sent = [], []
 
     def _copy(self, rows: pa.RecordBatch) -> None:
-        """Of two rows that exclude each other the first one stays, whatever columns they have."""
         for names, part in _by_columns(rows, self._schema, self._optional):
             self._names = names
             self._copy_part(part)
@@ -185,7 +183,6 @@ class UpsertLoader(Loader):
             self._refuse(row, failure)
 
     def _fold(self, rows: pa.RecordBatch) -> None:
-        """What the rows come to, in one savepoint."""
         if not rows.num_rows and self._step is not None:  # the statement that has failed just now
             self._run(self._step.rows.slice(0, 0), self._step)
         groups = key_order.dense(rows.column(GROUP).to_numpy())

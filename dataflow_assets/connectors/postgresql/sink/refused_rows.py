@@ -59,7 +59,7 @@ class _Attempt:
         return None
 
     def passes(self, rows: pa.RecordBatch) -> bool:
-        """Whether they would be loaded; nothing of it stays."""
+        """Returns whether they would be loaded; nothing of it stays."""
         self._link.execute("SAVEPOINT dataflow_sample")
         failure = self(rows)
         self._link.execute("ROLLBACK TO SAVEPOINT dataflow_sample")

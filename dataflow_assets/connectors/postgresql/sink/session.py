@@ -187,8 +187,7 @@ class PostgresqlSinkSession(SinkSession):
             branch.forget()
 
     @override
-    def close(self) -> None:
-        """Nothing is kept between two operations."""
+    def close(self) -> None: ...
 
     def _open(self) -> None:
         opening = checkpoint_tables.application(self._target)

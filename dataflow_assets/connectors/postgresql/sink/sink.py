@@ -54,7 +54,7 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
     @override
     @classmethod
     def keeps(cls, column: pa.Field) -> bool:
-        """Where the target's database has it, too."""
+        """Returns where the target's database has it, too."""
         return True
 
     @override

@@ -34,13 +34,11 @@ class Rules:
 
     @classmethod
     def of(cls, sink: PostgresqlSinkOptions, schema: pa.Schema) -> Rules:
-        """The rules of a sink."""
         version = sink.upsert_version_column if sink.upsert_strategy == "ifNewer" else None
         return cls(schema, key_of(schema), version, sink.soft, sink.delete_mode == "hard")
 
     @property
     def deletes(self) -> bool:
-        """True where deletes mean something."""
         return self.hard or self.soft is not None
 
 
@@ -59,7 +57,7 @@ def _no_column(sink: PostgresqlSinkOptions, name: str, known: Sequence[str]) -> 
 
 
 def key_columns(sink: PostgresqlSinkOptions, table: Table) -> tuple[str, ...]:
-    """What rows are matched by, proved to be unique; empty for append."""
+    """Returns what rows are matched by, proved to be unique; empty for append."""
     if not sink.upsert_mode:
         return ()
     key = sink.conflict_key or table.primary

@@ -85,7 +85,7 @@ class UpsertStaging:
         self._direct = DirectCopy(link, self._name, self._words)
 
     def loads(self, step: FoldedRows) -> Callable[[pa.RecordBatch], None]:
-        """What loads rows of this step; to be run inside a savepoint."""
+        """Returns what loads rows of this step; to be run inside a savepoint."""
         fields = [self._schema.field(name) for name in step.columns]
         if DELETED in step.rows.schema.names:
             fields.append(pa.field(DELETED, pa.bool_()))
@@ -217,7 +217,6 @@ def _name(schema: pa.Schema) -> str:
 
 
 def _equal(field: pa.Field) -> str:
-    """Whether two rows have the same key, as the key's index finds it."""
     operator = (field.metadata or {}).get(EQUALS, b"=").decode()
     return f"t.{quote(field.name)} {operator} s.{quote(field.name)}"
 

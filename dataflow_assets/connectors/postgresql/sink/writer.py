@@ -156,7 +156,6 @@ class PostgresqlWriter(SliceTransaction):
             )
 
     def _beside(self, found: Sequence[Rejection]) -> None:
-        """Into the table of rejected records."""
         link, target = self._session(), self._ticket.target
         store(link, self._names["r"], target, self._piece, found)
 
@@ -195,7 +194,6 @@ class PostgresqlWriter(SliceTransaction):
             raise
 
     def _gone(self) -> bool:
-        """Whether it is the target that is missing; our own session has ended with the error."""
         with contextlib.suppress(Failure), lent(self._dsn) as link:
             found = link.execute("SELECT to_regclass($1::text) IS NULL", self._place())
             return bool(found[0][0])

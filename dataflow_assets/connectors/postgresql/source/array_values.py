@@ -43,7 +43,6 @@ def lists(values: Sequence[Nested | None], kind: TypeOf, name: str, element: Ele
 
 
 def _depth(value: Nested) -> int:
-    """Of an array with elements, all of whose parts have the same depth."""
     depth, inner = 1, value[0]
     while isinstance(inner, list):
         depth, inner = depth + 1, inner[0]

@@ -128,7 +128,6 @@ def _fixed(data: bytes, at: Ints, valid: npt.NDArray[Any], field: pa.Field) -> F
 def _without(
     valid: npt.NDArray[Any], values: npt.NDArray[Any], rows: list[int]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Null in these rows."""
     if rows:
         valid, values = valid.copy(), values.copy()
         valid[rows], values[rows] = False, 0

@@ -62,7 +62,6 @@ class PolledTable:
 
     @property
     def wholly(self) -> bool:
-        """True where nothing orders the rows."""
         return self.relation.order is None
 
     @property
@@ -86,18 +85,18 @@ class PolledTable:
         return newest(self.link, self.relation, self.overlap)
 
     def has_rows(self) -> bool:
-        """Whether there is any row at all."""
+        """Returns whether there is any row at all."""
         return self._exists("true")
 
     def unordered(self) -> int:
-        """How many rows have no place in the order, counted up to a bound."""
+        """Returns how many rows have no place in the order, counted up to a bound."""
         columns = self.relation.ranked
         if any(column.required for column in columns):
             return 0
         return self._counted(" AND ".join(f"{quoted(column)} IS NULL" for column in columns))
 
     def is_before(self, one: Pair, other: Pair) -> bool:
-        """Whether a pair comes before another; a missing value comes before every other."""
+        """Returns whether a pair comes before another; a missing value comes before every other."""
         if one == other:
             return False
         sql = ""
@@ -125,7 +124,7 @@ class PolledTable:
         return found if found <= COUNTED else max(found, self.estimate(rows))
 
     def size(self, rows: Rows) -> tuple[int, int]:
-        """How many rows there are, and how many bytes their values have."""
+        """Returns how many rows there are, and how many bytes their values have."""
         where = Conditions(self.relation).of(rows)
         query = (
             f"SELECT count(*), coalesce(sum({_width(self.relation)}), 0)::bigint "  # noqa: S608
@@ -185,7 +184,7 @@ class PolledTable:
         return moment(time, _DIGITS)
 
     def notes(self, position: PolledPosition) -> Iterator[str]:
-        """What a person should know about rows that are read later, or slowly."""
+        """Returns what a person should know about rows that are read later, or slowly."""
         tracked, order = self.relation.tracked, self.relation.order
         if tracked is None or order is None:
             return

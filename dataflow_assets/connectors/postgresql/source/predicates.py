@@ -55,7 +55,6 @@ class Conditions:
         self._relation = relation
 
     def of(self, rows: Rows) -> str:
-        """What stands behind WHERE."""
         parts = [self._upto(rows)]
         if rows.load:
             parts.append(self._range(rows))
@@ -118,7 +117,7 @@ class Conditions:
         return f"{condition(first)} OR ({quoted(first)} IS NULL AND {condition(others[0])})"
 
     def between(self, low: str | None, high: str | None) -> str:
-        """What stands behind WHERE for a range of the order column."""
+        """Returns what stands behind WHERE for a range of the order column."""
         parts = [f"{self._order} IS NOT NULL"]
         if low is not None:
             parts.append(f"{self._order} > {self._value(self._relation.order, low)}")

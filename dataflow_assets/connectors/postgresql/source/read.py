@@ -74,7 +74,7 @@ def _rows(
 
 
 def copied(link: TextLink, decoder: Decoder, query: str) -> Iterator[pa.RecordBatch]:
-    """What a binary COPY sends, at least one batch; ends only when the server says so."""
+    """Returns what a binary COPY sends, at least one batch; ends only when the server says so."""
     skipped, made = HEADER, False
     data, sizes = bytearray(), list[int]()
     for message in link.copied(query):

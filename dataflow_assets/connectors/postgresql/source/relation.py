@@ -107,7 +107,6 @@ class Relation:
         return self.ranked[0] if self.ranked else None
 
     def column(self, name: str) -> SourceColumn | None:
-        """The column of this name."""
         return next((column for column in self.columns if column.name == name), None)
 
     @property
@@ -185,7 +184,6 @@ def typed(
 def _types(
     link: TextLink, asked: Sequence[tuple[str, int]]
 ) -> list[tuple[str, str, str | None, str]]:
-    """Of each: the base type's name, the declared type, the type of its elements, and delimiter."""
     if not asked:
         return []
     begin, end = _ALONE if link.at_rest else _INSIDE
@@ -197,5 +195,4 @@ def _types(
 
 
 def quoted(column: SourceColumn) -> str:
-    """The column's name in a statement."""
     return quote(column.name)

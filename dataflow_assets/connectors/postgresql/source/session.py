@@ -38,8 +38,7 @@ class PostgresqlSourceSession(PolledSession):
         return self._identity
 
     @override
-    def close(self) -> None:
-        """Nothing is kept between two questions."""
+    def close(self) -> None: ...
 
     def _prepare(self) -> None:
         opening = f"opening {self._source.title}"

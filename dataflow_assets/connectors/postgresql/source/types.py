@@ -94,14 +94,13 @@ class TypeOf:
 
     @property
     def reading(self) -> Reading:
-        """How its values are read; an array as JSON of its elements' texts."""
+        """Returns how its values are read; an array as JSON of its elements' texts."""
         if self.element is None:
             return READINGS.get(self.base, _TEXT)
         return replace(_TEXT, cast="text[]", arrow=self._list())
 
     @property
     def field_type(self) -> pa.DataType:
-        """Its type in Arrow."""
         return self.reading.arrow
 
     def field(self, name: str) -> pa.Field:
@@ -123,7 +122,7 @@ class TypeOf:
 
 
 def selected(expression: str, kind: TypeOf) -> str:
-    """What to select of a column of this type."""
+    """Returns what to select of a column of this type."""
     cast = kind.reading.cast
     if kind.element is not None:
         return f"to_json({expression}::{cast})::text"

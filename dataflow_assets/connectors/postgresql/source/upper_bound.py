@@ -39,7 +39,7 @@ class Reach:
     samples: dict[str, Sample]
 
     def condition(self, column: SourceColumn) -> str:
-        """What stands behind WHERE for the values of a column."""
+        """Returns what stands behind WHERE for the values of a column."""
         sample = self.samples.get(column.name)
         if sample is None:
             return f"{quoted(column)} IS NOT NULL"

@@ -96,7 +96,7 @@ def check_name(link: Link, sink: PostgresqlSinkOptions) -> None:
 
 
 def holds_rows(link: Link, schema: str, name: str, oid: str) -> bool:
-    """Whether the table has a row; True as well for a role that may not read it."""
+    """Returns whether the table has a row; True as well for a role that may not read it."""
     if not link.execute(_READABLE, oid)[0][0]:
         return True
     return bool(link.execute(_ANY.format(qualified(schema, name))))

@@ -137,7 +137,6 @@ def missing(link: Link, schema: str) -> list[str]:
 
 
 def _columns(link: Link, schema: str) -> tuple[bool, bool]:
-    """Whether the tables have the columns without which nothing goes, and that of metadata."""
     names = statements(schema)
     ((is_current, metadata),) = link.execute(_LATEST, names["r"], names["h"])
     return bool(is_current), bool(metadata)
@@ -199,7 +198,6 @@ def position(row: Row) -> Position | None:
 
 
 def columns(value: Position | None) -> tuple[int | None, str | None]:
-    """A position as next_offset and part."""
     return (value, None) if isinstance(value, int) else (None, value)
 
 
@@ -217,14 +215,12 @@ class Partition:
         return cls(position(row), Totals(*row[2:5]), row[5])
 
     def dump(self) -> str:
-        """As text, for a receipt."""
         totals = (self.totals.rows, self.totals.rejected, self.totals.bytes)
         moment = self.committed_at.isoformat() if self.committed_at else None
         return json.dumps([*columns(self.position), *totals, moment])
 
     @classmethod
     def parse(cls, text: str) -> Partition:
-        """From a receipt."""
         *row, moment = json.loads(text)
         return cls.of((*row, datetime.fromisoformat(moment) if moment else None))
 
@@ -239,7 +235,6 @@ class Stored:
 
     @property
     def state(self) -> BranchState:
-        """Head and partitions as one."""
         parts = self.partitions
         times = [p.committed_at for p in parts.values() if p.committed_at]
         checkpoint = replace(
@@ -252,7 +247,7 @@ class Stored:
 
 
 def read(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, Stored]:
-    """What is stored, by the branch's id; without those of which nothing is."""
+    """Returns what is stored, by the branch's id; without those of which nothing is."""
     names = statements(schema)
     asked = json.dumps([[target.flow, target.branch] for target in targets])
     ids = {(target.flow, target.branch): target.id for target in targets}

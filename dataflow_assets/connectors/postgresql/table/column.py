@@ -95,7 +95,6 @@ class Column:
 
     @property
     def field(self) -> pa.Field:
-        """The column for the decoders."""
         metadata = {TYPE: self.declared.encode(), **self._form, **self._equality}
         if self.default:
             metadata[HAS_DEFAULT] = b"1"
@@ -126,7 +125,6 @@ class Column:
 
     @property
     def _equality(self) -> dict[bytes, bytes]:
-        """What is known of which values are equal."""
         found = {}
         if self._is_loose:
             found[LOOSE] = b"1"
@@ -138,13 +136,11 @@ class Column:
 
     @property
     def _is_loose(self) -> bool:
-        """Whether texts that differ may be stored as equal ones."""
         exact = self.enum or self.base in _ARROW or self.base in _EXACT
         return not exact or not self.deterministic
 
     @property
     def _digits(self) -> int | None:
-        """Behind the point, or of a second; None: all that the type has."""
         found = _MODIFIER.search(self.declared)
         if found is None or self.base not in _WITH_DIGITS:
             return None

@@ -110,7 +110,7 @@ class Layout:
         )
 
     def noting(self) -> str:
-        """What gives an older table its column for the moment of a replay."""
+        """Returns what gives an older table its column for the moment of a replay."""
         return f"ALTER TABLE {self.place} ADD COLUMN IF NOT EXISTS {REPLAYED} timestamptz"
 
     def replayed(self) -> str:
@@ -135,7 +135,7 @@ class Layout:
 
 
 def layout(sink: PostgresqlSinkOptions, table: Table) -> Layout:
-    """How error records fit this table. Raises PermanentError where they do not."""
+    """Returns how error records fit this table. Raises PermanentError where they do not."""
     known = {column.name: column for column in table.columns}
     apart = ("error", "original_message")
     wanted = ("data",) if sink.raw_mode or not _holds(known, apart) else apart

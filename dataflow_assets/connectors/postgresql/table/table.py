@@ -123,7 +123,6 @@ class Unique:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its columns."""
         return tuple(self.equals)
 
 
@@ -147,7 +146,6 @@ class Table:
 
     @property
     def driver(self) -> Driver:
-        """Which link serves this table."""
         return "binary" if all(column.binary for column in self.columns) else "text"
 
     def schema(self, key: tuple[str, ...]) -> pa.Schema:
@@ -214,7 +212,6 @@ def _columns(rows: Sequence[Row], times: Mapping[str, Sequence[Way]]) -> Iterato
 
 
 def _unique(text: str) -> Unique:
-    """An index as `_UNIQUE` describes it."""
     columns = json.loads(text)
     equals = {name: operator for name, operator, _ in columns}
     return Unique(equals, all(alike for _, _, alike in columns))

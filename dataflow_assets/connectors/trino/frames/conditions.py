@@ -19,7 +19,7 @@ _TIMES = {
 
 
 def condition(partitions: Partitions, table: Table, prefix: str = "") -> str:
-    """What is true for their rows, and neither true nor false for a row without values.
+    """Returns what is true for their rows, and neither true nor false for a row without values.
 
     Args:
         partitions: of an asset.

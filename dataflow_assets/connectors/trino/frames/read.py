@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 def place_of(sink: TrinoSinkOptions) -> Place:
-    """The table that the sink names."""
     schema, name = sink.place()
     return Place(sink.catalog or "", schema, name)
 
@@ -42,7 +41,6 @@ def described(client: Client, place: Place) -> Table:
 
 
 def describe(sink: TrinoSinkOptions) -> tuple[pa.Schema, int | None]:
-    """As `TableFrames.describe`."""
     place = place_of(sink)
     with translated(f"looking at {place}"), closing(Client(sink, "dataflow-frames")) as client:
         table = described(client, place)
@@ -79,7 +77,6 @@ class _Reader:
 
     @property
     def schema(self) -> pa.Schema:
-        """In types that Spark has."""
         fields = [types.field(column.name, column.type) for column in self.columns]
         return pa.schema([pa.field(f.name, spark_type(f.type)) for f in fields])
 

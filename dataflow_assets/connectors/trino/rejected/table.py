@@ -58,7 +58,6 @@ def beside(sink: TrinoSinkOptions) -> Place:
 
 
 def statement(place: Place, columns: dict[str, str]) -> str:
-    """The DDL of the table."""
     body = ", ".join(f"{quote(name)} {kind}" for name, kind in columns.items())
     return f"CREATE TABLE IF NOT EXISTS {place.quoted} ({body})"
 
@@ -117,7 +116,6 @@ class ErrorTable:
             self._insert_from(rows_of_json(self._given, _listed(rows)))
 
     def _insert_long(self, text: str) -> None:
-        """What is longer than a statement is put together from pieces in a stage."""
         pieces = self.place.beside(stage.name(self.owner, 0, uuid.uuid4().hex[:8]))
         half = stage.room(self.most) // 2  # a character counts as two at most
         stage.create(self.client, pieces)

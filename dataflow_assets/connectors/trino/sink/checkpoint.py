@@ -27,7 +27,6 @@ def peek_together(
 
 
 def _peeked(client: Client, sink: TrinoSinkOptions, target: Target) -> Checkpoint | None:
-    """Of a statement that is under way, what was true before it."""
     with translated(f"reading the checkpoint of {sink.address()}"):
         (found,) = checkpoint_table.peek(client, sink, [target])
     if found is None:

@@ -56,5 +56,5 @@ class Emptying:
 
 
 def holds_rows(client: Client, place: Place) -> bool:
-    """Whether the table has a row. Raises Failure."""
+    """Returns whether the table has a row. Raises Failure."""
     return bool(client.rows(f"SELECT 1 FROM {place.quoted} LIMIT 1"))  # noqa: S608 - quoted

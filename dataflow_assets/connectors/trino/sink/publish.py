@@ -80,7 +80,6 @@ class Publisher:
         )
 
     def _write(self, step: StateChange, source: statement.Source, rows: int) -> BranchState:
-        """What happens is stored before it does: the query, and what is true once it has ended."""
         found = self.checkpoints.latest()
         state, stamp = step(found.state if found else None), uuid.uuid4().hex
         assert found is not None  # noqa: S101 - else the step has raised
@@ -139,7 +138,7 @@ class Publisher:
 
 
 def records_of(receipts: Sequence[Receipt]) -> str:
-    """What a statement writes, for people: all of it is written, or nothing."""
+    """Returns what a statement writes, for people: all of it is written, or nothing."""
     found = []
     for one in receipts:
         before = f" before offset {one.position}" if isinstance(one.position, int) else ""

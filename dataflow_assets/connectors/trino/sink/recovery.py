@@ -51,7 +51,7 @@ def have_committed(  # noqa: PLR0913 - what is asked, where, and for whom
     *,
     prove: bool,
 ) -> list[bool | None]:
-    """Whether the rows of each statement are in the table; None: nothing tells any more.
+    """Returns whether the rows of each statement are in the table; None: nothing tells any more.
 
     `prove`: also by the files of others that a statement has failed, as flows that append need.
     Raises Failure, and TransientError where one of the queries still runs.
@@ -131,7 +131,7 @@ def forgotten(place: Place, query: str, checkpoints: Place, flow: str) -> Unknow
 
 
 def _advice(known: Checkpoint, after: Sequence[Checkpoint | None]) -> str:
-    """What a person does: with offsets two commands, of which the rows tell the right one.
+    """Returns what a person does: with offsets two commands, of which the rows tell the right one.
 
     Where statements would have come to different positions, any of them may be the right one.
     """
@@ -148,7 +148,6 @@ def _advice(known: Checkpoint, after: Sequence[Checkpoint | None]) -> str:
 
 
 def _offsets(checkpoint: Checkpoint) -> str:
-    """As `--from` takes them; empty where the positions are no offsets, or too many to print."""
     found = [f"{name}={at}" for name, at in checkpoint.positions.items() if isinstance(at, int)]
     return ",".join(found) if len(found) == len(checkpoint.positions) <= MOST_OFFSETS else ""
 

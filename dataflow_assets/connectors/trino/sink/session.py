@@ -237,7 +237,6 @@ class TrinoSinkSession(StoredSession):
         return stored
 
     def _doubting(self, stored: Stored, failed: Sequence[str]) -> Stored:
-        """What has not committed may come yet: the statements that append look for it, if able."""
         document, epoch = stored.document, stored.document.checkpoint.epoch
         able = self._able.exactly_once and not self._sink.upsert_mode
         kept = frozenset(failed if able else ())

@@ -86,7 +86,6 @@ class TrinoSink(TrinoSinkOptions, FrameSink):
 
     @override
     def rejected(self) -> Entries:
-        """Those of `<table>_rejected`."""
         from dataflow_assets.connectors.trino.rejected.error_sink import TrinoErrors
 
         return TrinoErrors.beside(self)

@@ -19,14 +19,12 @@ class SpanStage:
     """Of one session: each span has another place. One left behind costs space until a next run."""
 
     def __init__(self, client: Client, target: Place, branch: str) -> None:
-        """`branch`: `Target.id`."""
         self._client, self._target, self._branch = client, target, branch
         self.place = target
         self._here = set[str]()
         """Attempts whose rows are in it."""
 
     def begin(self, epoch: int) -> Place:
-        """The place of the next span."""
         name = stage.name(self._branch, epoch, uuid.uuid4().hex[:8])
         self.place, self._here = self._target.beside(name), set()
         return self.place
@@ -42,13 +40,12 @@ class SpanStage:
         )
 
     def drop(self) -> None:
-        """After the commit."""
         if self._here:
             with suppress(*ANY):
                 stage.drop(self._client, self.place)
 
     def drop_older(self, epoch: int) -> None:
-        """Those of this branch, of sessions up to this epoch."""
+        """Returns those of this branch, of sessions up to this epoch."""
         with suppress(*ANY):
             for each in stage.leftovers(self._client, self._target, self._branch, epoch):
                 stage.drop(self._client, each)

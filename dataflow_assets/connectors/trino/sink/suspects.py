@@ -155,12 +155,11 @@ class Suspects:
 
 
 def _staged(receipt: Receipt) -> Staged:
-    """What a writer has handed over."""
     return decode_json(receipt.staged[0], Staged) if receipt.staged else Staged("", 0)
 
 
 def bounded(chunk: Chunk, bound: Bound, taken: int) -> tuple[Chunk, int]:
-    """What a writer takes of a chunk, and how many records with rows that are.
+    """Returns what a writer takes of a chunk, and how many records with rows that are.
 
     Called inside tasks, for each chunk of a partition in which a record is searched for.
 

@@ -33,7 +33,6 @@ class PolledTable:
 
     @property
     def wholly(self) -> bool:
-        """True where nothing orders the rows."""
         return self.relation.order is None
 
     @property
@@ -48,7 +47,6 @@ class PolledTable:
         return column.name if column else ""
 
     def now(self) -> str:
-        """The coordinator's clock, in UTC."""
         return str(self.client.value(_NOW))
 
     def newest(self) -> Pair:
@@ -62,31 +60,30 @@ class PolledTable:
         return latest, self._last(order, f"{change.quoted} = {change.value(latest)}")
 
     def has_rows(self) -> bool:
-        """Whether there is any row at all."""
+        """Returns whether there is any row at all."""
         return bool(self.client.rows(f"SELECT 1 {self._from()} LIMIT 1"))
 
     def unordered(self) -> int:
-        """How many rows have no place in the order."""
+        """Returns how many rows have no place in the order."""
         column = self.relation.change or self._order
         return int(self.client.value(f"SELECT count(*) {self._from(f'{column.rank} IS NULL')}"))
 
     def is_before(self, one: Pair, other: Pair) -> bool:
-        """Whether a pair comes before another; a missing value comes before every other."""
+        """Returns whether a pair comes before another; a missing value comes before every other."""
         if one == other:
             return False
         return bool(self.client.value(f"SELECT {self.relation.conditions.before(one, other)}"))
 
     def estimate(self, rows: Rows) -> int:
-        """How many rows there are: counted, which reads two columns."""
+        """Returns how many rows there are: counted, which reads two columns."""
         return self.count(rows)
 
     def count(self, rows: Rows) -> int:
-        """How many rows there are."""
         where = self.relation.conditions.of(rows)
         return int(self.client.value(f"SELECT count(*) {self._from(where)}"))
 
     def size(self, rows: Rows) -> tuple[int, int]:
-        """How many rows there are, and how many bytes their values have."""
+        """Returns how many rows there are, and how many bytes their values have."""
         where = self.relation.conditions.of(rows)
         widths = " + ".join(map(_width, self.relation.columns))
         found = self.client.rows(f"SELECT count(*), sum({widths}) {self._from(where)}")
@@ -136,7 +133,7 @@ class PolledTable:
         return found
 
     def notes(self, position: PolledPosition) -> Iterator[str]:  # noqa: ARG002 - what others need
-        """What a person should know about rows that wait, or may be missed."""
+        """Returns what a person should know about rows that wait, or may be missed."""
         change, order = self.relation.change, self.relation.order
         if change is None or order is None:
             return
@@ -174,7 +171,6 @@ class PolledTable:
         return None if found is None else str(found)
 
     def _from(self, where: str = "") -> str:
-        """What is read, and which of its rows."""
         return f"FROM {self.relation.base}" + (f" WHERE {where}" if where else "")
 
     @property

@@ -29,12 +29,10 @@ class SourceColumn:
 
     @property
     def name(self) -> str:
-        """As the table has it."""
         return self.column.name
 
     @property
     def quoted(self) -> str:
-        """As SQL takes it."""
         return quote(self.column.name)
 
     @property
@@ -59,12 +57,11 @@ class SourceColumn:
 
     @property
     def is_day(self) -> bool:
-        """Whether it holds days."""
         return self.column.kind.name == "date"
 
     @property
     def is_zoned(self) -> bool:
-        """Whether it holds points in time, and not the time of some zone."""
+        """Returns whether it holds points in time, and not the time of some zone."""
         return self.column.kind.name == _ZONED
 
     def text(self, expression: str) -> str:
@@ -100,7 +97,6 @@ class Relation:
         return free_stem((column.name for column in self.columns), "#")
 
     def fields(self) -> list[pa.Field]:
-        """The Arrow fields of its columns."""
         return [types.field(column.name, column.type) for column in self.columns]
 
 
@@ -123,13 +119,12 @@ def describe(client: Client, source: TrinoSourceOptions) -> Relation:
 
 
 def place_of(source: TrinoSourceOptions) -> Place:
-    """Where the table is. Secrets must be resolved."""
+    """Returns where the table is. Secrets must be resolved."""
     schema, name = source.place()
     return Place(source.catalog or "", schema, name)
 
 
 def _of_query(client: Client, base: str) -> tuple[Column, ...]:
-    """By a prepared statement's description: the query is not run."""
     found = client.described(f"SELECT * FROM {base}")  # noqa: S608 - the manifest's own query
     return tuple(Column(name, kind) for name, kind in found)
 

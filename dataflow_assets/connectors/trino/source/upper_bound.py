@@ -39,7 +39,7 @@ def upto(client: Client, relation: Relation, column: SourceColumn) -> str | None
 
 
 def tick(client: Client, relation: Relation, column: SourceColumn) -> int:
-    """How long the tick is that is waited for, in nanoseconds; 0 where none is."""
+    """Returns how long the tick is that is waited for, in nanoseconds; 0 where none is."""
     if column.digits is None:
         return 0
     return ticks.DAY if column.is_day else _sampled(client, relation, column)[1]
@@ -96,7 +96,6 @@ def _width(column: SourceColumn) -> int:
 
 
 def _text(nanoseconds: int, column: SourceColumn) -> str:
-    """As a position has it."""
     seconds, fraction = divmod(nanoseconds, _SECOND)
     date = ticks.moment_of(seconds * _SECOND).strftime("%Y-%m-%d %H:%M:%S")
     if column.is_day:

@@ -55,12 +55,12 @@ class Capabilities:
 
     @property
     def isolated(self) -> bool:
-        """Whether a MERGE sees the rows of others, or fails."""
+        """Returns whether a MERGE sees the rows of others, or fails."""
         return self.isolation.lower() == SERIALIZABLE
 
     @property
     def exactly_once(self) -> bool:
-        """Whether rows that are appended are stored once whatever happens."""
+        """Returns whether rows that are appended are stored once whatever happens."""
         return self.snapshots and self.merge and self.isolated
 
 
@@ -167,7 +167,7 @@ def _allowed(right: str) -> Iterator[None]:
 
 
 def isolating(table: Table) -> str:
-    """What a person does about a table that is not isolated."""
+    """Returns what a person does about a table that is not isolated."""
     return (
         f"remove the property with Spark or PyIceberg (ALTER TABLE {table.place} UNSET "
         f"TBLPROPERTIES ('{ISOLATION}'))"

@@ -221,7 +221,7 @@ def _order(stored: Stored) -> tuple[int, str]:
 
 
 def place_of(sink: TrinoSinkOptions) -> Place:
-    """Where the checkpoint of a sink is. Secrets must be resolved."""
+    """Returns where the checkpoint of a sink is. Secrets must be resolved."""
     catalog, schema = sink.catalog or "", sink.place()[0]
     names = (sink.checkpoint_table or NAME).split(".")
     return Place(*[catalog, schema][: 3 - len(names)], *names)

@@ -62,7 +62,7 @@ class Document(msgspec.Struct, frozen=True):
 
     @property
     def tells(self) -> bool:
-        """Whether a driver has come further than to its epoch."""
+        """Returns whether a driver has come further than to its epoch."""
         known = self.checkpoint.positions or self.intent or self.undecided
         return bool(known or self.emptying)
 
@@ -86,7 +86,6 @@ class Stored:
 
     @property
     def state(self) -> BranchState:
-        """As the engine decides by it."""
         return BranchState(self.document.checkpoint, self.document.intent)
 
     @property

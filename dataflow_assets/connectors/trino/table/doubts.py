@@ -36,7 +36,6 @@ class Doubts:
 
     @property
     def id(self) -> str:
-        """By which the rows are found."""
         return f"{self.target.id}{SUFFIX}"
 
     def keep(self, statements: Sequence[Pending], epoch: int) -> None:

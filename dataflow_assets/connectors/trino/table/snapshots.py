@@ -66,7 +66,6 @@ def have_stored(
 def _by_snapshots(
     client: Client, table: Table, bases: Mapping[str, str | None], current: str | None
 ) -> dict[str, bool | None]:
-    """What snapshots and names of files tell of each statement."""
     sql = _LINE.format(query=_QUERY, snapshots=table.place.hidden("snapshots"))
     line = client.rows(sql)
     before = {own: parent for own, parent, _ in line}
@@ -119,7 +118,6 @@ def unless_committed(table: Table, queries: Sequence[str]) -> str:
 
 
 def _with_files(client: Client, table: Table, queries: Sequence[str]) -> set[str]:
-    """Those of the queries that have written files of the table, whose names begin with the id."""
     if not queries:
         return set()
     return {str(query) for (query,) in client.rows(_filled(_WRITTEN + _FILES, table, queries))}

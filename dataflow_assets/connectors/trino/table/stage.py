@@ -59,7 +59,6 @@ class Chunks:
 
     @property
     def longest(self) -> int:
-        """Characters that a row may have."""
         return room(self.most)
 
     def add(self, line: str, length: int) -> None:
@@ -81,7 +80,6 @@ class Chunks:
         self._lines, self._length, self._chunks = [], 0, self._chunks + 1
 
     def handed_over(self, *, lacks: bool) -> Staged:
-        """For the receipt. Raises Failure."""
         if self._chunks or self._length > MOST_INLINE:
             self.flush()
             return Staged(self.attempt, self.rows, lacks=lacks)

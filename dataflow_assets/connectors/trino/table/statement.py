@@ -46,7 +46,6 @@ class Source:
 
     @property
     def _raw(self) -> str:
-        """What stands behind FROM: each row in the types that JSON is taken as."""
         kinds = [f"{_column(at)} {wire(c.kind)}" for at, c in enumerate(self.columns)]
         kinds += [f"{name} varchar" for name in _SYSTEM]
         names = ", ".join([*_columns(len(self.columns)), *_SYSTEM, _ROW])
@@ -140,7 +139,6 @@ def merge(
 
 
 def _kept(name: str, at: int) -> str:
-    """What a column becomes: a row that does not carry it leaves it as it is."""
     old = f"CASE WHEN s.{_WHOLE} THEN NULL ELSE t.{quote(name)} END"
     return f"CASE WHEN s.{_has(at)} THEN s.{_column(at)} ELSE {old} END"
 
@@ -177,7 +175,6 @@ def _marked(source: Source, condition: str, key: Sequence[int], mark: str) -> st
 
 
 def _last(at: int, alive: str, key: Sequence[int]) -> list[str]:
-    """Whether a row of the key that counts carries the column, and what the last such row has."""
     has = f"{alive} AND {_carried(at)}"
     found = [f"coalesce(bool_or({has}), false) AS {_has(at)}"]
     if at not in key:
@@ -186,7 +183,6 @@ def _last(at: int, alive: str, key: Sequence[int]) -> list[str]:
 
 
 def _places(source: Source, names: Sequence[str]) -> list[int]:
-    """Of each of these columns its place among those of the rows."""
     known = [column.name for column in source.columns]
     return [known.index(name) for name in names]
 

@@ -37,7 +37,6 @@ class Place:
 
     @property
     def quoted(self) -> str:
-        """As SQL takes it."""
         return quote(self.catalog, self.schema, self.name)
 
     def beside(self, name: str) -> Place:
@@ -63,12 +62,10 @@ class Column:
 
     @property
     def kind(self) -> Type:
-        """The type, taken apart."""
         return Type.of(self.type)
 
     @property
     def field(self) -> pa.Field:
-        """As a sink's rows travel."""
         return types.sink_field(self.name, self.type, nullable=self.nullable, comment=self.comment)
 
 
@@ -127,7 +124,7 @@ def _columns(client: Client, place: Place) -> tuple[Column, ...]:
 
 
 def identity(client: Client, place: Place) -> str:
-    """What tells the table from another one of its name, where the catalog tells anything.
+    """Returns what tells the table from another one of its name, where the catalog tells anything.
 
     Iceberg: a digest of where its files are. Elsewhere the name: a table that was re-created is
     not told from the one before it. Raises Failure.
@@ -137,7 +134,7 @@ def identity(client: Client, place: Place) -> str:
 
 
 def _location(client: Client, place: Place) -> str:
-    """Where the table's files are; empty where nothing tells.
+    """Returns where the table's files are; empty where nothing tells.
 
     Who may only read the table is not shown how it is made, but where its metadata is.
     """

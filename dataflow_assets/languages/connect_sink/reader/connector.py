@@ -203,7 +203,6 @@ def _rejects(values: SinkValues, reached: Mapping[str, Any]) -> Rejects:
 
 
 def _hash(plan: _Plan, topic: str) -> str:
-    """Digests what both files say."""
     given = to_jsonable_python(plan.source, by_alias=True)
     content = [sorted(plan.values.document.value.items()), topic, given]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -118,7 +118,6 @@ class JdbcSink:
 
     @property
     def tombstones(self) -> str:
-        """The meaning of a null message."""
         if self.deletes:
             return "delete"
         return "skip" if self.debezium else "reject"

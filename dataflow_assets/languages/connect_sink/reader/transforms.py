@@ -54,7 +54,6 @@ class Transformed:
     """Whether events of Debezium have become rows."""
 
     def then(self, *steps: Transformation) -> Transformed:
-        """With these steps behind the others."""
         return replace(self, steps=(*self.steps, *steps))
 
 

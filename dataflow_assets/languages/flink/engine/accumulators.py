@@ -17,7 +17,7 @@ from dataflow_assets.languages.flink.engine.values import pack, unpack, value_of
 
 
 def kept(call: Aggregate, *, retracts: bool) -> Kept:
-    """How an aggregate is kept; `retracts`: rows may go as well as come."""
+    """Returns how an aggregate is kept; `retracts`: rows may go as well as come."""
     if call.name == "COUNT":
         return Count()
     if call.name == ONLY:
@@ -33,11 +33,9 @@ class Count(Kept):
     """Rows."""
 
     def empty(self) -> list[Any]:
-        """None."""
         return [0]
 
     def add(self, kept: list[Any], value: Any, times: int) -> None:  # noqa: ARG002
-        """Counted."""
         kept[0] += times
 
     @override
@@ -46,7 +44,6 @@ class Count(Kept):
         return [[one] for one in sums(groups, count, np.where(there, times, 0)).tolist()]
 
     def result(self, kept: list[Any]) -> int:
-        """How many."""
         return wrapped("BIGINT", kept[0])
 
 
@@ -57,11 +54,9 @@ class Extreme(Kept):
         self._least, self._value = call.name == "MIN", value_of(call.given)
 
     def empty(self) -> list[Any]:
-        """None yet."""
         return [None]
 
     def add(self, kept: list[Any], value: Any, times: int) -> None:  # noqa: ARG002
-        """The smaller, or the larger."""
         known = kept[0]
         if known is None or (value < known if self._least else value > known):
             kept[0] = value
@@ -72,7 +67,6 @@ class Extreme(Kept):
             self.add(kept, folded[0], times)
 
     def result(self, kept: list[Any]) -> Any:
-        """Null of no values."""
         return None if kept[0] is None else self._value(kept[0])
 
 
@@ -125,7 +119,6 @@ class Only(Kept):
         return [[]]
 
     def add(self, kept: list[Any], value: Any, times: int) -> None:
-        """Counted."""
         self.merge(kept, [[(pack(value), times)]], 1)
 
     @override
@@ -141,12 +134,10 @@ class Only(Kept):
         kept[0] = [[one, number] for one, number in sorted(found.items()) if number > 0]
 
     def result(self, kept: list[Any]) -> Any:
-        """Null of no rows."""
         return self._value(unpack(kept[0][0][0])) if kept[0] else None
 
 
 def _counted(groups: Ints, count: int, values: Sequence[Any], times: Ints) -> list[list[Any]]:
-    """By group pairs of value and number, which is below 0 where more rows go than come."""
     found: list[dict[Any, int]] = [{} for _ in range(count)]
     for group, value, number in zip(groups.tolist(), values, times.tolist(), strict=True):
         if value is not None:

@@ -32,7 +32,7 @@ class Aggregate:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts rows, whatever is in them."""
+        """Returns whether it counts rows, whatever is in them."""
         return self.name == "COUNT" and not self.distinct
 
     def over(self, expressions: Iterator[Expression]) -> Aggregate:

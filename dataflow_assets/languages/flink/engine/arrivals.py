@@ -69,7 +69,6 @@ class Arrivals:
     """Messages as what the first stage sees of them; compiled once for each task."""
 
     def __init__(self, view: ViewPlan, table: TableRows, environment: Environment) -> None:
-        """`table`: whose messages are read."""
         source = Source(table.value, table.key, table.cells, view.changelog)
         first, primary = view.stages[0], frozenset(at for at, _ in view.primary)
         used = looked_at(first.expressions, first.shared)
@@ -114,7 +113,6 @@ class Arrivals:
     def _of_owners(
         self, seen: Sequence[bytes | None], owners: Sequence[int], count: int
     ) -> list[bytes | None]:
-        """What is kept of so many rows; `owners`: of each that is seen the one that it came of."""
         found: list[list[bytes]] = [[] for _ in range(count)]
         for at, one in zip(owners, seen, strict=True):
             if one is not None:

@@ -26,7 +26,7 @@ _FALSE = frozenset({"f", "false", "n", "no", "0"})
 
 
 def cast(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
-    """What casts; None where Flink does not cast such values either.
+    """Returns what casts; None where Flink does not cast such values either.
 
     `zone`: `table.local-time-zone`, between TIMESTAMP and TIMESTAMP_LTZ.
     """
@@ -127,7 +127,7 @@ def _time_of_text(wanted: Type, zone: ZoneInfo) -> Cast:
 
 
 def to_utc(value: datetime, zone: ZoneInfo) -> datetime:
-    """What a clock in the zone showed, as TIMESTAMP_LTZ."""
+    """Returns what a clock in the zone showed, as TIMESTAMP_LTZ."""
     return value.replace(tzinfo=zone).astimezone(UTC)
 
 

@@ -32,7 +32,6 @@ def changes(
     besides: Sequence[bytes | None] | pa.Array,
     numbers: Sequence[int] | Ints | pa.Array,
 ) -> pa.Table:
-    """Changes by their columns."""
     return pa.table([keys, besides, numbers], schema=SCHEMA)
 
 
@@ -61,21 +60,18 @@ def added_up(given: pa.Table) -> pa.Table:
 
 
 def without_zeros(given: pa.Table) -> pa.Table:
-    """Those that change something."""
     return given.filter(pc.not_equal(given["n"], 0))
 
 
 def kept(values: Mapping[bytes, bytes | None]) -> pa.Table:
-    """What is kept, by its keys."""
     return pa.table([list(values), list(values.values())], schema=KEPT)
 
 
 def by_key(rows: pa.Table) -> dict[bytes, bytes | None]:
-    """The same the other way round."""
     return dict(zip(rows["k"].to_pylist(), rows["v"].to_pylist(), strict=True))
 
 
 def looked_up(rows: pa.Table, keys: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What is kept under keys, in their order; null where nothing is."""
+    """Returns what is kept under keys, in their order; null where nothing is."""
     at = pc.index_in(keys, rows["k"].combine_chunks())
     return rows["v"].take(at)

@@ -20,7 +20,6 @@ class Columns:
 
     @cached_property
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows themselves."""
         return list(zip(*self.values, strict=True)) if self.values else [()] * self.count
 
     def of(self, expression: Expression | None, evaluate: Evaluate) -> Sequence[Any]:
@@ -35,14 +34,12 @@ class Columns:
         return list(map(evaluate, self.rows))
 
     def take(self, places: Sequence[int]) -> Self:
-        """Some of the rows; ascending."""
         if len(places) == self.count:
             return self
         return type(self)(len(places), [taken(one, places) for one in self.values])
 
 
 def taken(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
-    """Some of the values, ascending."""
     return values if len(places) == len(values) else [values[at] for at in places]
 
 

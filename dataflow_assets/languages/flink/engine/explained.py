@@ -107,7 +107,6 @@ def _window(windows: Windows, names: Sequence[str]) -> str:
 
 
 def _unnested(unnest: Unnest, names: list[str]) -> Iterator[str]:
-    """Adds the names of its columns."""
     yield from _parts(unnest.shared, names)
     if unnest.where is not None:
         yield f"where    {text(unnest.where, names)}"

@@ -95,7 +95,6 @@ def cast_to(given: Expression, wanted: Type, *, tries: bool = False) -> Expressi
 
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
-    """What an expression is computed from."""
     if isinstance(expression, Call):
         return expression.arguments
     return (expression.given,) if isinstance(expression, CastTo | Member) else ()
@@ -188,7 +187,7 @@ def conjunction(conditions: Sequence[Expression]) -> Expression | None:
 
 
 def lasting(expression: Expression) -> bool:
-    """Whether it has the same value for the same row at all times."""
+    """Returns whether it has the same value for the same row at all times."""
     calls = (one for one in parts((expression,)) if isinstance(one, Call))
     return not any(presents(one.name, len(one.arguments)) for one in calls)
 
@@ -219,7 +218,6 @@ def _once(inner: Evaluate) -> Evaluate:
 def compiled(
     expression: Expression, environment: Environment, shared: Sequence[Evaluate] = ()
 ) -> Evaluate:
-    """The function that computes it."""
     if isinstance(expression, Constant):
         value = expression.value
         return lambda _: value

@@ -27,7 +27,6 @@ class Environment:
 
     @property
     def local(self) -> ZoneInfo:
-        """The zone."""
         return ZoneInfo(self.zone)
 
 

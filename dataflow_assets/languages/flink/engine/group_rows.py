@@ -53,7 +53,6 @@ def _passed_on(following: Stage, environment: Environment) -> Finish:
 
 
 def _written(view: ViewPlan, environment: Environment) -> Finish:
-    """Rows of the target as JSON."""
     compiled = program(view.shared, environment)
     having = compiled(view.having) if view.having is not None else None
     outputs = Outputs(view.outputs, compiled, view.times, drops=view.drops_nulls)
@@ -73,6 +72,5 @@ def key_of(view: ViewPlan, body: bytes) -> bytes:
 
 
 def named_group(view: ViewPlan, group: bytes, number: int) -> str:
-    """A group for people: its values."""
     stage = view.stages[number]
     return str(Codec([one.type for one in stage.keys]).unpack(group[stage.front :]))

@@ -240,7 +240,7 @@ class _Cells:
 
     @property
     def reads_metadata(self) -> bool:
-        """Whether a column is metadata of messages."""
+        """Returns whether a column is metadata of messages."""
         return bool(self._metadata)
 
     def columns(

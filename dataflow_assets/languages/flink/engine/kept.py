@@ -18,19 +18,17 @@ class Kept(ABC):
     """How one aggregate is kept."""
 
     @abstractmethod
-    def empty(self) -> list[Any]:
-        """Of no rows."""
+    def empty(self) -> list[Any]: ...
 
     @abstractmethod
     def add(self, kept: list[Any], value: Any, times: int) -> None:
         """So many rows more (less, below 0) with a plain value that is not null."""
 
     @abstractmethod
-    def result(self, kept: list[Any]) -> Any:
-        """The value of the aggregate."""
+    def result(self, kept: list[Any]) -> Any: ...
 
     def fold(self, groups: Ints, count: int, values: Sequence[Any], times: Ints) -> list[list[Any]]:
-        """What many changed rows come to, for each of their groups.
+        """Returns what many changed rows come to, for each of their groups.
 
         Args:
             groups: the number of each row's group.

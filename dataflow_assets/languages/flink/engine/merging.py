@@ -115,7 +115,7 @@ def merge_distinct(stage: Stage, old: pa.Table, given: pa.Table) -> tuple[pa.Tab
 
 
 def merge_counted(old: pa.Table, given: pa.Table) -> Merged:
-    """How many rows there are of each kind; one that goes before it comes is waited for.
+    """Returns how many rows there are of each kind; one that goes before it comes is waited for.
 
     Without a key the changes of a row may be in several partitions, and read in any order.
     """
@@ -135,7 +135,6 @@ def _numbers(old: pa.Table, given: pa.Table) -> tuple[pa.ChunkedArray, Ints, Int
 
 
 def _recounted(keys: pa.ChunkedArray, before: Ints, now: Ints) -> pa.Table:
-    """What is kept from now on."""
     values = [pack(one) if one else None for one in now[now != before].tolist()]
     return pa.table([keys.filter(pa.array(now != before)), pa.array(values, BINARY)], schema=KEPT)
 
@@ -247,7 +246,6 @@ class Groups(Merging):
             kept_one.merge(value, one, times)
 
     def _results(self, values: list[Any]) -> list[Any]:
-        """Of the aggregates; leaves the values as they are written."""
         return [one.result(value) for one, value in zip(self._kept, values, strict=True)]
 
     def _row(self, group: bytes, results: list[Any], found: MergedGroups) -> bytes | None:
@@ -263,7 +261,7 @@ class WindowGroups(Groups):
     """Groups that are passed on once, when their window is final."""
 
     def final(self, ended: Mapping[bytes, bytes]) -> MergedGroups:
-        """What is passed on of groups that are final.
+        """Returns what is passed on of groups that are final.
 
         Args:
             ended: what was kept of them; nothing is from now on.
@@ -280,12 +278,11 @@ class WindowGroups(Groups):
         return found
 
     def _row(self, group: bytes, results: list[Any], found: MergedGroups) -> bytes | None:  # noqa: ARG002
-        """None yet."""
         return None
 
 
 def aggregates(stage: Stage) -> list[Kept]:
-    """How the aggregates of a stage are kept."""
+    """Returns how the aggregates of a stage are kept."""
     return [kept(one, retracts=stage.retracts) for one in stage.calls]
 
 

@@ -67,19 +67,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def in_envelope(key: str) -> bool:
-    """Whether it is in the message itself, around the row."""
+    """Returns whether it is in the message itself, around the row."""
     return key.startswith("value.")
 
 
 def needed(key: str) -> frozenset[str]:
-    """What a source must read for a key of METADATA."""
+    """Returns what a source must read for a key of METADATA."""
     if in_envelope(key):
         return frozenset()
     return frozenset({HEADERS, HEADER_LIST} if key in (HEADERS, HEADER_LIST) else {key})
 
 
 def reader(key: str, wanted: Type, zone: ZoneInfo) -> Read:
-    """What reads a column of METADATA, cast to its declared type."""
+    """Returns what reads a column of METADATA, cast to its declared type."""
     read = _READS.get(key) or _plain(key)
     if wanted == _ALL[key]:
         return read
@@ -141,7 +141,6 @@ def _header_list(metadata: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Of a rejected record that is put back they are base64."""
     return base64.b64decode(value) if isinstance(value, str) else value
 
 

@@ -10,7 +10,7 @@ NO_VALUE = (ValueError, OverflowError, ArithmeticError)
 
 
 def holds(condition: Evaluate, row: Row, clause: str) -> bool:
-    """Whether it is true. Raises RejectedRecord, which names the clause."""
+    """Returns whether it is true. Raises RejectedRecord, which names the clause."""
     try:
         return condition(row) is True
     except NO_VALUE as error:

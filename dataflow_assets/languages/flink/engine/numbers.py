@@ -58,7 +58,6 @@ def positive_zero(value: Decimal) -> Decimal:
 
 
 def single(value: float) -> float:
-    """A number as FLOAT keeps it."""
     try:
         found: float = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
@@ -100,7 +99,6 @@ def _beside_digits(text: str) -> float:
 
 
 def _fitting(value: Any, wanted: Type) -> Any:
-    """Of a text a number that does not fit is an error, also a decimal."""
     if value is None:
         raise ValueError(f"the number does not fit into {wanted}")
     return value
@@ -115,7 +113,6 @@ def _in_bounds(value: Decimal, wanted: Type) -> Decimal:
 
 
 def numbers(wanted: Type) -> Callable[[Any], Any]:
-    """Of numbers of any other type."""
     if wanted.kind == "DECIMAL":
         return _decimals(wanted)
     if wanted.kind == "DOUBLE":
@@ -137,7 +134,6 @@ def _decimals(wanted: Type) -> Callable[[Any], Any]:
 
 
 def _clamped(value: float, kind: str) -> int:
-    """As Java makes whole numbers of floating ones: NaN is 0, the largest stays the largest."""
     if math.isnan(value):
         return 0
     bits = max(BITS[kind], 32)

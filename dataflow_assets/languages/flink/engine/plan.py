@@ -32,7 +32,7 @@ class Cell:
 
     @property
     def of_key(self) -> bool:
-        """Whether a record without a value has it too."""
+        """Returns whether a record without a value has it too."""
         return self.place == "key" or self.key_at is not None
 
 

@@ -70,7 +70,6 @@ class Ranking(Stage):
 
     @property
     def numbered_by(self) -> Iterator[Expression]:
-        """What the number depends on."""
         yield from self.keys
         for one in self.order:
             argument = self.calls[one.at].argument
@@ -181,7 +180,6 @@ class _Passed:
 
 
 def _changed(rows: Iterable[Counted], counted: Iterable[tuple[Any, int]]) -> list[Counted]:
-    """All rows of a key."""
     found = {pack(values): (values, times) for values, times in rows}
     for (values,), more in counted:
         name = pack(values)

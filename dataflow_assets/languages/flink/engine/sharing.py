@@ -50,7 +50,6 @@ class _Parts:
 
 
 def _key(expression: Expression, inner: tuple[int, ...]) -> object:
-    """What is equal for equal parts, found without a look into them."""
     own: object = None
     if isinstance(expression, Constant):
         own = repr(expression.value)
@@ -97,7 +96,6 @@ def shared(
 
 
 def _over(part: Expression, inner: list[Expression]) -> Expression:
-    """The part, made of others."""
     if isinstance(part, Call):
         return replace(part, arguments=tuple(inner))
     return replace(part, given=inner[0]) if isinstance(part, CastTo | Member) else part

@@ -37,7 +37,7 @@ class Spread:
 
 
 def spread(stage: Stage, given: Signed) -> Spread:
-    """What rows that come and go are to `distinct` and to `groups` of a stage."""
+    """Returns what rows that come and go are to `distinct` and to `groups` of a stage."""
     if not given.rows:
         return Spread(NONE, NONE)
     groups, arguments = unpack_columns(given.rows, 2)
@@ -54,7 +54,6 @@ def spread(stage: Stage, given: Signed) -> Spread:
 def _values(
     stage: Stage, groups: Sequence[bytes], at: int, column: Sequence[Any], times: Ints
 ) -> pa.Table:
-    """How many rows more have each value of an aggregate."""
     there = [number for number, value in enumerate(column) if value is not None]
     owners, values = taken(groups, there), taken(column, there)
     keys = pack_rows([owners, [at] * len(there), values])
@@ -65,7 +64,6 @@ def _values(
 
 
 def _folded(stage: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
-    """What all rows of a group come to in each aggregate; 0 times where that is nothing."""
     coded = pa.array(groups, BINARY).dictionary_encode()
     numbers, count = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
     made = aggregates(stage)
@@ -78,7 +76,6 @@ def _folded(stage: Stage, groups: Sequence[bytes], columns: Arguments, times: In
 
 
 def _listed(_: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
-    """Of a group each row by itself."""
     rows = [*zip(*columns, strict=True)] if columns else [()] * len(groups)
     besides = pack_rows([rows])
     return without_zeros(added_up(changes(groups, besides, times)))

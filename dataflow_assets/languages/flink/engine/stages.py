@@ -36,7 +36,7 @@ class Stage:
 
     @property
     def front(self) -> int:
-        """How many bytes are in front of the keys of its groups."""
+        """Returns how many bytes are in front of the keys of its groups."""
         return 0 if self.window is None else FRONT
 
     @property
@@ -58,7 +58,6 @@ class Stage:
         return (*found, *(() if self.where is None else (self.where,)))
 
     def over(self, expressions: Iterable[Expression]) -> Self:
-        """The same with other expressions."""
         taken = iter(expressions)
         keys = tuple(next(taken) for _ in self.keys)
         calls = tuple(one.over(taken) for one in self.calls)
@@ -137,7 +136,6 @@ def _argument(call: Aggregate, compiled: Callable[[Expression], Evaluate]) -> Ev
 
 
 def _arguments(call: Aggregate, evaluate: Evaluate, rows: Columns) -> Sequence[Any]:
-    """Of many rows."""
     if call.condition is None and call.argument is None:
         return [True] * rows.count
     if call.condition is None and call.counts:

@@ -30,11 +30,9 @@ class ExactSum(Kept):
         self._rounded = rounder(call.type) if call.type.kind == "DECIMAL" else None
 
     def empty(self) -> list[Any]:
-        """None, and 0."""
         return [0, 0]
 
     def add(self, kept: list[Any], value: int, times: int) -> None:
-        """Exactly, however large."""
         kept[0] += times
         kept[1] += value * times
 
@@ -54,7 +52,6 @@ class ExactSum(Kept):
         return [[*one] for one in zip(counted.tolist(), totals.tolist(), strict=True)]
 
     def result(self, kept: list[Any]) -> Any:
-        """Null of no values."""
         count, total = kept
         if count <= 0:
             return None
@@ -80,7 +77,6 @@ class FloatSum(Kept):
         return [0, 0, 0, 0, 0]
 
     def add(self, kept: list[Any], value: int, times: int) -> None:
-        """Without rounding."""
         number: float = self._value(value)
         kept[0] += times
         if number != number:  # noqa: PLR0124 - NaN
@@ -92,7 +88,6 @@ class FloatSum(Kept):
             kept[1] += times * (top << _UNIT - (bottom.bit_length() - 1))
 
     def result(self, kept: list[Any]) -> float | None:
-        """Null of no values; rounded once."""
         count, total, nan, above, below = kept
         if count <= 0:
             return None
@@ -114,7 +109,6 @@ def _quotient(total: int, divisor: int) -> float:
 
 
 def _fits(numbers: Ints, times: Ints) -> bool:
-    """Whether no sum of numbers, each so many times, needs more than 64 bits."""
     if not len(numbers):
         return True
     largest = max(abs(int(numbers.min())), abs(int(numbers.max())))

@@ -29,7 +29,6 @@ def parsed_date(text: str) -> date:
 
 
 def parsed_time(text: str) -> time:
-    """`HH:mm:ss.f`. Raises ValueError."""
     found = _TIME.fullmatch(text)
     if found is None:
         raise ValueError("the text is not a time")
@@ -62,12 +61,10 @@ def clock_text(value: time | datetime, digits: int) -> str:
 
 
 def moment_text(value: datetime, digits: int) -> str:
-    """`yyyy-MM-dd HH:mm:ss.f`."""
     return f"{date_text(value)} {clock_text(value, digits)}"
 
 
 def date_text(value: date) -> str:
-    """`yyyy-MM-dd`."""
     return f"{value.year:04}-{value.month:02}-{value.day:02}"
 
 
@@ -100,7 +97,6 @@ def shortest(value: float) -> float:
 
 
 def float_text(value: float) -> str:
-    """The same as `double_text` for FLOAT."""
     import numpy as np
 
     return _java_text(shortest(value), float(np.float32(value)))

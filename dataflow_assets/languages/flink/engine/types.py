@@ -48,7 +48,6 @@ class Type:
     """BINARY: a cast fills shorter ones with zeros."""
 
     def __str__(self) -> str:
-        """As Flink writes it."""
         if self.kind == "DECIMAL":
             return f"DECIMAL({self.length}, {self.scale})"
         if self.kind in ("VARCHAR", "VARBINARY") and self.length == LONGEST:
@@ -66,37 +65,33 @@ class Type:
 
     @property
     def size(self) -> int:
-        """How many types it is made of, itself included."""
+        """Returns how many types it is made of, itself included."""
         return 1 + sum(one.size for one in self.items)
 
     @property
     def integer(self) -> bool:
-        """Whether it is one of the whole numbers."""
+        """Returns whether it is one of the whole numbers."""
         return self.kind in INTEGERS
 
     @property
     def exact(self) -> bool:
-        """Whether it is a whole number or a decimal."""
+        """Returns whether it is a whole number or a decimal."""
         return self.integer or self.kind == "DECIMAL"
 
     @property
     def numeric(self) -> bool:
-        """Whether it is a number."""
         return self.exact or self.kind in _FLOATS
 
     @property
     def text(self) -> bool:
-        """Whether it is a text."""
         return self.kind in ("CHAR", "VARCHAR")
 
     @property
     def moment(self) -> bool:
-        """Whether it is date and time."""
         return self.kind in ("TIMESTAMP", "TIMESTAMP_LTZ")
 
     @property
     def interval(self) -> bool:
-        """Whether it is an interval."""
         return self.kind in ("MONTHS", "MILLIS")
 
 
@@ -174,7 +169,7 @@ def _widens(given: Type, wanted: Type) -> bool:
 
 
 def assignable(given: Type, wanted: Type) -> bool:
-    """Whether Flink casts by itself, where a query's column goes into that of a table."""
+    """Returns whether Flink casts by itself, where a query's column goes into that of a table."""
     if given in (NULL, wanted):
         return True
     if given.numeric and wanted.numeric:

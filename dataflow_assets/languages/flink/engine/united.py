@@ -43,7 +43,6 @@ class TableRows:
         return made_of(self.unnests, self._inside(places, also=None))
 
     def _inside(self, places: frozenset[int], also: Expression | None) -> frozenset[int]:
-        """The places in front of `selected`."""
         if self.selected is None:
             return places
         used = [self.selected[at] for at in places] + ([] if also is None else [also])

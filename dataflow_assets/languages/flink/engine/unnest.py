@@ -43,7 +43,6 @@ class Unnest:
 
     @property
     def types(self) -> tuple[Type, ...]:
-        """Of its columns."""
         return (*item_types(self.given.type), INT)
 
     @property
@@ -62,7 +61,6 @@ class Unnest:
         return (self.given, *(() if self.where is None else (self.where,)))
 
     def over(self, expressions: Iterable[Expression]) -> Self:
-        """The same with other expressions."""
         taken = iter(expressions)
         given = next(taken)
         return replace(self, given=given, where=None if self.where is None else next(taken))
@@ -146,7 +144,6 @@ class _Join:
         self._nulls = [None] * len(unnest.types)
 
     def __call__(self, row: Row) -> Iterator[Row]:
-        """Raises RejectedRecord."""
         if self._where is not None and not holds(self._where, row, "WHERE"):
             return
         before, behind = row[: self._at], row[self._at :]
@@ -158,7 +155,6 @@ class _Join:
             yield [*before, *self._nulls, *behind]
 
     def _items(self, row: Row) -> Sequence[Sequence[Any] | None]:
-        """Of null none, as of an array without items; None for a ROW that is null."""
         try:
             found = self._given(row)
         except NO_VALUE as error:

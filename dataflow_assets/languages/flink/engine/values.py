@@ -46,12 +46,10 @@ def pack_rows(columns: Sequence[Sequence[Any]]) -> list[bytes]:
 
 
 def unpack(packed: bytes) -> Any:
-    """What was packed."""
     return _decode(packed)
 
 
 def unpack_all(packed: Iterable[bytes]) -> list[Any]:
-    """The same of many."""
     return list(map(_decode, packed))
 
 
@@ -94,25 +92,21 @@ class Codec:
         self._same = all(one is _same for one in self._to)
 
     def plain(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Plain values."""
         if self._same:
             return values
         pairs = zip(self._to, values, strict=True)
         return [None if value is None else to(value) for to, value in pairs]
 
     def values(self, given: Sequence[Any]) -> Sequence[Any]:
-        """The values of plain ones."""
         if self._same:
             return given
         pairs = zip(self._from, given, strict=True)
         return [None if value is None else of(value) for of, value in pairs]
 
     def pack(self, values: Sequence[Any]) -> bytes:
-        """As bytes."""
         return pack(self.plain(values))
 
     def unpack(self, packed: bytes) -> Sequence[Any]:
-        """The values of bytes."""
         return self.values(unpack(packed))
 
     def pack_all(self, columns: Sequence[Sequence[Any]], count: int) -> list[bytes]:
@@ -135,7 +129,7 @@ def _same(value: Any) -> Any:
 
 
 def plain(kind: Type, *, keys: bool = False) -> Change:
-    """What makes a plain value of a value that is not null; `keys`: as Codec has it."""
+    """Returns what makes a plain value of a value that is not null; `keys`: as Codec has it."""
     if kind.kind in ("FLOAT", "DOUBLE"):
         return _positive if keys else ordered
     if kind.kind == "DECIMAL":
@@ -157,7 +151,7 @@ def plain(kind: Type, *, keys: bool = False) -> Change:
 
 
 def value_of(kind: Type) -> Change:
-    """What makes the value of a plain one that is not null."""
+    """Returns what makes the value of a plain one that is not null."""
     if kind.kind in ("FLOAT", "DOUBLE"):
         return _unordered
     if kind.kind == "DECIMAL":
@@ -177,7 +171,6 @@ def value_of(kind: Type) -> Change:
 
 
 def _nested(kind: Type, change: Callable[[Type], Change]) -> Change:
-    """Of arrays, rows and maps; a map is no key, and its plain form is a list of pairs."""
     inner = [change(one) for one in kind.items]
     if kind.kind == "MAP":
         return _map(inner[0], inner[1])

@@ -54,12 +54,12 @@ class ViewPlan:
 
     @property
     def changelog(self) -> bool:
-        """Whether rows of the table are replaced and deleted."""
+        """Returns whether rows of the table are replaced and deleted."""
         return bool(self.primary)
 
     @property
     def counts_rows(self) -> bool:
-        """Whether rows go without a key, so that it is known which of them have come.
+        """Returns whether rows go without a key, so that it is known which of them have come.
 
         Where rows are forgotten that is not known: one that goes then may be one of these.
         """
@@ -68,11 +68,11 @@ class ViewPlan:
 
     @property
     def several(self) -> bool:
-        """Whether the first stage may see several rows of one of the table, or none."""
+        """Returns whether the first stage may see several rows of one of the table, or none."""
         return self.windows is not None or bool(self.unnests)
 
     def kept(self, seen: Sequence[bytes]) -> bytes | None:
-        """What `rows` keeps of a row of an upsert table; None: nothing.
+        """Returns what `rows` keeps of a row of an upsert table; None: nothing.
 
         Args:
             seen: what the first stage sees of it.
@@ -82,13 +82,12 @@ class ViewPlan:
         return pack(seen) if self.several else seen[0]
 
     def seen(self, kept: bytes) -> Sequence[bytes]:
-        """The opposite of `kept`."""
         found: Sequence[bytes] = unpack(kept) if self.several else [kept]
         return found
 
     @property
     def remembers(self) -> bool:
-        """Whether the state has all rows of the target.
+        """Returns whether the state has all rows of the target.
 
         Rows of windows that have ended, and those that have expired, are in the target alone.
         """
@@ -122,7 +121,6 @@ class ViewPlan:
 
 
 def _looked_at(stage: Stage) -> Iterator[frozenset[int]]:
-    """By the column of its rows the places of the rows that go into it."""
     parts: list[tuple[Expression | None, ...]] = [(one,) for one in stage.keys]
     parts += [(one.argument, one.condition) for one in stage.calls]
     for some in parts:

@@ -38,22 +38,22 @@ class Windows:
 
     @property
     def local(self) -> bool:
-        """Whether the windows are those of a clock in the session's zone."""
+        """Returns whether the windows are those of a clock in the session's zone."""
         return self.time.type.kind == "TIMESTAMP_LTZ"
 
     @property
     def of_clock(self) -> bool:
-        """Whether they are over processing time: a row has the time at which it is read."""
+        """Returns whether they are over processing time: a row has the time at which it is read."""
         return not columns(self.time)
 
     @property
     def most(self) -> int:
-        """How many windows a row is in, at most."""
+        """Returns how many windows a row is in, at most."""
         return self.size // self.step
 
     @property
     def whole_seconds(self) -> bool:
-        """Whether begin and end of each window are."""
+        """Returns whether begin and end of each window are."""
         return all(length % 1000 == 0 for length in (self.size, self.step, self.offset))
 
     def of(self, at: int) -> Iterator[tuple[int, int]]:
@@ -97,7 +97,7 @@ def millis(value: datetime) -> int:
 
 
 def clock(value: datetime, zone: ZoneInfo, *, local: bool) -> int:
-    """What the clock of windows shows at a time, in milliseconds."""
+    """Returns what the clock of windows shows at a time, in milliseconds."""
     return millis(to_local(value, zone) if local else value)
 
 
@@ -109,11 +109,9 @@ def bounds(begin: int, end: int, zone: ZoneInfo, *, local: bool) -> list[Any]:
 
 
 def _instant(end: datetime, zone: ZoneInfo) -> int:
-    """Behind the last millisecond of a window, in UTC."""
     return millis(_utc(end - _MILLI, zone)) + 1
 
 
 def _utc(local: datetime, zone: ZoneInfo) -> datetime:
-    """Of a clock that shows a time twice, or never, the later one."""
     found = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     return max(found)

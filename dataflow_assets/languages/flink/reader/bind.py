@@ -126,7 +126,6 @@ class Scope:
     environment: Environment = Environment()
 
     def names(self) -> list[str]:
-        """Of the columns."""
         return [name for name, _ in self.columns]
 
     def find(self, name: str) -> Expression | None:
@@ -138,11 +137,10 @@ class Scope:
         return next((columns for found, columns in self.tables if found == name), None)
 
     def owners(self, name: str) -> list[str]:
-        """The tables that have a column."""
         return [one for one, columns in self.tables if _among(columns, name) is not None]
 
     def whole(self, node: Node) -> Expression | None:  # noqa: ARG002 - what overrides need
-        """What a part is as a whole; None where it is what its own parts make of it."""
+        """Returns what a part is as a whole; None where it is what its own parts make of it."""
         return None
 
 

@@ -63,7 +63,6 @@ def of_database(table: Declared, notes: Notes) -> Sink | None:
 
 
 def _references(table: Declared, notes: Notes) -> dict[str, SecretRef]:
-    """By the option, as manifests name it, what it refers to."""
     found: dict[str, SecretRef] = {}
     for key, option in table.options.items():
         if not mentions(option.value):

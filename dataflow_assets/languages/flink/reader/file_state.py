@@ -135,7 +135,7 @@ def _keep(view: View, rows: tuple[Relation, ...], state: FileState) -> None:
 
 
 def query_of(what: str, query: Query, state: FileState) -> tuple[Relation, ...]:
-    """What a query reads and makes, table by table; none, with findings, where it is wrong.
+    """Returns what a query reads and makes, table by table; none, with findings, where it is wrong.
 
     `what`: the statement that it is in.
     """

@@ -61,7 +61,6 @@ class Given:
         return self.character(key, ",")
 
     def character(self, key: str, default: str | None) -> str | None:
-        """A value that is one character."""
         found = self.text(key)
         if found is None:
             return default

@@ -84,7 +84,6 @@ class _Named:
         """Columns that must be in GROUP BY for them."""
 
     def of(self, node: Node) -> Node:
-        """Raises Unreadable for another window."""
         if isinstance(node, Casting):
             return replace(node, given=self.of(node.given))
         if not isinstance(node, Invoked):

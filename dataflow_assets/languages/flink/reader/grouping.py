@@ -113,14 +113,14 @@ def has_map(kind: Type) -> bool:
 
 
 def is_grouped(select: Select) -> bool:
-    """Whether rows become groups; without GROUP BY all are one group."""
+    """Returns whether rows become groups; without GROUP BY all are one group."""
     if select.groups is not None or select.having is not None:
         return True
     return any(map(has_aggregate, (one.node for one in select.items)))
 
 
 def has_aggregate(node: Node) -> bool:
-    """Whether there is one in an expression."""
+    """Returns whether there is one in an expression."""
     if isinstance(node, Invoked) and node.name in AGGREGATES:
         return True
     return any(map(has_aggregate, _parts(node)))

@@ -44,7 +44,7 @@ def plan(
     target: Declared,
     settings: Mapping[str, str],
 ) -> Plan:
-    """What the flow does with each message. Raises Unreadable."""
+    """Returns what the flow does with each message. Raises Unreadable."""
     table = relation.table
     layouts = readable(insert, relation)
     check_unnested(relation)
@@ -79,7 +79,7 @@ def plan(
 def sharing(
     insert: Insert, expressions: Sequence[Expression]
 ) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
-    """What expressions have in common, and the expressions over that. Raises Unreadable."""
+    """Returns what expressions have in common, and the expressions over that. Raises Unreadable."""
     try:
         return shared(expressions)
     except ValueError as error:
@@ -94,7 +94,7 @@ def sharing_parts(insert: Insert, one: Parts) -> Parts:
 
 
 def readable(insert: Insert, relation: Relation) -> Layouts:
-    """What the records of the table are. Raises Unreadable for a table that is not read."""
+    """Returns what the records of the table are. Raises Unreadable for a table that is not read."""
     table = relation.table
     if table.layouts is None:
         message = f"{table.name} is a sink only: a query reads a table of kafka or upsert-kafka"
@@ -202,7 +202,7 @@ def _fitted(
 
 
 def cells_of(table: Declared) -> Iterator[Cell]:
-    """Where the columns of a row come from."""
+    """Returns where the columns of a row come from."""
     layouts = table.layouts
     assert layouts is not None  # noqa: S101 - it was looked at
     in_value = [one for one in table.physical if _in_value(one, table)]

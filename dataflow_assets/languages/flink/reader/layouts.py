@@ -30,7 +30,7 @@ def layouts(
     document: Document,
     notes: Notes,
 ) -> Layouts | None:
-    """What is in the bytes; None where `notes` has got the reason."""
+    """Returns what is in the bytes; None where `notes` has got the reason."""
     given = Given(table, options, document, notes)
     before = len(notes.findings)
     columns = {one.name: one for one in table.columns if one.physical}

@@ -42,7 +42,6 @@ def _others(table: Table, like: Like, other: Table) -> Iterator[Column]:
 
 
 def _word(column: Column) -> str:
-    """How LIKE calls the kind of a column; empty for one of the record itself."""
     return "" if column.physical else "GENERATED" if column.metadata is None else "METADATA"
 
 

@@ -73,7 +73,6 @@ def _primary(relation: Relation) -> frozenset[int]:
 def _as_groups(
     relation: Relation, outputs: tuple[Output, ...], places: Sequence[int]
 ) -> tuple[Relation, tuple[Output, ...]]:
-    """The same rows as groups of their key, each with the one row that it has."""
     types = relation.stages[-1].types
     expressions = [one.expression for one in outputs]
     used = sorted(looked_at(expressions) - {*places})
@@ -92,7 +91,7 @@ def _as_groups(
 
 
 def is_single(stage: Ranking, where: Expression | None) -> bool:
-    """Whether the condition leaves one row of each key."""
+    """Returns whether the condition leaves one row of each key."""
     pairs = (compared_to(stage, one) for one in conjuncts(where))
     return stage.most == 1 or any(one is not None and one[0] == "=" for one in pairs)
 
@@ -123,7 +122,6 @@ def unique(stages: Sequence[Stage], primary: frozenset[int]) -> Iterator[frozens
 
 
 def _taken_over(stage: Stage) -> Iterator[tuple[int, int]]:
-    """By their places columns of the rows that go into a stage, and where they are behind it."""
     passed_on = [*stage.keys, *(one.argument for one in stage.calls)]
     for place, one in enumerate(passed_on):
         if isinstance(one, Column):

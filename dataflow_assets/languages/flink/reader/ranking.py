@@ -126,7 +126,7 @@ def _stored(one: Expression, found: Numbering) -> bool:
 
 
 def arrival_cells(stage: Stage) -> Iterator[Cell]:
-    """What `ranking` has behind the columns of a table whose rows only come."""
+    """Returns what `ranking` has behind the columns of a table whose rows only come."""
     if isinstance(stage, Ranking) and not stage.retracts:
         for name in _ARRIVAL:
             yield Cell(name, "metadata", metadata=name, type=METADATA[name])

@@ -99,7 +99,6 @@ def _flows(statements: Sequence[Statement], state: FileState) -> Iterator[Readin
 
 
 def _stated(one: Statement, state: FileState) -> list[Reading]:
-    """What a statement says: the flows of an INSERT; what others declare goes into the state."""
     if isinstance(one, Set):
         settings.apply(one.option, state, state.settings)
     elif isinstance(one, Remark):
@@ -191,7 +190,6 @@ def _flow_of(
 def _steps(
     insert: Insert, messages: Sequence[Source], made: Plan | ViewPlan, state: FileState
 ) -> tuple[Step, Source]:
-    """What the flow does with each message, and what it reads. Raises Unreadable."""
     if isinstance(made, Plan):
         return SqlQuery(plan=made, text=insert.text), messages[0]
     step = ViewRows(view=made, text=insert.text)
@@ -239,7 +237,6 @@ def _document(
 
 
 def _policies(state: FileState, target: Declared, made: Plan | ViewPlan) -> Policies:
-    """Of a view the source itself counts how many records are rejected."""
     way = state.settings.get("dataflow.onRejected", "table")
     waits = f"{max(1, min(target.buffer.millis // 1000, 3600))}" if target.buffer else "10"
     counted = isinstance(made, ViewPlan)
@@ -251,7 +248,6 @@ def _policies(state: FileState, target: Declared, made: Plan | ViewPlan) -> Poli
 
 
 def _hash(insert: Insert, tables: Sequence[Declared], made: object, said: Mapping[str, str]) -> str:
-    """Of what the flow does: spelling and comments do not count."""
     options = [sorted((key, one.value) for key, one in table.options.items()) for table in tables]
     accepted = [(key, said[key]) for key in (views.ACCEPTED, views.EQUAL_KEYS) if key in said]
     what = (insert.table, options, made, *accepted)  # without them as it was before there were any

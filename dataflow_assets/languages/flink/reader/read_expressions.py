@@ -27,7 +27,6 @@ _BARE = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE")
 
 
 def read_expression(cursor: Cursor) -> Node:
-    """An expression. Raises Unreadable."""
     return _or(cursor)
 
 
@@ -142,7 +141,6 @@ def _unary(cursor: Cursor) -> Node:
 
 
 def _postfix(cursor: Cursor, found: Node) -> Node:
-    """`[index]` and `.field` behind something."""
     while cursor.next.says("[", ".") and cursor.next.kind == "symbol":
         place = cursor.take().place
         if cursor.ahead(-1).text == "[":
@@ -185,7 +183,6 @@ def _bracketed(cursor: Cursor) -> Node:
 
 
 def _rest(cursor: Cursor, first: Node) -> Node:
-    """`(a, b)` is a row."""
     items = [first]
     while cursor.takes(","):
         items.append(read_expression(cursor))

@@ -120,7 +120,6 @@ def _with_unit(cursor: Cursor, place: Place, name: str, read: Read) -> Node:
 
 
 def read_case(cursor: Cursor, read: Read) -> Node:
-    """CASE ... END. Raises Unreadable."""
     place = cursor.take().place
     given = None if cursor.sees("WHEN") else read(cursor)
     arms: list[Node] = []
@@ -137,7 +136,6 @@ def read_case(cursor: Cursor, read: Read) -> Node:
 
 
 def read_cast(cursor: Cursor, read: Read) -> Node:
-    """CAST and TRY_CAST. Raises Unreadable."""
     token = cursor.take()
     cursor.expect("(")
     given = read(cursor)
@@ -148,7 +146,6 @@ def read_cast(cursor: Cursor, read: Read) -> Node:
 
 
 def read_collection(cursor: Cursor, read: Read) -> Node:
-    """ARRAY[...] and MAP[...]. Raises Unreadable."""
     token = cursor.take()
     cursor.take()
     items: list[Node] = []

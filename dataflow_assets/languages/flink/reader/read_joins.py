@@ -61,7 +61,6 @@ def _unnested(cursor: Cursor, kind: tuple[str, ...]) -> Unnested:
 
 
 def _condition(cursor: Cursor, *, outer: bool) -> Node | None:
-    """None for TRUE."""
     if not cursor.takes("ON"):
         cursor.fail(f"expected ON, found {cursor.next}: write ON TRUE")
     place = cursor.place

@@ -93,7 +93,6 @@ def _query(cursor: Cursor) -> list[Node]:
 
 
 def _wrapper(cursor: Cursor) -> str:
-    """NEVER, CONDITIONAL or ALWAYS."""
     if not cursor.next.says("WITH", "WITHOUT"):
         return "NEVER"
     found = "ALWAYS" if cursor.take().says("WITH") else "NEVER"

@@ -12,7 +12,7 @@ Read = Callable[[Cursor], Node]
 
 
 def read_over(cursor: Cursor, function: Invoked, read: Read) -> Numbered:
-    """What is behind a function from OVER on. Raises Unreadable.
+    """Returns what is behind a function from OVER on. Raises Unreadable.
 
     Args:
         cursor: at OVER.

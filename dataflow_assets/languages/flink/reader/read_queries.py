@@ -52,7 +52,6 @@ def read_united(cursor: Cursor) -> tuple[Select, ...]:
 
 
 def _bracketed(cursor: Cursor) -> tuple[Select, ...]:
-    """A query, or several in parentheses."""
     if cursor.sees("WITH"):
         cursor.fail(refused("WITH"))
     if cursor.sees("VALUES"):
@@ -156,7 +155,6 @@ def _hint(cursor: Cursor) -> tuple[Option, ...]:
 
 
 def _clauses(cursor: Cursor) -> Iterator[tuple[Place, str]]:
-    """What is not built yet is skipped up to the end of the query."""
     while cursor.next.says(*_CLAUSES):
         token = cursor.take()
         word = token.text.upper()

@@ -127,7 +127,6 @@ def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
 
 
 def _remark(cursor: Cursor, message: str) -> Remark:
-    """Of a statement that is read over."""
     place = cursor.place
     while not cursor.at_end:
         cursor.take()
@@ -135,7 +134,6 @@ def _remark(cursor: Cursor, message: str) -> Remark:
 
 
 def _drops(cursor: Cursor) -> bool:
-    """Whether a script makes room for what it declares."""
     what = cursor.ahead(2 if cursor.ahead(1).says("TEMPORARY") else 1)
     return cursor.sees("DROP") and what.says(*_DROPPED)
 
@@ -167,7 +165,6 @@ def _create(cursor: Cursor, lines: list[str]) -> Statement:
 
 
 def _in_memory(cursor: Cursor) -> bool:
-    """Whether a catalog brings no tables of its own."""
     while not (cursor.at_end or cursor.sees("WITH")):
         cursor.take()
     options = read_options(cursor) if cursor.takes("WITH") else ()
@@ -175,7 +172,6 @@ def _in_memory(cursor: Cursor) -> bool:
 
 
 def _named(cursor: Cursor, lines: list[str]) -> tuple[View, ...]:
-    """The queries of WITH."""
     if not cursor.takes("WITH"):
         return ()
     if cursor.sees("RECURSIVE"):
@@ -258,7 +254,6 @@ def _setting(cursor: Cursor) -> Option:
 
 
 def _written(lines: list[str], begin: Place, end: Place) -> str:
-    """What is between two places."""
     if begin.line == end.line:
         return lines[begin.line - 1][begin.column - 1 : end.column - 1].strip()
     first = lines[begin.line - 1][begin.column - 1 :]

@@ -23,7 +23,6 @@ class _Items:
 
 
 def read_table(cursor: Cursor) -> Table:
-    """Behind CREATE [TEMPORARY] TABLE. Raises Unreadable."""
     exists = cursor.takes("IF", "NOT", "EXISTS")
     place, name = cursor.place, qualified(cursor)
     items = _Items()
@@ -57,7 +56,6 @@ def _refuse_layout(cursor: Cursor) -> None:
 
 
 def qualified(cursor: Cursor) -> str:
-    """The last part of `catalog.database.name`."""
     name = cursor.name("the name of a table")
     while cursor.takes("."):
         name = cursor.name("the name of a table")
@@ -74,7 +72,6 @@ def read_alias(cursor: Cursor) -> str | None:
 
 
 def read_options(cursor: Cursor) -> tuple[Option, ...]:
-    """`('key' = 'value', ...)`."""
     cursor.expect("(")
     found: dict[str, Option] = {}
     while not cursor.sees(")"):
@@ -90,7 +87,6 @@ def read_options(cursor: Cursor) -> tuple[Option, ...]:
 
 
 def read_option(cursor: Cursor) -> Option:
-    """`'key' = 'value'`."""
     place, key = cursor.place, cursor.text("an option")
     cursor.expect("=")
     at = cursor.place
@@ -194,10 +190,10 @@ def _like(cursor: Cursor) -> Like:
 
 
 def included(like: Like, word: str) -> bool:
-    """Whether a part of the other table is taken over."""
+    """Returns whether a part of the other table is taken over."""
     return like.options.get(word, like.options.get("ALL")) != "EXCLUDING"
 
 
 def overwritten(like: Like, word: str) -> bool:
-    """Whether the table's own part may replace that of the other one."""
+    """Returns whether the table's own part may replace that of the other one."""
     return like.options.get(word) == "OVERWRITING"

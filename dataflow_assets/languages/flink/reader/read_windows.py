@@ -22,7 +22,7 @@ _ROWS = ("DATA", "TIMECOL")
 
 
 def sees_window(cursor: Cursor) -> bool:
-    """Whether a window is next, also without TABLE( ) around it."""
+    """Returns whether a window is next, also without TABLE( ) around it."""
     token = cursor.next
     return token.says("TABLE", *_KINDS) and cursor.ahead(1).says("(")
 
@@ -77,7 +77,6 @@ def _column(cursor: Cursor) -> Name:
 
 
 def _intervals(cursor: Cursor, kind: str) -> Mapping[str, Literal]:
-    """By their names, or in their order."""
     names = (*LENGTHS[kind], "OFFSET")
     found: dict[str, Literal] = {}
     while cursor.takes(","):

@@ -69,11 +69,10 @@ def refused(what: str) -> str:
 
 
 def is_refused(name: str) -> bool:
-    """Whether there is a sentence about a function."""
+    """Returns whether there is a sentence about a function."""
     return name in _INSTEAD
 
 
 def refused_aggregate(name: str, allowed: Iterable[str]) -> str:
-    """The same about an aggregate."""
     instead = _ONE if name in ("FIRST_VALUE", "LAST_VALUE") else f"compute it {_PYSPARK}"
     return f"{name} is not supported; aggregates are {', '.join(allowed)}: {instead}"

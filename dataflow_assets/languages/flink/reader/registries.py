@@ -39,7 +39,6 @@ def registry(table: Declared, notes: Notes) -> SchemaRegistry | None:
 
 
 def _starts(table: Declared) -> Iterator[str]:
-    """How the options begin, of key and value."""
     for name, start in (("value.format", "value."), ("key.format", "key."), ("format", "")):
         found = table.text(name)
         named = found in (CONFLUENT, DEBEZIUM_CONFLUENT)

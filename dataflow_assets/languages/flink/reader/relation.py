@@ -57,19 +57,18 @@ class Relation:
 
     @property
     def tables(self) -> tuple[Declared, ...]:
-        """All that it reads."""
         return tuple(one.table for one in self.united) or (self.table,)
 
     @property
     def changes(self) -> bool:
-        """Whether rows may go as well as come."""
+        """Returns whether rows may go as well as come."""
         if self.stages:
             return self.stages[-1].window is None
         return self.table.changes
 
     @property
     def width(self) -> int:
-        """How many columns the rows have that the first stage sees."""
+        """Returns how many columns the rows have that the first stage sees."""
         bounds = 0 if self.windows is None else len(BOUNDS)
         return len(self.table.stored) + bounds + sum(len(one.types) for one in self.unnests)
 
@@ -98,7 +97,6 @@ class Catalog:
     """By the name of a table of another file why it cannot be used."""
 
     def table(self, name: str, place: Place) -> Declared:
-        """A table. Raises Unreadable."""
         found = self.tables.get(name)
         if found is not None:
             return found

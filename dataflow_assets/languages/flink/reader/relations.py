@@ -73,7 +73,6 @@ def _narrowed(select: Select, source: Relation, scope: Scope) -> Rows:
 
 
 def _keeps(select: Select) -> bool:
-    """Whether it looks at several rows at once."""
     numbered_by = any(isinstance(one.node, Numbered) for one in select.items)
     return is_grouped(select) or select.distinct is not None or numbered_by
 
@@ -119,7 +118,6 @@ def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) ->
 
 
 def _ranked(source: Relation, found: Numbering) -> Relation:
-    """The rows with their numbers."""
     source = source.limited()
     if source.windows is not None and not source.stages:
         message = "ROW_NUMBER() over rows of windows is not supported: number groups of them"
@@ -139,7 +137,6 @@ def _ranked(source: Relation, found: Numbering) -> Relation:
 
 
 def _distinct(place: Place, source: Relation) -> Relation:
-    """Each row once: groups without aggregates."""
     source = source.limited()
     for name, one in source.columns:
         if has_map(one.type):

@@ -73,7 +73,6 @@ def collide(made: Plan | ViewPlan, other: Plan | ViewPlan) -> bool:
 
 
 def _changes(made: Plan | ViewPlan) -> bool:
-    """Whether it replaces and deletes rows; rows that only come are no loss to each other."""
     if isinstance(made, Plan):
         return made.changelog
     return any(one.key for one in made.outputs)
@@ -92,7 +91,6 @@ def _differ(one: Constant, other: Constant) -> bool:
 
 
 def _constants(made: Plan | ViewPlan) -> Iterator[tuple[str, Constant]]:
-    """By the column of the PRIMARY KEY its value, where all rows have the same."""
     stages = made.stages if isinstance(made, ViewPlan) else ()
     known: Known = {}
     for one in made.outputs:
@@ -140,7 +138,6 @@ def _compute(
 
 
 def _passed_on(stage: Stage) -> Mapping[int, Expression]:
-    """By their places columns of what a stage passes on that are columns of its rows."""
     found = dict(enumerate(stage.keys))
     if isinstance(stage, Ranking):
         arguments = enumerate((one.argument for one in stage.calls), len(stage.keys))

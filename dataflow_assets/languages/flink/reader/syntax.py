@@ -104,7 +104,7 @@ class Column:
 
     @property
     def physical(self) -> bool:
-        """Whether it is in the bytes of records."""
+        """Returns whether it is in the bytes of records."""
         return self.metadata is None and self.computed is None
 
 
@@ -261,7 +261,6 @@ class Insert:
 
     @property
     def parts(self) -> tuple[Insert, ...]:
-        """An INSERT for each query."""
         return tuple(replace(self, queries=(one,)) for one in self.queries)
 
 

@@ -54,7 +54,6 @@ class Declared:
 
     @property
     def name(self) -> str:
-        """As queries name it."""
         return self.table.name
 
     @property
@@ -64,7 +63,7 @@ class Declared:
 
     @property
     def changes(self) -> bool:
-        """Whether its records replace and delete rows."""
+        """Returns whether its records replace and delete rows."""
         captured = self.layouts is not None and isinstance(self.layouts.value, ChangeLayout)
         return self.connector == known.UPSERT or captured
 
@@ -75,7 +74,6 @@ class Declared:
 
     @property
     def written(self) -> tuple[Column, ...]:
-        """The columns that an INSERT fills."""
         return tuple(
             one
             for one in self.table.columns
@@ -84,24 +82,23 @@ class Declared:
 
     @property
     def buffer(self) -> Buffer | None:
-        """How changes of one key become one; None: each is written."""
+        """Returns how changes of one key become one; None: each is written."""
         if not all(map(self.buffered, _BUFFER)):
             return None
         rows, waits = (self.text(key) for key in _BUFFER)
         return Buffer(int(rows), milliseconds(waits) or 0)
 
     def buffered(self, key: str) -> bool:
-        """Whether an option of the buffer is above zero, or not valid."""
+        """Returns whether an option of the buffer is above zero, or not valid."""
         found = self.text(key, "0")
         return found.strip() != "0" and milliseconds(found) != 0
 
     def text(self, key: str, default: str = "") -> str:
-        """The value of an option."""
         found = self.options.get(key)
         return default if found is None else found.value
 
     def scope(self, environment: Environment, alias: str | None = None) -> Scope:
-        """What names mean where the table is read. Raises Unreadable."""
+        """Returns what names mean where the table is read. Raises Unreadable."""
         stored = self.stored
         found: dict[str, Expression] = {
             one.name: Cell(one.type or STRING, at, one.name) for at, one in enumerate(stored)
@@ -265,5 +262,4 @@ def _check_required(found: Declared, notes: Notes) -> None:
 
 
 def environment_of(settings: Mapping[str, Any]) -> Environment:
-    """The session's zone."""
     return Environment(str(settings.get("table.local-time-zone", "UTC")))

@@ -41,7 +41,6 @@ def alike(parts: Sequence[Part]) -> tuple[Relation, ...]:
 
 
 def _type(parts: Sequence[Part], at: int) -> Type:
-    """Of a column in all of them."""
     name, first = parts[0][1][0].columns[at]
     found = first.type
     for _, (relation, *_) in parts:

@@ -49,7 +49,6 @@ def columns(node: Unnested, made: Unnest) -> Sequence[tuple[str, Expression]]:
 
 
 def _names(node: Unnested, kind: Type) -> Iterator[str]:
-    """Those of the items; an item by itself has the name of the table."""
     found = item_names(kind)
     plain = len(found) == 1 and not kind.items[0].names
     alone = node.alias if node.alias is not None and not node.numbered else "EXPR$0"

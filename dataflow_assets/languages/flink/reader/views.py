@@ -60,7 +60,6 @@ def view(
     target: Declared,
     settings: Mapping[str, str],
 ) -> ViewPlan:
-    """What the flow does. Raises Unreadable."""
     layouts = readable(insert, relation)
     relation = relation.limited()
     outputs = outputs_of(insert, relation, target, settings)
@@ -113,7 +112,6 @@ def _united(
 
 
 def _table_rows(insert: Insert, relation: Relation, used: Sequence[int]) -> TableRows:
-    """Those of one table of a UNION ALL."""
     layouts = readable(insert, relation)
     given = [] if relation.where is None else [relation.where]
     parts, found = sharing(insert, [*given, *(relation.columns[at][1] for at in used)])
@@ -156,7 +154,6 @@ def _check_key(
 
 
 def _key_place(relation: Relation, key: Expression) -> int | None:
-    """As `column_at`; a text of a bound counts as the bound where it tells windows apart."""
     at = bound_at(relation.windows, relation.bounds, key)
     return column_at(key) if at is None else at
 
@@ -191,7 +188,6 @@ def source(
 
 
 def _place_of_state(settings: Mapping[str, str]) -> tuple[str, str]:
-    """What says where the state is, and the place; both are empty where nothing does."""
     root = os.environ.get(ROOT)
     said = {
         LOCATION: settings.get(LOCATION),

@@ -64,7 +64,6 @@ def windows(node: Windowed, scope: Scope, table: Declared, environment: Environm
 
 
 def _lengths(node: Windowed) -> tuple[int, int, int]:
-    """Size, step and offset in milliseconds."""
     found = {name: _millis(node, name, one) for name, one in node.intervals.items()}
     size = found["SIZE"]
     other = next((name for name in ("SLIDE", "STEP") if name in found), "SIZE")

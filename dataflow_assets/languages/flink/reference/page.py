@@ -25,7 +25,6 @@ from dataflow_assets.languages.flink.reference.statements import (
 
 
 def render() -> str:
-    """The whole page."""
     metadata = ", ".join(f"`{name}` ({kind})" for name, kind in METADATA.items())
     writable = ", ".join(f"`{name}`" for name in WRITABLE)
     columns = [(name, says.format(metadata=metadata, writable=writable)) for name, says in COLUMNS]

@@ -19,14 +19,14 @@ Load = Callable[[File], pa.Table]
 
 
 def ends(table: Table, final: int | None) -> bool:
-    """Whether a window ends whose keys are kept; `final`: up to when windows are final."""
+    """Returns whether a window ends whose keys are kept; `final`: up to when windows are final."""
     return table.first is not None and final is not None and table.first <= final
 
 
 def closed(
     flowing: Flowing, hop: Hop, moved: Moved, kept: Mapping[bytes, bytes], final: int
 ) -> Moved:
-    """What was merged, with what comes of windows that are final: nothing is kept of them.
+    """Returns what was merged, with what comes of windows that are final: nothing is kept of them.
 
     Args:
         flowing: the view.

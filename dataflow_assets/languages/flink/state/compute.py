@@ -103,7 +103,6 @@ class Computation:
         )
 
     def _advanced(self, active: Iterable[str]) -> Watermarks:
-        """The watermarks behind the span."""
         before, view = self._watermarks, self._reader.view
         if view.windows is None:
             return before

@@ -40,7 +40,6 @@ class Cache:
     _rows: dict[str, pa.Table] = field(default_factory=dict)
 
     def get(self, file: File, read: Callable[[], pa.Table]) -> pa.Table:
-        """The rows of a file."""
         found = self._rows.pop(file.name, None)
         found = read() if found is None else found
         self.put(file.name, found)

@@ -20,7 +20,7 @@ class Expiry(NamedTuple):
 
 
 def expiry(previous: Manifest | None, expires: int, now: int) -> Expiry:
-    """What is forgotten in a micro-batch.
+    """Returns what is forgotten in a micro-batch.
 
     What was there when it began to expire counts as touched then. What is forgotten stays
     forgotten when the setting is longer later, or switched off: its rows are in the files until

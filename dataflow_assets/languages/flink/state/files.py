@@ -58,7 +58,6 @@ class StateFiles:
         return content
 
     def open(self, name: str) -> Any:
-        """To be read in pieces."""
         try:
             with self._translated():
                 return self._files.open(self._path(name))

@@ -53,12 +53,11 @@ class Hop:
 
     @property
     def table(self) -> str:
-        """The name of the table."""
         return self.kind if self.of_rows else f"{self.kind}-{self.stage}"
 
     @property
     def of_rows(self) -> bool:
-        """Whether it is in front of all stages."""
+        """Returns whether it is in front of all stages."""
         return self.kind in (ROWS, COUNTED)
 
 
@@ -114,7 +113,6 @@ class Flowing:
 
     @cached_property
     def hops(self) -> tuple[Hop, ...]:
-        """Its tables in their order."""
         return tuple(hops(self.view))
 
     @property
@@ -123,14 +121,14 @@ class Flowing:
         return millis(self.environment.now)
 
     def since(self, hop: Hop) -> int | None:
-        """What was touched then, or before, is forgotten; None: nothing is."""
+        """Returns what was touched then, or before, is forgotten; None: nothing is."""
         return None if self.windowed(hop) else self.forgotten_upto or None
 
     def _expires(self, hop: Hop) -> bool:
         return bool(self.view.expires) and not self.windowed(hop)
 
     def arriving(self, arrived: pa.Table) -> dict[str, pa.Table]:
-        """What was read, as changes of the first tables.
+        """Returns what was read, as changes of the first tables.
 
         Args:
             arrived: of an upsert table changes of `rows`; else what the first stage sees of a row,
@@ -148,7 +146,7 @@ class Flowing:
         return self._spread(0, seen)
 
     def merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
-        """What is kept from now on, and what comes of it.
+        """Returns what is kept from now on, and what comes of it.
 
         Args:
             hop: the table.
@@ -197,11 +195,11 @@ class Flowing:
         return self._passed(hop, groups(self.view, hop.stage, self.environment).merge(old, given))
 
     def windowed(self, hop: Hop) -> bool:
-        """Whether the keys of a table begin with the end of their window."""
+        """Returns whether the keys of a table begin with the end of their window."""
         return not hop.of_rows and self.view.stages[hop.stage].window is not None
 
     def close(self, hop: Hop, ended: Mapping[bytes, bytes]) -> Moved:
-        """What comes of keys whose window is final; nothing is kept of them any more.
+        """Returns what comes of keys whose window is final; nothing is kept of them any more.
 
         Args:
             hop: a table of windows.

@@ -39,7 +39,6 @@ class Table(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def files(self) -> tuple[File, ...]:
-        """All of them."""
         return (*(one for one in self.buckets if one is not None), *self.recent)
 
     @property
@@ -93,12 +92,10 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
         return sum(one.size for table in self.tables.values() for one in table.files)
 
     def text(self) -> bytes:
-        """As it is stored."""
         return msgspec.json.encode(self)
 
 
 def manifest_of(text: bytes, name: str) -> Manifest:
-    """From its text. Raises PermanentError."""
     try:
         found = decode_json(text, Manifest)
     except msgspec.MsgspecError as error:
@@ -112,7 +109,6 @@ def manifest_of(text: bytes, name: str) -> Manifest:
 
 
 def new_manifest(**given: object) -> Manifest:
-    """Of this version's format."""
     return Manifest(format=_FORMAT, **given)  # type: ignore[arg-type]
 
 
@@ -146,11 +142,9 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of an end: when it was looked at."""
 
     def text(self) -> str:
-        """As sinks keep it."""
         return msgspec.json.encode(self).decode()
 
     def positions(self) -> Positions:
-        """As checkpoints hold it."""
         return {VIEW: self.text()}
 
 

@@ -32,13 +32,11 @@ class _Pending:
 
     @property
     def count(self) -> int:
-        """How many."""
         held: int = sum(one.num_rows for one in self.held)
         return held + sum(sum(one.rows) for one in self.staged)
 
     @property
     def size(self) -> int:
-        """Their bytes in memory."""
         held: int = sum(one.nbytes for one in self.held)
         return held + sum(one.size for one in self.staged)
 
@@ -69,12 +67,10 @@ class Merges:
         return buckets
 
     def hold(self, changes: Mapping[str, pa.Table]) -> None:
-        """Changes by their tables, in memory."""
         for name, some in changes.items():
             self._pending[name].held.append(some)
 
     def take(self, done: Done) -> None:
-        """What came of a task."""
         for name, staged in done.staged.items():
             self._pending[name].staged.append(staged)
         self.parts += done.parts

@@ -73,14 +73,12 @@ METADATA_KEYS: Mapping[str, str] = {
 
 
 def written(rows: Sequence[Row]) -> bytes:
-    """The file of some rows."""
     columns = zip(*rows, strict=True) if rows else [()] * len(_FILE)
     arrays = [pa.array(one, field.type) for one, field in zip(columns, _FILE, strict=True)]
     return encoded(pa.Table.from_arrays(arrays, schema=_FILE))
 
 
 def batches(content: bytes) -> Iterator[pa.RecordBatch]:
-    """A file as a source's entries."""
     return map(_entries, decoded(content).combine_chunks().to_batches(BATCH))
 
 
@@ -113,7 +111,6 @@ class Part(msgspec.Struct, frozen=True):
     """None: nothing has changed, and the position moves all the same."""
 
     def text(self) -> str:
-        """As it is stored."""
         return msgspec.json.encode(self).decode()
 
 

@@ -22,7 +22,7 @@ def begun(offsets: Positions) -> Positions:
 
 
 def rewound(chosen: Positions, before: Positions, *, stay: bool) -> Positions:
-    """Where a view begins again.
+    """Returns where a view begins again.
 
     Args:
         chosen: without a state.
@@ -49,13 +49,12 @@ def ending(offsets: Positions) -> Positions:
 
 
 def is_due(start: Position, end: Position | None) -> bool:
-    """Whether a window ends although no record has come."""
+    """Returns whether a window ends although no record has come."""
     seen = _now() if end is None or end.seen is None else end.seen
     return start.due is not None and start.due <= seen
 
 
 def whole(offsets: Positions) -> dict[str, int]:
-    """Offsets as whole numbers."""
     return {partition: int(at) for partition, at in offsets.items()}
 
 

@@ -59,7 +59,6 @@ class Reader:
     """Of the other tables of a UNION ALL."""
 
     def asked(self, piece: OffsetSlice) -> Asked:
-        """The slice by itself."""
         number, partition = of_table(piece.partition)
         source, table = self._sources[number], self.view.tables[number]
         columns = wanted(source, self.view.reads(table))
@@ -82,7 +81,7 @@ class Reader:
                 yield some[at], self.read(some[at], batches)
 
     def read(self, piece: OffsetSlice, batches: Iterable[pa.RecordBatch]) -> Read:
-        """What the messages of a slice come to, those that are equal counted together."""
+        """Returns what the messages of a slice come to, those that are equal counted together."""
         number, partition = of_table(piece.partition)
         source, table = self._sources[number], self.view.tables[number]
         rows = Rows(source, replace(piece, partition=partition), 1, table.metadata())
@@ -185,7 +184,6 @@ class _Taking(ABC):
         return self._read
 
     def _replace(self, key: bytes, seen: Sequence[bytes], time: int) -> None:
-        """What is seen of the latest row of a key; nothing: it is gone."""
         self._latest[key], self._times[key] = self._view.kept(seen), time
 
 
@@ -197,7 +195,6 @@ def _messages(batch: pa.RecordBatch, rows: Rows) -> Messages:
 
 
 def _times(batch: pa.RecordBatch) -> list[int]:
-    """Of each record, in milliseconds."""
     if _TIME not in batch.schema.names:
         return [0] * batch.num_rows
     times = batch.column(_TIME).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())

@@ -113,7 +113,6 @@ class ViewSession(SourceSession):
 
     @property
     def messages(self) -> SourceSession:
-        """The session that reads them."""
         return self._messages
 
     @override
@@ -193,7 +192,6 @@ class ViewSession(SourceSession):
         return whole(self._messages.ends() if end is None else end.offsets)
 
     def _read_upto(self, position: ViewPosition) -> Positions:
-        """Where its messages were read to; the start where a query before read other tables."""
         known = self._messages.understands(position.offsets)
         return position.offsets if known else self._messages.start()
 
@@ -215,7 +213,6 @@ class ViewSession(SourceSession):
         return frozenset() if windows is None else self._messages.closed(offsets)
 
     def _is_closing(self, start: ViewPosition) -> bool:
-        """Whether windows are open, and a partition has come to its end for ever meanwhile."""
         closed = self._closed(start.offsets) if start.state else frozenset()
         if not closed:
             return False

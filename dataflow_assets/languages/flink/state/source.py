@@ -86,7 +86,6 @@ class ViewSource(ViewSourceOptions):
         return ViewSession(self, flow, self._messages(flow))
 
     def _messages(self, flow: str) -> SourceSession:
-        """The session that reads them."""
         if not self.others:
             return self.source.open(flow)
         with ExitStack() as opened:

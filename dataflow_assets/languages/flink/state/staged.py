@@ -46,7 +46,6 @@ def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Stag
 def _parts(
     ordered: pa.Table, buckets: Sequence[int], rows: Sequence[int]
 ) -> list[tuple[int, pa.RecordBatch]]:
-    """One for each bucket, or several."""
     found: list[tuple[int, pa.RecordBatch]] = []
     first = 0
     for bucket, count in zip(buckets, rows, strict=True):
@@ -65,7 +64,6 @@ def changes_of(files: StateFiles, staged: Iterable[Staged], bucket: int) -> pa.T
 
 
 def all_changes(files: StateFiles, staged: Iterable[Staged]) -> pa.Table:
-    """Those of all buckets."""
     return joined(_read(files, one, range(len(one.buckets))) for one in staged)
 
 

@@ -51,7 +51,7 @@ class States:
         self._known = {position.state: manifest, **before}
 
     def followed(self, position: Position) -> bool:
-        """Whether the state at a position was made here of another one."""
+        """Returns whether the state at a position was made here of another one."""
         return position.state in self._known and len(self._known) > 1
 
     def needed(self, position: Position) -> dict[str, Manifest]:

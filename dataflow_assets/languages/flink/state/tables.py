@@ -39,7 +39,6 @@ def encoded(table: pa.Table) -> bytes:
 
 
 def decoded(content: bytes) -> pa.Table:
-    """From a file."""
     return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
 
 
@@ -50,12 +49,12 @@ def touched(puts: pa.Table, at: int) -> pa.Table:
 
 
 def alive(rows: pa.Table, since: int | None) -> pa.Table:
-    """What was touched later than that; None: all."""
+    """Returns what was touched later than that; None: all."""
     return rows if since is None else rows.filter(pc.greater(rows["t"], since))
 
 
 def found(table: Table, keys: pa.Array, load: Load) -> pa.Table:
-    """What is kept under some keys.
+    """Returns what is kept under some keys.
 
     Args:
         table: as the manifest names it.
@@ -70,7 +69,7 @@ def found(table: Table, keys: pa.Array, load: Load) -> pa.Table:
 
 
 def matching(rows: pa.Table, keys: pa.Array) -> pa.Table:
-    """What a file or bucket has under some keys."""
+    """Returns what a file or bucket has under some keys."""
     return rows.filter(pc.is_in(rows["k"], keys))
 
 
@@ -86,7 +85,7 @@ def bucket_rows(table: Table, bucket: int, buckets: int, load: Load) -> pa.Table
 
 
 def ended(table: Table, upto: int, load: Load) -> dict[bytes, bytes]:
-    """What is kept under the keys of windows that are final up to a time."""
+    """Returns what is kept under the keys of windows that are final up to a time."""
     buckets = [load(file) for file in table.buckets if file is not None]
     layers = [pa.concat_tables(buckets)] if buckets else []
     layers += [load(file) for file in table.recent]

@@ -37,7 +37,6 @@ def _narrowed(view: ViewPlan, found: Expression) -> Type:
 
 
 def _way(view: ViewPlan, found: Expression) -> Iterator[Expression]:
-    """What a column of the target is, and what it is in front of each stage that passes it on."""
     yield (found := _whole(found, view.shared))
     for stage in reversed(view.stages):
         if not isinstance(found, Column) or found.at >= len(stage.keys):
@@ -50,7 +49,6 @@ def _whole(found: Expression, shared: Sequence[Expression]) -> Expression:
 
 
 def _is_bound(view: ViewPlan, way: Sequence[Expression]) -> bool:
-    """Whether it is `window_start` or `window_end`, passed on by every stage."""
     first = way[-1]
     if len(way) <= len(view.stages) or not isinstance(first, Column):
         return False
@@ -87,7 +85,6 @@ def _message(one: Output, field: pa.Field, name: str) -> str:
 
 
 def _cast(one: Output, field: pa.Field) -> str:
-    """What else may be done, in the query."""
     if not one.expression.type.text:
         return f", or CAST the {one.expression.type} in the query to what the column stores"
     if _has(field, PADDED):
@@ -132,7 +129,6 @@ def _holds(kind: Type, field: pa.Field) -> bool:
 
 
 def _digits(field: pa.Field) -> int:
-    """Behind the point, or of a second."""
     declared = (field.metadata or {}).get(DIGITS)
     if declared is not None:
         return int(declared)

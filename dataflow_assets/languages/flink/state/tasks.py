@@ -39,7 +39,6 @@ class Place:
     """Of the span, below that of the view."""
 
     def files(self) -> StateFiles:
-        """Connected."""
         return StateFiles(self.location, self.flow)
 
     def name(self, kind: str) -> str:
@@ -86,7 +85,6 @@ class ReadSlice:
         return self.place.flow, place("its source", self.piece)
 
     def __call__(self) -> Done:
-        """Reads all of it."""
         files, found = self.place.files(), Done()
         for _, read in self.reader.together([self.piece]):
             flowing = Flowing(self.reader.view, self.reader.environment)
@@ -124,7 +122,6 @@ class MergeBucket:
         return self.place.flow, f"state of {self.hop.table}, bucket {self.bucket}"
 
     def __call__(self) -> Done:
-        """Reads, merges, and writes the bucket."""
         files = self.place.files()
         before = self._before(files)
         changes = changes_of(files, self.staged, self.bucket)
@@ -176,7 +173,6 @@ def load(files: StateFiles, file: File) -> pa.Table:
 
 
 def part(files: StateFiles, place: Place, rows: Sequence[output.Row]) -> tuple[File, ...]:
-    """Freezes rows of the target."""
     if not rows:
         return ()
     found = files.write(place.name("output"), output.written(rows), len(rows))

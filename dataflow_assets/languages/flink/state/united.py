@@ -140,7 +140,6 @@ def _merged(found: Iterable[Positions]) -> Positions:
 
 
 def _divided(positions: Positions, among: Sequence[SourceSession]) -> list[Positions]:
-    """By the number of the table its own positions."""
     found: list[dict[str, Position]] = [{} for _ in among]
     for name, at in positions.items():
         number, own = of_table(name)

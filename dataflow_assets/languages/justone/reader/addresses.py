@@ -30,7 +30,7 @@ _GENERAL = "write its parts in db.host (host or host:port), db.database, db.user
 
 
 def is_address(key: str, text: str) -> bool:
-    """Whether a key that should not have one has a whole address."""
+    """Returns whether a key that should not have one has a whole address."""
     takes_one = entry(key, CONNECTOR, ADDITIONS) is not None and key not in _PARTS
     return not takes_one and _BEGIN.match(text) is not None
 
@@ -61,7 +61,6 @@ def split(document: Document, notes: Notes) -> Document:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """By key, what can be told without doubt."""
     found = _ADDRESS.fullmatch(text)
     if found is None:
         return
@@ -73,7 +72,6 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _advice(parts: Mapping[str, str], given: Mapping[str, str]) -> str:
-    """What to write: the parts of the address, and what neither it nor the file has."""
     if not parts:
         return _GENERAL
     written = [f"{key}={text}" for key, text in parts.items()]

@@ -166,7 +166,6 @@ def _quoted(name: str) -> str:
 
 
 def _policies(values: Values) -> tuple[Policies, dict[str, Any]]:
-    """What happens to records, and how fresh rows are; and the options of the source."""
     values.number("tasks.max", 1, None)
     values.number("db.buffer.size", 0, None)
     values.noted("tasks.max", unless="1")
@@ -214,7 +213,6 @@ def _sources(
 
 
 def _hash(values: Values, topic: str, reached: consumer.Settings) -> str:
-    """Of what is written in both files."""
     given = to_jsonable_python(reached.values, by_alias=True)
     content = [sorted(values.document.value.items()), topic, given]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

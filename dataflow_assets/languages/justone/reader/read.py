@@ -43,7 +43,7 @@ class Read:
 
 
 def is_connector(document: Document) -> bool:
-    """Whether it is a connector of JustOne's, or tries to be one."""
+    """Returns whether it is a connector of JustOne's, or tries to be one."""
     value = document.value
     if not isinstance(value, dict):
         return False

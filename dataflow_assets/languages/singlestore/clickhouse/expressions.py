@@ -40,7 +40,7 @@ def column_type(kind: Type, *, nullable: bool) -> str:
 
 
 def comment(kind: Type) -> str:
-    """What is said behind a column of JSON."""
+    """Returns what is said behind a column of JSON."""
     return f" COMMENT {literal(JSON_TEXT)}" if kind.kind == "json" else ""
 
 
@@ -70,7 +70,6 @@ def materialized(expression: Expression, kind: Type) -> str:
 
 
 def translated(expression: Expression) -> str:
-    """The expression itself."""
     if isinstance(expression, Column):
         return quote(expression.name)
     if isinstance(expression, Constant):
@@ -94,7 +93,7 @@ def _let(name: str, value: str, body: str) -> str:
 
 
 def _extract(expression: Extract, made: str) -> str:
-    """What is made of the value at a path; null where there is none.
+    """Returns what is made of the value at a path; null where there is none.
 
     Arrays begin at 1 there, and a number is also a place among the keys of an object.
     """

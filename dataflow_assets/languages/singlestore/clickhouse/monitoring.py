@@ -92,7 +92,6 @@ class Monitor:
         self._end("Succeeded" if done else "Failed", totals)
 
     def begun(self, totals: Totals) -> None:
-        """A batch begins."""
         before = {"rows_before": totals.rows, "rejected_before": totals.rejected}
         self._batch = {
             **self._own,
@@ -108,7 +107,6 @@ class Monitor:
         self._insert("dataflow_pipeline_batch", self._batch)
 
     def succeeded(self, totals: Totals) -> None:
-        """The batch is stored."""
         self._end("Succeeded", totals)
         gone = self._batch["batch_id"] - _MOST_BATCHES
         if gone > 0 and gone % _MOST_BATCHES == 0:
@@ -128,7 +126,6 @@ class Monitor:
         self._insert("dataflow_pipeline_error", {**self._own, "batch_id": number, **said})
 
     def _end(self, state: str, totals: Totals | None) -> None:
-        """Of the newest batch. `totals`: what is stored by now; None where nobody knows."""
         batch = self._batch
         counted = (
             {}

@@ -29,7 +29,6 @@ _TYPES = {
 
 
 def column_type(kind: Type) -> str:
-    """A type as PostgreSQL declares it."""
     if kind.kind == "text":
         return f"VARCHAR({kind.length})" if kind.length is not None else "TEXT"
     if kind.kind == "decimal":

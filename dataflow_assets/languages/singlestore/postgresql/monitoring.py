@@ -162,19 +162,16 @@ class Monitor:
         self._schema, self._flow, self._branch = quote(schema), flow, branch
 
     def opened(self, link: Link, name: str, config: str, epoch: int) -> None:
-        """A run has taken the pipeline."""
         self._run(link, _OPEN, name, config, epoch)
 
     def settle(self, link: Link, totals: Totals, *, unfinished: bool) -> None:
-        """What became of the batch in which the run before has ended."""
+        """Returns what became of the batch in which the run before has ended."""
         self._run(link, _SETTLE, totals.rows, totals.rejected, unfinished)
 
     def begun(self, link: Link, totals: Totals) -> None:
-        """A batch begins."""
         self._run(link, _BEGIN, totals.rows, totals.rejected)
 
     def succeeded(self, link: Link, totals: Totals) -> None:
-        """The batch is stored."""
         self._run(link, _SUCCEED, totals.rows, totals.rejected)
         self._run(link, _PRUNE, _MOST_BATCHES)
 

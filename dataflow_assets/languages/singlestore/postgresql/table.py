@@ -34,7 +34,6 @@ def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
 
 
 def create_statement(place: tuple[str, str], table: Table) -> str:
-    """CREATE TABLE with all columns."""
     lines = [_declared(column, place[0]) for column in table.columns]
     if table.key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
@@ -43,7 +42,6 @@ def create_statement(place: tuple[str, str], table: Table) -> str:
 
 
 def index_statements(place: tuple[str, str], table: Table) -> Iterator[str]:
-    """CREATE INDEX for each."""
     for index in table.indexes:
         columns = ", ".join(map(quote, index.columns))
         yield (f"CREATE INDEX IF NOT EXISTS {quote(index.name)} ON {qualified(*place)} ({columns})")

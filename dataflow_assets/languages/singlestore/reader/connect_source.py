@@ -61,7 +61,6 @@ def connect_source(
 
 
 def _is_used(key: str, document: Document, notes: Notes) -> bool:
-    """Whether a key is the connector's own; `notes` gets what has no effect."""
     found = entry(key, CONNECT_KEYS)
     if found is not None and found.verdict == "note":
         notes.note((document, key), found.says)

@@ -58,7 +58,7 @@ class Declarations(StatementNotes):
 def declarations(
     statements: Sequence[syntax.Statement], file: str, broken: Collection[str] = ()
 ) -> Declarations:
-    """What the statements leave behind, with what is wrong and noted.
+    """Returns what the statements leave behind, with what is wrong and noted.
 
     `broken`: names of what cannot be read where the file creates or changes it; statements about
     them are left out.

@@ -60,7 +60,6 @@ class PipelineFile:
 
 
 def read(text: str, file: str) -> PipelineFile:
-    """The statements of a file."""
     try:
         script = read_script(text)
     except RecursionError:
@@ -166,7 +165,6 @@ def _branches(
 def _rows(
     pipeline: Pipeline, state: Declarations, names: Names
 ) -> Iterator[tuple[DeclaredTable, Row]]:
-    """By the table what is written into it; the first one is the flow's own target."""
     statement = pipeline.statement
     if statement.procedure is not None:
         yield from _of_procedure(statement, statement.procedure, state, names)
@@ -244,7 +242,6 @@ def _hash(
     branches: Sequence[tuple[Branch | None, Row]],
     policies: Policies,
 ) -> str:
-    """Of what the flow does: spelling, comments and secrets do not count."""
     tables: list[Table] = [getattr(one.sink, "definition", None) for one, _ in branches if one]  # type: ignore[misc]
     rules = (policies.limit.records, policies.max_rejected_percent, policies.rejects.way)
     said = (source.config_json, source.envelope, source.source.poll_seconds, rules, rows, tables)

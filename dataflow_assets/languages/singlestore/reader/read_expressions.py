@@ -79,7 +79,6 @@ def read_column(cursor: Cursor) -> Name:
 
 
 def read_name(cursor: Cursor, what: str) -> Name:
-    """A name, in backticks or without."""
     token = cursor.next
     cursor.name(what)
     return Name(token.place, token.text, token.kind == "quoted")

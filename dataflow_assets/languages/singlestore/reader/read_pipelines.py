@@ -166,7 +166,6 @@ def _json(cursor: Cursor, what: str) -> Json:
 
 
 def _place_of(key: str, text: str, begin: Place) -> Place:
-    """Where a key is written inside the quotes; where the text begins if that cannot be told."""
     at = text.find(json.dumps(key, ensure_ascii=False))
     return begin if at < 0 else _within(text, at, begin)
 
@@ -179,7 +178,6 @@ def _within(text: str, at: int, begin: Place) -> Place:
 
 
 def _not_json(what: str, text: str, error: json.JSONDecodeError) -> str:
-    """What is wrong, without a value: it may be a secret."""
     before, after = text[: error.pos].rstrip(), text[error.pos :].lstrip()
     if not after:
         return f"{what} is not JSON: the text ends here; inside of it quotes are double ones"
@@ -202,7 +200,6 @@ def _unique(pairs: list[tuple[str, Any]], what: str) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> str:
-    """As Kafka Connect has all its settings."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -236,7 +233,6 @@ def _part(cursor: Cursor) -> str:
 
 
 def read_switch(cursor: Cursor, word: Token) -> Switch:
-    """Behind START or STOP."""
     on = word.text.upper() == "START"
     if cursor.takes("ALL", "PIPELINES") or (on and cursor.takes("FAILED", "PIPELINES")):
         return Switch(word.place, None, on)
@@ -250,7 +246,6 @@ def read_switch(cursor: Cursor, word: Token) -> Switch:
 
 
 def read_drop(cursor: Cursor, word: Token) -> DropPipeline:
-    """Behind DROP."""
     if not cursor.takes("PIPELINE"):
         cursor.fail(
             f"DROP {cursor.next} is not supported: a file says what there is; leave it out instead"
@@ -260,7 +255,6 @@ def read_drop(cursor: Cursor, word: Token) -> DropPipeline:
 
 
 def read_alter(cursor: Cursor, word: Token) -> tuple[AlterPipeline, Sequence[Noted]]:
-    """Behind ALTER PIPELINE."""
     name = qualified(cursor, "a pipeline")
     if not cursor.takes("SET"):
         cursor.fail(f"ALTER PIPELINE {cursor.next} is not supported: allowed is SET")

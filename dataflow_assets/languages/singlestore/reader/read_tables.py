@@ -82,7 +82,6 @@ def read_column_definition(cursor: Cursor) -> Column:
 
 
 def _attributes(cursor: Cursor) -> bool:
-    """Whether values may be null."""
     nullable = True
     while True:
         if cursor.takes("NOT", "NULL"):
@@ -130,7 +129,6 @@ def _sized(cursor: Cursor, name: str, size: tuple[int, ...]) -> Type:
 
 
 def read_alter_table(cursor: Cursor) -> AddColumn:
-    """Behind ALTER TABLE."""
     place = cursor.place
     table = qualified(cursor, "a table")
     if not cursor.takes("ADD"):
@@ -142,7 +140,6 @@ def read_alter_table(cursor: Cursor) -> AddColumn:
 
 
 def read_index(cursor: Cursor) -> CreateIndex:
-    """Behind CREATE INDEX."""
     place, name = cursor.place, read_name(cursor, "an index")
     cursor.expect("ON")
     table = qualified(cursor, "a table")

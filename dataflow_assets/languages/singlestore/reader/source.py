@@ -168,7 +168,6 @@ def _given(document: Document, notes: Notes) -> dict[str, Any]:
 
 
 def _seconds(options: Options) -> int:
-    """BATCH_INTERVAL in whole seconds, rounded up."""
     millis = options.batch_interval or 0
     return max(_LEAST_SECONDS, -(-millis // 1000))
 

@@ -58,7 +58,6 @@ Expression = Column | Constant | Extract | FromBase64
 
 
 def columns(expression: Expression) -> Iterator[str]:
-    """The columns that it reads."""
     if isinstance(expression, Column):
         yield expression.name
     elif isinstance(expression, Extract | FromBase64):
@@ -66,7 +65,7 @@ def columns(expression: Expression) -> Iterator[str]:
 
 
 def is_json(expression: Expression) -> bool:
-    """Whether its values are JSON, and not text or numbers."""
+    """Returns whether its values are JSON, and not text or numbers."""
     if isinstance(expression, Column):
         return expression.is_json
     return isinstance(expression, Extract) and expression.form == "JSON"
@@ -121,7 +120,6 @@ def _read(value: Any) -> Any:
 
 
 def decoded(value: Any) -> str | None:
-    """FROM_BASE64 of a value."""
     if value is None:
         return None
     try:

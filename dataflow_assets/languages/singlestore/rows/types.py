@@ -55,12 +55,10 @@ class Type:
 
     @property
     def kind(self) -> Kind:
-        """What its values are."""
         return KINDS[self.name]
 
     @property
     def bits(self) -> int:
-        """Of an integer."""
         return _BITS[self.name]
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ _ENDS = "\r\n"
 
 
 def splitter(layout: Layout) -> Callable[[str], Cells]:
-    """What makes cells of a record's text; made once for each layout.
+    """Returns what makes cells of a record's text; made once for each layout.
 
     They raise ValueError for a quote that is not closed or has something behind it, and for a
     second line: Flink reads the first one, and drops the others in silence.
@@ -84,7 +84,7 @@ def _unquoted(found: re.Match[str], layout: Layout) -> str:
 
 
 def joiner(layout: Layout, spelling: Spelling = "Flink's") -> Callable[[Mapping[str, Any]], bytes]:
-    """What makes the bytes of a row's JSON values; made once for each task."""
+    """Returns what makes the bytes of a row's JSON values; made once for each task."""
     columns = zip(layout.names, layout.types, strict=True)
     strips = spelling == "Flink's" and not layout.plain_decimals
     writes = [(name, _writer(kind, layout, strips=strips)) for name, kind in columns]

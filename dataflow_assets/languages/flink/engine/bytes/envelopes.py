@@ -86,7 +86,6 @@ class Changes:
         return [(self._known(before, "which row was replaced"), True), (after, False)]
 
     def _has_moved(self, before: Fields, after: Fields) -> bool:
-        """Whether the row had another PRIMARY KEY; what the row before lacks says nothing."""
         pairs = ((before.get(name), after.get(name)) for name in self._layout.primary)
         return any(old is not None and old != new for old, new in pairs)
 
@@ -185,7 +184,6 @@ def _one_sided(kind: str, row: Fields) -> _Change:
 
 
 def _kind(fields: Fields, kinds: Mapping[str, str]) -> str | None:
-    """None of a message that changes no row."""
     found = fields.get("type")
     if isinstance(found, str) and found in kinds:
         return kinds[found]
@@ -229,7 +227,6 @@ def _of_debezium(event: ChangeEvent) -> dict[str, Any]:
 
 
 def _of_message(body: Any, *, seconds: bool) -> dict[str, Any]:
-    """Of Canal, or of Maxwell, which counts in seconds."""
     fields = _object(body)
     time = fields.get("ts")
     return {

@@ -25,7 +25,7 @@ _ESCAPES = re.compile(rb"\\(u[0-9a-f]{4}|.)", re.DOTALL)
 
 
 def encoder(layout: Layout) -> Callable[[Mapping[str, Any]], bytes]:
-    """What makes the bytes of a row's JSON values; made once for each task."""
+    """Returns what makes the bytes of a row's JSON values; made once for each task."""
     pairs = zip(layout.names, layout.types, strict=True)
     forms = [(name, _form(kind, layout)) for name, kind in pairs]
     nulls = not layout.ignore_nulls
@@ -43,7 +43,6 @@ def encoder(layout: Layout) -> Callable[[Mapping[str, Any]], bytes]:
 
 
 def _form(kind: Type, layout: Layout) -> Form | None:
-    """None where a value is written as it is."""
     if kind.kind == "DECIMAL":
         return _plain if layout.plain_decimals else stripped
     if kind.kind in ("FLOAT", "DOUBLE"):
@@ -83,7 +82,6 @@ def _plain(value: Decimal | int) -> msgspec.Raw:
 
 
 def _floating(value: Any, text: Callable[[float], str]) -> Any:
-    """As Java writes it; words like NaN stay."""
     if isinstance(value, str):
         return value
     if isinstance(value, Decimal) and (not value or _LEAST <= abs(value) < _MOST):

@@ -51,7 +51,7 @@ class Layout:
 
     @property
     def raw_fraction(self) -> str:
-        """How `struct` names the bytes of a raw FLOAT or DOUBLE."""
+        """Returns how `struct` names the bytes of a raw FLOAT or DOUBLE."""
         order = ">" if self.endianness == "big" else "<"
         return f"{order}{'f' if self.types[0].kind == 'FLOAT' else 'd'}"
 

@@ -128,7 +128,6 @@ def _json(given: bytes, *, lenient: bool) -> bytes:
 
 
 def _all_json(given: pa.Array) -> bool:
-    """Whether each text is JSON, or empty, or null."""
     try:
         deque(map(_checked, filter(None, given.to_pylist())), maxlen=0)
     except (msgspec.DecodeError, UnicodeDecodeError):

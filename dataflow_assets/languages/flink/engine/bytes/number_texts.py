@@ -51,7 +51,6 @@ def keeper(layout: Layout) -> Callable[[pa.Array], pa.Array] | None:
 
 
 def _kept(text: bytes, fields: dict[str, Keep]) -> bytes:
-    """The same with texts in place of numbers; as it is where that is left to who reads it."""
     try:
         body = _DECODER.decode(text.decode())
         return _encode(_fields(body, fields))
@@ -68,7 +67,6 @@ def _fields(body: Any, fields: Mapping[str, Keep]) -> Any:
 
 
 def _keep(kind: Type) -> Keep | None:
-    """None where nothing inside is to be kept."""
     if kind.text:
         return lambda value: str(value) if isinstance(value, _Number) else _plain(value)
     if kind.kind in ("FLOAT", "DOUBLE"):

@@ -63,12 +63,12 @@ class Reader:
             return [self._one(name, read, value) for name, read, value in columns]
 
     def has(self, body: Any, at: int) -> bool:
-        """Whether the bytes have a column at all, be it null."""
+        """Returns whether the bytes have a column at all, be it null."""
         named = self._layout.kind == "json" and isinstance(body, dict)
         return not named or self._layout.names[at] in body
 
     def fields(self, body: Any) -> Sequence[Any]:
-        """What a body has for each column, not read yet. Raises ValueError."""
+        """Returns what a body has for each column, not read yet. Raises ValueError."""
         names = self._layout.names
         if self._layout.kind == "raw":
             return [body]
@@ -100,12 +100,11 @@ class Reader:
             raise ValueError(f"the field {name}: {error}") from None
 
 
-def _unused(_: Any) -> None:
-    """Of a column that nobody looks at: neither read nor an error."""
+def _unused(_: Any) -> None: ...
 
 
 def reader(kind: Type, layout: Layout) -> Read:
-    """What reads a JSON value of a type."""
+    """Returns what reads a JSON value of a type."""
     if kind.text:
         return _text
     if kind.integer:

@@ -75,7 +75,6 @@ def _read(values: Sequence[Any], read: Read, kind: Type) -> Sequence[Any]:
 
 
 def _is_read(values: Sequence[Any], kind: Type) -> bool:
-    """Whether all values are what the column keeps: texts, or whole numbers within its bounds."""
     classes = set(map(type, values)) - {NoneType}
     if kind.text:
         return classes <= {str}

@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_reader(kind: Type, layout: Layout) -> Read:
-    """What reads a DATE, a TIME or a moment."""
+    """Returns what reads a DATE, a TIME or a moment."""
     if kind.kind == "DATE":
         return _day
     if kind.moment:
@@ -55,7 +55,6 @@ def _clock(value: Any) -> time:
 
 
 def _moments(kind: Type, times: Times) -> Read:
-    """Of text in one standard; what Python reads beside it is refused."""
     separator = " " if times == "SQL" else "T"
     local = kind.kind == "TIMESTAMP_LTZ"
     zone = "Z" if local else "Z?" if times == "RFC-3339" else ""
@@ -83,13 +82,11 @@ def _moments(kind: Type, times: Times) -> Read:
 
 
 def _adjusted(day: str, clock: str, zone: str) -> datetime:
-    """As Java reads it: the 30th of February, and the end of a day. Raises ValueError."""
     short = clock if clock.count(":") == 2 else f"{clock}:00"
     found = parsed_moment(f"{day} {_DAYS_END.sub('24:00:00', short)}")
     return found.replace(tzinfo=UTC) if zone else found
 
 
 def _of_millis(value: int, *, aware: bool) -> datetime:
-    """Of an Avro schema that has a plain long where others have a time."""
     found = _EPOCH + timedelta(milliseconds=value)
     return found if aware else found.replace(tzinfo=None)

@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def writer(kind: Type, times: Times) -> Write | None:
-    """What makes a JSON value of a value; None where the value is one."""
+    """Returns what makes a JSON value of a value; None where the value is one."""
     if kind.kind == "FLOAT":
         return lambda value: fraction(shortest(value))
     if kind.kind == "DOUBLE":
@@ -83,7 +83,7 @@ def _name(name: str | None) -> str:
 
 
 def encoder(layout: Layout, number: int | None = None, *, spelling: Spelling = "Flink's") -> Encode:
-    """What makes the bytes of a layout; made once for each task.
+    """Returns what makes the bytes of a layout; made once for each task.
 
     `number`: of the registry's schema, with which they begin.
     """
@@ -101,7 +101,6 @@ def encoder(layout: Layout, number: int | None = None, *, spelling: Spelling = "
 
 
 def _json(row: Mapping[str, Any], layout: Layout) -> bytes:
-    """As versions before wrote it."""
     found = {name: row[name] for name in layout.names}
     if layout.ignore_nulls:
         found = {name: value for name, value in found.items() if value is not None}
@@ -111,7 +110,6 @@ def _json(row: Mapping[str, Any], layout: Layout) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Decimals without an exponent."""
     if isinstance(value, Decimal):
         return msgspec.Raw(f"{value:f}".encode())
     if isinstance(value, dict):

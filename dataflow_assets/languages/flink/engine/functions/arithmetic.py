@@ -112,7 +112,6 @@ def _divided(a: int, b: int) -> int:
 
 
 def _left(a: int, b: int) -> int:
-    """With the sign of the first."""
     return a - b * _divided(a, b)
 
 
@@ -140,8 +139,6 @@ def _float_left(a: float, b: float) -> float:
 
 
 def _unary(call: Callable[[Any], Any]) -> Resolve:
-    """Of the argument's own type."""
-
     def resolve(types: Sequence[Type], _: Environment) -> Resolved:
         fit(types, ("number",))
         if types[0].integer:

@@ -121,7 +121,6 @@ def _like(pattern: str, escape: str = "") -> re.Pattern[str]:
 
 
 def _segments(pattern: str, escape: str) -> list[str]:
-    """What is between the `%` of a pattern, as regular expressions."""
     if len(escape) > 1:
         raise ValueError("LIKE: ESCAPE is one character")
     found, signs = [""], iter(pattern)

@@ -17,7 +17,6 @@ def _digest(name: str) -> Callable[[str], str]:
 
 
 def _from_base64(text: str) -> str:
-    """As Java decodes it: without an end of `=` too, but nothing else. Raises ValueError."""
     try:
         found = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except binascii.Error:

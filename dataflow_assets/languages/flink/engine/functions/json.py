@@ -35,7 +35,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 @lru_cache(maxsize=256)
 def parsed(path: str) -> tuple[bool, tuple[str | int, ...]]:
-    """Whether it is strict, as it is unless it says `lax`; keys and indexes.
+    """Returns whether it is strict, as it is unless it says `lax`; keys and indexes.
 
     Raises ValueError for anything else that a path may have.
     """
@@ -96,7 +96,6 @@ def _whole(text: str) -> Any:
 
 
 def _empty(path: str, *, scalar: bool) -> str:
-    """What is wrong where a scalar stands, or none: an error at a strict path, else it is empty."""
     return "ERROR" if scalar and parsed(path)[0] else "EMPTY"
 
 
@@ -136,7 +135,6 @@ def _instead(name: str, what: str, behaviour: str, default: Value) -> Value:
 
 
 def _reads(wanted: Type) -> Callable[[Any], Any]:
-    """Of a scalar. They raise ValueError for one of another type."""
     if wanted.text:
         return _text
     return lambda value: _typed(value, wanted)

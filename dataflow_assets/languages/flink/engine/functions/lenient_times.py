@@ -35,7 +35,6 @@ def seconds(text: str, pattern: str, zone: ZoneInfo, now: datetime) -> int | Non
 
 
 def _read(text: str, parts: Sequence[Part], now: datetime) -> dict[str, int] | None:
-    """What each letter of a pattern stands for in the text."""
     found: dict[str, int] = {}
     at = 0
     for part, following in zip(parts, [*parts[1:], ("", "")], strict=True):
@@ -85,7 +84,6 @@ def _value(part: Part, digits: str, now: datetime) -> int:
 
 
 def _full_year(value: int, first: int) -> int:
-    """Of two digits the year in the hundred years that begin with the first."""
     return first + (value - first) % 100
 
 
@@ -110,7 +108,6 @@ def _day(year: int, month: int, day: int) -> int:
 
 
 def _instant(millis: int, zone: ZoneInfo) -> int:
-    """Of an hour that comes twice the later one; one that is left out is an hour later."""
     whole = millis // 1000
     local = (_EPOCH + timedelta(seconds=min(max(whole, _LEAST), _MOST))).replace(tzinfo=zone)
     offsets = (local.replace(fold=fold).utcoffset() or timedelta() for fold in (0, 1))

@@ -17,8 +17,6 @@ from dataflow_assets.languages.flink.engine.types import BOOLEAN, Type
 
 
 def _decided_by(decisive: bool) -> Resolve:
-    """What one operand with this value decides, whatever the others are."""
-
     def call(*inner: Evaluate) -> Evaluate:
         def evaluate(row: Row) -> bool | None:
             found: bool | None = not decisive

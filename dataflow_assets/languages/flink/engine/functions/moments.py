@@ -24,7 +24,7 @@ _MILLI = timedelta(milliseconds=1)
 
 
 def shifted(given: Type, interval: Type) -> Callable[[Any, int], Any]:
-    """What moves a time; an instant by the calendar of UTC.
+    """Returns what moves a time; an instant by the calendar of UTC.
 
     Raises ValueError where Flink moves no such values.
     """
@@ -120,7 +120,6 @@ def between(unit: str, first: datetime, second: datetime) -> int:
 
 
 def _cut(number: int, size: int) -> int:
-    """How often a size is in a number, without the rest, as Java divides."""
     return number // size if number >= 0 else -(-number // size)
 
 

@@ -181,7 +181,6 @@ def _shape(at: int, letter: str, text: str) -> str:
 
 
 def _signs(letter: str, size: int) -> str:
-    """What a part may be, by how often its letter is written."""
     if letter == "a":
         return "AM|PM"
     if (letter in "ML" and size > 2) or letter == "E":

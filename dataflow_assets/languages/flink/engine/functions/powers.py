@@ -12,13 +12,10 @@ from dataflow_assets.languages.flink.engine.types import DOUBLE
 
 
 def _double(call: Callable[..., float], families: str = "number") -> Resolve:
-    """A function of floating numbers."""
     return takes(families, DOUBLE, lambda *values: call(*map(float, values)))
 
 
 def _or_nan(call: Callable[[float], float]) -> Callable[[float], float]:
-    """Where it has no value NaN, as in Java."""
-
     def computed(value: float) -> float:
         try:
             return call(value)
@@ -35,7 +32,6 @@ def _logarithm(call: Callable[[float], float]) -> Callable[[float], float]:
 
 
 def _log(first: float, second: float | None = None) -> float:
-    """Of one number the natural one, of two that of the second to the base of the first."""
     log = _logarithm(math.log)
     return log(first) if second is None else float_divided(log(second), log(first))
 

@@ -58,7 +58,7 @@ def _searched(text: str, pattern: str) -> regex.Match[str] | None:
 
 
 def replaced(text: str, pattern: str, by: str) -> str:
-    """What matches, replaced by a text as it is: without groups. Raises ValueError."""
+    """Returns what matches, replaced by a text as it is: without groups. Raises ValueError."""
     length = len(text)
 
     def make(_: regex.Match[str]) -> str:

@@ -22,8 +22,6 @@ from dataflow_assets.languages.flink.engine.types import NULL, Type, decimal
 
 
 def _whole(direction: str, round_float: Callable[[float], int]) -> Resolve:
-    """FLOOR and CEIL."""
-
     def resolve(types: Sequence[Type], _: Environment) -> Resolved:
         fit(types, ("number",))
         kind = types[0]
@@ -72,7 +70,6 @@ def _cut(value: Decimal, digits: int, direction: str) -> Decimal:
 
 
 def _signs(types: Sequence[Type], _: Environment) -> Resolved:
-    """Of the argument's own type."""
     fit(types, ("number",))
     kind = types[0]
     make: Callable[[int], Any] = float if kind.kind in ("FLOAT", "DOUBLE") else int

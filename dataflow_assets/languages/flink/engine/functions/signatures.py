@@ -10,7 +10,7 @@ from dataflow_assets.languages.flink.engine.types import NULL, Type
 
 
 def is_time(one: Type) -> bool:
-    """Whether it is a date, a time, or both."""
+    """Returns whether it is a date, a time, or both."""
     return one.kind in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
 
 

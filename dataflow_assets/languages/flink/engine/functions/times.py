@@ -93,14 +93,13 @@ def _difference(types: Sequence[Type], environment: Environment) -> Resolved:
 
 
 def at_midnight(kind: Type, environment: Environment) -> Change:
-    """A date as its midnight."""
     if kind.kind == "DATE":
         return lambda value: datetime(value.year, value.month, value.day)  # noqa: DTZ001
     return _local(kind, environment)
 
 
 def presents(name: str, arguments: int) -> bool:
-    """Whether the result of a function is the present time, and so another one later."""
+    """Returns whether the result of a function is the present time, and so another one later."""
     return name in _PRESENT or (name == "UNIX_TIMESTAMP" and not arguments)
 
 

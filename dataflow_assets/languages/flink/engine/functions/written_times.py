@@ -39,7 +39,6 @@ def _to_timestamp(types: Sequence[Type], _: Environment) -> Resolved:
 
 
 def _timestamp(text: str, pattern: str | None = None) -> datetime | None:
-    """By the pattern, else as a time is usually written: so Flink reads them."""
     found = patterns.read(text, pattern) if pattern is not None else None
     try:
         found = found or parsed_moment(text.strip() if pattern is not None else text)
@@ -52,7 +51,6 @@ _in_millis: Callable[[datetime], datetime] = cutter(TIMESTAMP)
 
 
 def _to_ltz(types: Sequence[Type], _: Environment) -> Resolved:
-    """Of seconds (0) or milliseconds (3), or of a text with its pattern and zone."""
     if types and types[0].text:
         fit(types, ("text", "text?", "text?"))
         return Resolved(INSTANT, _instant)
@@ -110,7 +108,6 @@ def _from_unix(types: Sequence[Type], environment: Environment) -> Resolved:
 
 
 def _unix(types: Sequence[Type], environment: Environment) -> Resolved:
-    """Without an argument the present one."""
     fit(types, ("text?", "text?"))
     zone, now = environment.local, environment.now
     if not types:
