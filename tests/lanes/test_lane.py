@@ -433,13 +433,13 @@ class Polled(MemoryPartSource):
 
     def open(self, flow: str) -> Any:
         session = super().open(flow)
-        ends = session.ends
+        ends = session.end
 
         def noted() -> Any:
             Polled.looks.append(time.monotonic())
             return ends()
 
-        session.ends = noted  # type: ignore[method-assign]
+        session.end = noted  # type: ignore[method-assign]
         return session
 
 
