@@ -264,7 +264,7 @@ class Attempt:
         """
         if not self._complete or self._acknowledged >= self._committed:
             return None
-        seconds = 0.0 if self._source.holds else self._host.release_seconds
+        seconds = 0.0 if self._source.holds else self._host.acknowledge_seconds
         return self._acknowledged + seconds - time.monotonic()
 
     def _acknowledge_when_due(self) -> None:

@@ -496,7 +496,7 @@ def test_a_query_that_is_read_as_a_whole_joins_no_others(memory: Any, drive: Any
 def test_a_release_is_no_reason_to_read_a_query_again(
     memory: Any, drive: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Member, "release_seconds", 6.0)
+    monkeypatch.setattr(Member, "acknowledge_seconds", 6.0)
     one = memory(source=Query)
     one.produce(3)
     driven: Driving = drive(one.flow)
