@@ -60,8 +60,8 @@ class FlowEvents:
             self._moved.add(branch)
             self._tallies[branch].add(report)
 
-    def behind(self) -> float | None:
-        """By how many seconds the flow was behind when it last reported; None where unknown."""
+    def lag_seconds(self) -> float | None:
+        """Returns the seconds that the flow lagged when it last reported; None where unknown."""
         return oldest([report.lag.seconds for report in self._last.values()])
 
     @property
