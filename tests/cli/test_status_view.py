@@ -49,7 +49,7 @@ def test_an_age_that_nobody_knows_is_shown_as_that() -> None:
     assert "lag_seconds" not in lag_metadata(lag)
     events = FlowEvents(build([flow]).nodes)
     events.take(Report(flow.id, branch, branch.address, Checkpoint(1), Totals(), lag, 0.1))
-    assert events.behind() is None
+    assert events.lag_seconds() is None
 
 
 @pytest.mark.parametrize(
