@@ -58,7 +58,7 @@ class Answer:
 
     @property
     def is_known(self) -> bool:
-        """Whether all branches answered, and either one is late or each tells its oldest record."""
+        """Returns whether each branch answered and tells its oldest record, or one is late."""
         ages = [one.lag.seconds for one in self.found]
         return self.error is None and (self.is_late or None not in ages)
 
