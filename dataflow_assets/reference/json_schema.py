@@ -47,8 +47,10 @@ def schema() -> Schema:
     content: Schema = {}
     for one in sorted(described, key=lambda one: one.condition is not None):
         definitions |= one.definitions
-        meant = {"$ref": at(one.name)}
-        content = {"if": one.condition, "then": meant, "else": content} if one.condition else meant
+        document = {"$ref": at(one.name)}
+        content = (
+            {"if": one.condition, "then": document, "else": content} if one.condition else document
+        )
     return {
         "$schema": _DRAFT,
         "title": "Manifests of dataflow-assets",

@@ -16,10 +16,10 @@ _MODE: Final = "validation"
 
 @dataclass(frozen=True)
 class DocumentSchema:
-    """What a document of a language may hold."""
+    """The content that a document of a language may have, as editors get it."""
 
     name: str
-    """Of the definition that says it."""
+    """The definition that says it."""
     definitions: Mapping[str, Any]
     condition: Mapping[str, Any] | None = None
     """A schema that only documents of this language meet; None: whatever meets no other one."""

@@ -1,4 +1,4 @@
-"""What editors know about a manifest: a branch for each source, sink, error sink and step."""
+"""Manifests as editors know them: a branch for each source, sink, error sink and step."""
 
 from __future__ import annotations
 

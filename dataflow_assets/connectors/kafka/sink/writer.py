@@ -51,11 +51,11 @@ class KafkaWriter(SliceTransaction):
         self._sink, self._target, self._cluster = sink, ticket.target, sink.cluster()
         self._side_topic = CheckpointTopic.of(self._cluster, ticket.target)
         self._rules = cache(partial(_rules, self._side_topic, sink.topic))
-        self._routing = self._routed(ticket)
+        self._routing = self._make_routing(ticket)
         self._producer: Transaction | None = None
         self._claim: Claim
 
-    def _routed(self, ticket: Ticket) -> Routing:
+    def _make_routing(self, ticket: Ticket) -> Routing:
         replays = self._target.branch.endswith(REPLAY)
         rules = cache(partial(_rules_of_record, self._rules, self._sink.topic))
         return Routing(self._sink, rules, ticket.schema, replays=replays)

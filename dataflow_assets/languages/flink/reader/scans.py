@@ -43,7 +43,7 @@ def begin(table: Declared, notes: Notes) -> tuple[dict[str, Any], Begin | None]:
 
 
 def end(table: Declared, notes: Notes) -> End | None:
-    """Where a flow ends for ever."""
+    """Returns the place where a flow ends for ever."""
     key = f"{_BOUNDED}.mode"
     mode = table.text(key, "unbounded")
     if mode not in _ENDS:
