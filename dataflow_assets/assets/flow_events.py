@@ -60,8 +60,8 @@ class FlowEvents:
             self._moved.add(branch)
             self._tallies[branch].add(report)
 
-    def behind(self) -> float | None:
-        """By how many seconds the flow was behind when it last reported; None before that."""
+    def lag_seconds(self) -> float | None:
+        """Returns the seconds that the flow lagged when it last reported; None before that."""
         return max((report.lag.seconds for report in self._last.values()), default=None)
 
     def due(self, *, idle: bool = False) -> list[Node]:

@@ -126,7 +126,7 @@ class Ingest:
             text = mask(sentence(failing.error), [flow])
             return FlowState(f"has met an error and tries again: {text}", failing=True)
         events = self._events.get(flow.id)
-        behind = None if events is None else events.behind()
+        behind = None if events is None else events.lag_seconds()
         if behind is None:
             return FlowState("nothing came yet")
         return FlowState(f"{behind:.0f} s behind; {self._lane.state(flow)}")
@@ -272,7 +272,7 @@ class Ingest:
 
     def _would_look_behind(self, events: FlowEvents, node: Node) -> bool:
         """It has read all of a table whose last event came just now, and would be unsynced."""
-        return bool(upstream(self._last_told.values(), node)) and events.behind() == 0
+        return bool(upstream(self._last_told.values(), node)) and events.lag_seconds() == 0
 
     def _last_of(self, events: FlowEvents) -> Iterator[Told]:
         ended = events.ended()

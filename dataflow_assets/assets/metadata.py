@@ -14,7 +14,7 @@ from dataflow_assets.assets import mirror
 from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.lineage import origins
 from dataflow_assets.assets.tally import Figures
-from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, Lag
+from dataflow_assets.contracts import HAS_DEFAULT, Address, Checkpoint, Lag, kind_of
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.language import languages
 from dataflow_assets.registry import sinks, sources
@@ -148,7 +148,7 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
         columns=[
             dg.TableColumn(
                 name=column.name,
-                type=(column.metadata or {}).get(KIND, str(column.type).encode()).decode(),
+                type=str(kind_of(column) or column.type),
                 constraints=dg.TableColumnConstraints(nullable=column.nullable),
             )
             for column in schema

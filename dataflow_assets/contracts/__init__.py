@@ -32,10 +32,10 @@ Who calls what when, in the order of a run:
 | `Source.confirm` | a task, before the commit of the rows | once for each slice |
 | `Writer.close`, or `abort` | a task, at the end of its slice | once |
 | `SinkSession.finish` | the driver, once the whole pass succeeded | the same |
-| `SourceSession.release` | the driver, once every branch has finished | the same, or never |
+| `SourceSession.acknowledge` | the driver, once every branch has finished | the same, or never |
 | `SourceSession.lag` | the driver with each report, `dataflow status`, the lag sensor | by time |
 | `SourceSession.close`, `SinkSession.close` | the driver | at the end of each attempt |
-| `SourceSession.ends` | the driver, of a run that has an end | once |
+| `SourceSession.end` | the driver, of a run that has an end | once |
 | `Sink.peek` | reset, preview, replay and the tables of assets, beside a run | once each |
 | `Source.for_branches` | whoever loads manifests | once |
 | `Source.incremental` | whoever loads manifests; the sensor `ingest`; a lane | each time |
@@ -120,6 +120,7 @@ from dataflow_assets.contracts.schema import (
     UNFIT,
     UNKNOWN,
     UPDATE,
+    Kind,
     N,
     TypeRow,
     checked_name,
@@ -237,6 +238,7 @@ __all__ = [
     "ErrorStore",
     "Group",
     "Grouped",
+    "Kind",
     "Lag",
     "Limit",
     "MessageFormat",

@@ -90,7 +90,7 @@ def test_threads_that_ask_one_source_do_not_meet(
     """Each question is several statements on one connection, some of them in a transaction."""
     shop = Shop(orders, store, history)
     with closing(orders.open(shop.flow.id)) as source:
-        shop.stand(source.ends())
+        shop.stand(source.end())
     _execute(postgresql, f"INSERT INTO {schema}.orders VALUES (4)")
     with ThreadPoolExecutor(THREADS) as pool:
         ticks = [pool.submit(shop.tick) for _ in range(THREADS * ROUNDS)]
@@ -215,7 +215,7 @@ def test_a_partition_that_is_added_to_a_topic_is_news_once_it_holds_something(
     for grown in admin.create_partitions([NewPartitions(name, 2)]).values():
         grown.result(30)
     with closing(source.open("grown")) as session:
-        eventually(lambda: len(session.ends()) == 2)
+        eventually(lambda: len(session.end()) == 2)
     assert isinstance(shop.tick(), dg.SkipReason)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(name, b"{}", partition=1)
