@@ -54,6 +54,7 @@ from dataflow_assets.contracts.checkpoint import (
     Totals,
     local_now,
     next_reading,
+    oldest,
     utc_now,
 )
 from dataflow_assets.contracts.connector import (
@@ -273,6 +274,7 @@ __all__ = [
     "named_in",
     "next_attempt",
     "next_reading",
+    "oldest",
     "part_of",
     "place_of",
     "refuse_shared",

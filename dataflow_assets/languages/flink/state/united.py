@@ -18,6 +18,7 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
+    oldest,
 )
 
 _BETWEEN = "/"
@@ -111,7 +112,7 @@ class UnitedSession(SourceSession):
         ]
         return Lag(
             records=sum(one.records for one in found),
-            seconds=max(one.seconds for one in found),
+            seconds=oldest([one.seconds for one in found]),
             ends=_merged(one.ends for one in found),
             partitions=dict(chain.from_iterable(one.items() for one in partitions)),
         )
