@@ -175,7 +175,7 @@ def older(case: Replaying) -> None:
 
 
 def _narrowed(sink: Clickhouse) -> None:
-    columns = {n: k for n, k in beside_clickhouse._COLUMNS.items() if n != "rows"}
+    columns = {n: k for n, k in beside_clickhouse.BESIDE.items() if n not in {"rows", "reading"}}
     ddl = beside_clickhouse.statement("older", columns)
     sink.query(ddl.replace("UInt64", "UInt8"))
     names = ", ".join([*columns, "replayed_at"])

@@ -1,56 +1,72 @@
-"""Rejected records beside the target: a table `<table>_rejected`, each record once under its id."""
+"""Tables of rejected records in ClickHouse: for `FINAL` each record once, known by its id."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
+from typing_extensions import override
+
+from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import (
     Client,
+    connect,
     insert_rows,
     inserting,
+    listed,
+    literal,
     query_rows,
     quote,
 )
 from dataflow_assets.connectors.clickhouse.errors import failing
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.table import WINDOW
-from dataflow_assets.contracts import Rejection, Slice, Target
-from dataflow_assets.sdk.rejected_rows import encoded, written
+from dataflow_assets.contracts import EntryName
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.wrapped import METADATA
+from dataflow_assets.sdk.raw_rows import DATA
+from dataflow_assets.sdk.rejected_records import HELD
+from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.sql_table.rejected import (
+    APART,
+    REJECTED,
+    ErrorTable,
+    RejectedRows,
+    RejectedTable,
+    Row,
+)
 
-_TEXT = "Nullable(String)"
-_COLUMNS = {
-    "id": "String",
-    "flow": "String",
-    "branch": "String",
-    "source": "String",
-    "partition": "String",
-    "offset": "Int64",
-    "n": "Int32",
-    "stage": "LowCardinality(String)",
-    "reason": "String",
-    "body": _TEXT,
-    "body_encoding": _TEXT,
-    "key": _TEXT,
-    "key_encoding": _TEXT,
-    "step": "Nullable(Int32)",
-    "step_type": _TEXT,
-    "rows": "Nullable(Int32)",
-    "metadata": _TEXT,
-    "rejected_at": "DateTime64(6, 'UTC') DEFAULT now64(6)",
-}
-REPLAYED = {"replayed_at": "Nullable(DateTime64(6, 'UTC'))", "_version": "UInt64"}
+_STAMP = "DateTime64(6, 'UTC') DEFAULT now64(6)"
+_TEXTS = ("id", "flow", *APART, METADATA)
+BESIDE = {field.name: types.declared(field) for field in REJECTED} | {"rejected_at": _STAMP}
+_APART = dict.fromkeys(_TEXTS, "String") | {"created_at": _STAMP}
+_WHOLE = dict.fromkeys(("id", "flow", DATA, METADATA), "String") | {"created_at": _STAMP}
+_REPLAYED = {"replayed_at": "Nullable(DateTime64(6, 'UTC'))", "_version": "UInt64"}
 """A row's version is twice its reading of the source, and one more once it was replayed.
 
 A replay adds the row once more with that version, and a later reading with one that is higher
 still: FINAL shows the last of them.
 """
-_NARROW = """
-SELECT 1 FROM system.columns WHERE database = {database:String} AND table = {table:String}
-HAVING countIf(name = '_version') > 0 AND (countIf(name = '_version' AND type = 'UInt64') = 0
-    OR countIf(name IN {columns:Array(String)}) < length({columns:Array(String)}))
+_ADDED = ("rows", "metadata")
+"""Columns that a table of an earlier version gets; without `reading` the version tells it."""
+_COLUMNS = """
+SELECT name, type FROM system.columns WHERE database = {d:String} AND table = {t:String}
 """
 _WIDEN = "ALTER TABLE {place} {columns} MODIFY COLUMN _version UInt64"
+_PENDING = """
+SELECT {names} FROM {place} FINAL WHERE flow = {{flow:String}} AND _version % 2 = 0
+AND NOT endsWith(id, '{held}') AND {at} >= {since} ORDER BY {order} LIMIT {{most:UInt64}}
+"""
+_MARK = """
+INSERT INTO {r} SELECT * REPLACE (now64(6) AS replayed_at, _version + 1 AS _version) FROM (
+    SELECT * FROM {r} FINAL WHERE _version % 2 = 0 AND (id, _version) IN ({named}))
+"""
+_AT_ONCE = 500  # ids in one statement
 
 
 def place(database: str, table: str) -> tuple[str, str]:
@@ -58,77 +74,126 @@ def place(database: str, table: str) -> tuple[str, str]:
     return database, f"{table}_rejected"
 
 
-def widen(
-    client: Client, where: tuple[str, str], columns: Sequence[str] = ("rows", "metadata")
-) -> None:
-    """Gives the table of an earlier version these columns, and readings. Raises Failure."""
-    asked = dict(zip(("database", "table"), where, strict=True)) | {"columns": [*columns]}
-    if not query_rows(client, _NARROW, asked):
-        return
-    added = "".join(f"ADD COLUMN IF NOT EXISTS {quote(n)} {_COLUMNS[n]}, " for n in columns)
-    with failing():
-        client.command(_WIDEN.format(place=quote(*where), columns=added))
-
-
-def version(reading: int) -> int:
-    return 2 * reading
-
-
-def statement(name: str, columns: dict[str, str]) -> str:
+def statement(name: str, columns: Mapping[str, str]) -> str:
     """The DDL of a table that holds each record once under `flow` and `id`."""
-    body = ", ".join(f"{quote(column)} {kind}" for column, kind in (columns | REPLAYED).items())
+    body = ", ".join(f"{quote(column)} {kind}" for column, kind in {**columns, **_REPLAYED}.items())
     return (
         f"CREATE TABLE IF NOT EXISTS {name} ({body}) ENGINE = ReplacingMergeTree(_version) "
         f"ORDER BY (flow, id) SETTINGS non_replicated_deduplication_window = {WINDOW}"
     )
 
 
-def prepare(client: Client, where: tuple[str, str]) -> None:
-    """Makes the table where it is missing. Raises Failure."""
-    with failing():
-        client.command(statement(quote(*where), _COLUMNS))
-    widen(client, where)
+@dataclass(frozen=True)
+class ClickhouseRejected(RejectedRows):
+    """One table. Methods raise Failure."""
+
+    client: Client
+    sink: ClickhouseSinkOptions
+    where: tuple[str, str]
+    columns: Mapping[str, str]
+
+    @classmethod
+    def beside(cls, client: Client, sink: ClickhouseSinkOptions) -> ClickhouseRejected:
+        return cls(client, sink, place(*sink.place()), BESIDE)
+
+    @override
+    def prepare(self) -> None:
+        if self.sink.auto_create_table or self._beside:
+            with failing():
+                self.client.command(statement(quote(*self.where), self.columns))
+        self._check(self._known())
+
+    @override
+    def append(self, rows: Sequence[dict[str, Any]]) -> None:
+        known = self._known()
+        names = [n for n in self.columns if n in known and n in rows[0]]
+        given = [{n: r[n] for n in names} | {"_version": 2 * r["reading"]} for r in rows]
+        ids = [f"{r['id']}@{r['_version']}" if r["_version"] else r["id"] for r in given]
+        token = hashlib.sha256("\n".join(ids).encode()).hexdigest()
+        insert_rows(self.client, quote(*self.where), given, inserting(token))
+
+    @override
+    def pending(self, flow: str, since: datetime | None, most: int) -> Iterator[Row]:
+        known = self._known()
+        if not known:
+            return
+        self._check(known)
+        at = "rejected_at" if self._beside else "created_at"
+        names = [n for n in self.columns if n not in {"flow", "reason", "reading", METADATA, at}]
+        query = _PENDING.format(
+            names=f"{listed(names)}, intDiv(_version, 2)",
+            place=quote(*self.where),
+            held=HELD,
+            at=at,
+            since=_moment(since),
+            order=f"{at}, offset, n, id" if self._beside else f"{at}, id",
+        )
+        for row in query_rows(self.client, query, {"flow": flow, "most": most}):
+            yield dict(zip([*names, "reading"], row, strict=True))
+
+    @override
+    def mark_replayed(self, names: Sequence[EntryName]) -> None:
+        named = [f"({literal(id_)}, {2 * reading})" for id_, reading in names]
+        for first in range(0, len(named), _AT_ONCE):
+            some = ", ".join(named[first : first + _AT_ONCE])
+            with failing():
+                query = _MARK.format(r=quote(*self.where), named=some)
+                self.client.command(query, settings={"async_insert": 0})
+
+    @property
+    def _beside(self) -> bool:
+        return self.columns is BESIDE
+
+    def _known(self) -> dict[str, str]:
+        """The columns with their types; empty where there is no table."""
+        asked = dict(zip("dt", self.where, strict=True))
+        return dict(query_rows(self.client, _COLUMNS, asked))
+
+    def _check(self, known: Mapping[str, str]) -> None:
+        """Gives the table of an earlier version what it lacks."""
+        if not known:
+            raise PermanentError(f"the error sink's {self.sink.no_table()}")
+        missing = {*self.columns, *_REPLAYED} - known.keys()
+        if unfit := sorted(missing - {*_ADDED, "reading"}):
+            raise PermanentError(
+                f"the error sink's table {'.'.join(self.where)} cannot take error records: "
+                f"it has no {', '.join(unfit)}; name a new table and set autoCreateTable: true, "
+                f"or run: {statement(quote(*self.where), self.columns)}"
+            )
+        added = [name for name in _ADDED if name in missing]
+        if added or known["_version"] != _REPLAYED["_version"]:
+            columns = "".join(f"ADD COLUMN IF NOT EXISTS {quote(n)} {BESIDE[n]}, " for n in added)
+            with failing():
+                self.client.command(_WIDEN.format(place=quote(*self.where), columns=columns))
 
 
-def store(
-    client: Client,
+def _moment(since: datetime | None) -> str:
+    """A moment as SQL; without one the first that there is."""
+    at = (since or datetime(1970, 1, 1, tzinfo=UTC)).astimezone(UTC)
+    return f"toDateTime64({literal(at.strftime('%Y-%m-%d %H:%M:%S.%f'))}, 6, 'UTC')"
+
+
+def error_table(sink: ClickhouseSinkOptions) -> ErrorTable:
+    """The sink's own table as an error sink: `error` and `original_message`, or raw `data`."""
+    columns = _WHOLE if sink.raw_mode else _APART
+    name = f"the error sink {sink.address()}"
+    return ErrorTable("clickhouse", partial(_opened, sink, sink.place(), columns, name))
+
+
+def rejected_table(sink: ClickhouseSinkOptions) -> RejectedTable:
+    """The table beside the sink's own."""
+    where = place(*sink.place())
+    name = f"{quote(*where)} of {sink.address()}"
+    return RejectedTable("clickhouse", partial(_opened, sink, where, BESIDE, name))
+
+
+@contextmanager
+def _opened(
+    sink: ClickhouseSinkOptions,
     where: tuple[str, str],
-    target: Target,
-    piece: Slice,
-    rejections: Sequence[Rejection],
-) -> None:
-    """Writes them; those known by their id stay one row for `FINAL`. Raises Failure."""
-    rows = [_row(target, piece, one) for one in rejections]
-    prepare(client, where)
-    insert_rows(client, quote(*where), rows, inserting(token(rows)))
-
-
-def token(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The token of an INSERT of these rows."""
-    ids = [f"{row['id']}@{row['_version']}" if row["_version"] else row["id"] for row in rows]
-    return hashlib.sha256("\n".join(ids).encode()).hexdigest()
-
-
-def _row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
-    body, body_encoding = encoded(one.body)
-    key, key_encoding = encoded(one.key)
-    return {
-        "id": one.id(target, piece),
-        "flow": target.flow,
-        "branch": target.branch,
-        "source": target.source,
-        "partition": piece.partition,
-        "offset": one.offset,
-        "n": one.n,
-        "stage": one.stage,
-        "reason": one.reason.encode("utf-8", "replace").decode(),
-        "body": body,
-        "body_encoding": body_encoding,
-        "key": key,
-        "key_encoding": key_encoding,
-        "step": one.step,
-        "step_type": one.step_type,
-        "rows": one.rows,
-        "metadata": written(one.metadata),
-        "_version": version(one.reading(target, piece)),
-    }
+    columns: Mapping[str, str],
+    name: str,
+    what: str,
+) -> Iterator[ClickhouseRejected]:
+    with translated(f"{what} {name}"), connect(sink.dsn(), "dataflow errors") as client:
+        yield ClickhouseRejected(client, sink, where, columns)
