@@ -142,7 +142,7 @@ def entries_of(rows: Iterable[Row]) -> list[Entry]:
     """
     kept = list(rows)
     beside = bool(kept) and "stage" in kept[0]
-    whole = [] if beside else [entry(row.get(DATA) or _joined(row)) for row in kept]
+    whole = [] if beside else [entry(row.get(DATA) or whole_record(row)) for row in kept]
     latest: dict[str, Entry] = {}
     for one in [_entry(row) for row in kept] if beside else oldest_first(whole):
         if one.id not in latest or latest[one.id].reading < one.reading:
@@ -150,7 +150,11 @@ def entries_of(rows: Iterable[Row]) -> list[Entry]:
     return list(latest.values())
 
 
-def _joined(row: Row) -> str:
+def whole_record(row: Row) -> str:
+    """The error record of a row that has it in two parts.
+
+    Called by a connector inside tasks, and here for each row that a replay looks at.
+    """
     return '{{"error":{},"original_message":{}}}'.format(*(row[name] for name in APART))
 
 
