@@ -226,7 +226,8 @@ class RejectedRows(ABC):
             most: how many at the most.
 
         Returns:
-            Nothing where there is no table; none whose id ends with `HELD`.
+            Nothing where there is no table, and none whose id ends with `HELD`; more than `most`
+            where the table does not tell when they were rejected.
         """
 
     @abstractmethod
@@ -241,7 +242,7 @@ class RejectedRows(ABC):
 
 
 Opening = Callable[[str], AbstractContextManager[RejectedRows]]
-"""Connects to a table: it gets what for, such as `reading`, for the words of an error."""
+"""Connects to a table: it gets what for, such as `read`, for the words of an error."""
 
 
 class RejectedTable(Entries):
@@ -253,13 +254,13 @@ class RejectedTable(Entries):
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        with self._open("reading") as table:
-            return entries_of(table.pending(flow, since, most))
+        with self._open("read") as table:
+            return entries_of(table.pending(flow, since, most))[:most]
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:
         reach(f"{self._system}.replayed")
-        with self._open("noting a replay in") as table:
+        with self._open("note a replay in") as table:
             table.mark_replayed([one.name for one in entries])
 
 
@@ -268,12 +269,12 @@ class ErrorTable(RejectedTable, ErrorStore):
 
     @override
     def prepare(self) -> None:
-        with self._open("preparing") as table:
+        with self._open("prepare") as table:
             table.prepare()
 
     @override
     def store(self, records: Sequence[ErrorRecord]) -> None:
         reach(f"{self._system}.errors")
-        with self._open("storing rejected records in") as table:
+        with self._open("store rejected records in") as table:
             table.append([error_row(one) for one in records])
         reach(f"{self._system}.errors-stored")

@@ -195,5 +195,5 @@ def _opened(
     name: str,
     what: str,
 ) -> Iterator[ClickhouseRejected]:
-    with translated(f"{what} {name}"), connect(sink.dsn(), "dataflow errors") as client:
+    with translated(f"cannot {what} {name}"), connect(sink.dsn(), "dataflow errors") as client:
         yield ClickhouseRejected(client, sink, where, columns)

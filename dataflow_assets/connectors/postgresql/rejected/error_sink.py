@@ -140,14 +140,14 @@ class PostgresqlErrors(ErrorTable):
 
     def join(self, link: Link, records: Sequence[ErrorRecord]) -> None:
         """Stores them in the transaction that the link is in."""
-        with translated(f"storing rejected records in the error sink {self._sink.address()}"):
+        with translated(f"cannot store rejected records in the error sink {self._sink.address()}"):
             PostgresqlErrorRows(link, self._sink).append([error_row(one) for one in records])
 
 
 @contextmanager
 def _opened(sink: PostgresqlSinkOptions, what: str) -> Iterator[PostgresqlErrorRows]:
     with (
-        translated(f"{what} the error sink {sink.address()}"),
+        translated(f"cannot {what} the error sink {sink.address()}"),
         transaction(sink.dsn(), "dataflow-errors") as link,
     ):
         yield PostgresqlErrorRows(link, sink)

@@ -114,5 +114,5 @@ def _opened(sink: PostgresqlSinkOptions, what: str) -> Iterator[PostgresqlReject
     """In autocommit: each statement is whole by itself."""
     schema, _ = sink.place()
     where = f"{checkpoint_tables.statements(schema)['r']} beside {sink.address()}"
-    with translated(f"{what} {where}"), lent(sink.dsn()) as link:
+    with translated(f"cannot {what} {where}"), lent(sink.dsn()) as link:
         yield PostgresqlRejected(link, schema)

@@ -234,7 +234,7 @@ def rejected_table(sink: TrinoSinkOptions) -> RejectedTable:
 
 @contextmanager
 def _opened_sink(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
-    with _client(sink, f"{what} the error sink {sink.address()}") as client:
+    with _client(sink, f"cannot {what} the error sink {sink.address()}") as client:
         place = _place(sink)
         columns = _WHOLE if sink.raw_mode else _APART
         yield TrinoRejected(client, sink, place, columns, column_names(client, place))
@@ -242,7 +242,7 @@ def _opened_sink(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
 
 @contextmanager
 def _opened_beside(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
-    with _client(sink, f"{what} {_place(sink, '_rejected')} of {sink.address()}") as client:
+    with _client(sink, f"cannot {what} {_place(sink, '_rejected')} of {sink.address()}") as client:
         yield TrinoRejected.beside(client, sink)
 
 
