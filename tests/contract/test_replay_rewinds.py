@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.connectors.clickhouse.rejected import table as beside_clickhouse
+from dataflow_assets.connectors.clickhouse.rejected import error_sink as beside_clickhouse
 from dataflow_assets.contracts import ErrorRecord, OffsetSlice, Rejection, Rejects, Span, Target
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request, Start

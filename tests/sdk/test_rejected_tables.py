@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from dataflow_assets.connectors.clickhouse.rejected import table as clickhouse
+from dataflow_assets.connectors.clickhouse.rejected import error_sink as clickhouse
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables as postgresql
-from dataflow_assets.connectors.trino.rejected import table as trino
+from dataflow_assets.connectors.trino.rejected import error_sink as trino
 from dataflow_assets.contracts import OffsetSlice, Rejection, Target
 from dataflow_assets.sdk.sql_table.rejected import REJECTED, entries_of, rejected_row
 

@@ -80,8 +80,8 @@ def rejected_row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]
         A value for each column of `REJECTED` but `rejected_at`, which is the moment of storing.
         No text has the character NUL, which some systems refuse.
     """
-    body, body_encoding = _encoded(one.body)
-    key, key_encoding = _encoded(one.key)
+    body, body_encoding = _encode(one.body)
+    key, key_encoding = _encode(one.key)
     return {
         "id": one.id(target, piece),
         "flow": target.flow,
@@ -165,15 +165,15 @@ def _entry(row: Row) -> Entry:
         row["branch"],
         row["stage"],
         row["n"],
-        _decoded(row["body"], row.get("body_encoding")),
-        _decoded(row["key"], row.get("key_encoding")),
+        _decode(row["body"], row.get("body_encoding")),
+        _decode(row["key"], row.get("key_encoding")),
         metadata_of(row["id"], *origin),
         row.get("rows"),
         row.get("reading") or 0,
     )
 
 
-def _encoded(value: bytes | None) -> tuple[str | None, str | None]:
+def _encode(value: bytes | None) -> tuple[str | None, str | None]:
     if value is None:
         return None, None
     try:
@@ -183,7 +183,7 @@ def _encoded(value: bytes | None) -> tuple[str | None, str | None]:
     return (base64.b64encode(value).decode(), "base64") if "\0" in text else (text, "utf-8")
 
 
-def _decoded(kept: str | bytes | None, encoding: str | None) -> bytes | None:
+def _decode(kept: str | bytes | None, encoding: str | None) -> bytes | None:
     """A body or a key as it was sent; tables of Iceberg made by an earlier version have bytes."""
     if kept is None or isinstance(kept, bytes):
         return kept

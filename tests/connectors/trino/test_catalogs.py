@@ -20,7 +20,7 @@ import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.rejected.table import _APART, _WHOLE, TrinoRejected
+from dataflow_assets.connectors.trino.rejected.error_sink import _APART, _WHOLE, TrinoRejected
 from dataflow_assets.connectors.trino.sink.publish import Publisher
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities

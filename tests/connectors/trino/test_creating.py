@@ -12,7 +12,7 @@ import pytest
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.rejected.table import BESIDE, store
+from dataflow_assets.connectors.trino.rejected.error_sink import BESIDE, store
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
 from dataflow_assets.connectors.trino.table.table import Place

@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.rejected.table import error_table, rejected_table
+from dataflow_assets.connectors.clickhouse.rejected.error_sink import error_table, rejected_table
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import peek_together
 from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession
 from dataflow_assets.connectors.clickhouse.sink.writer import ClickhouseWriter

@@ -18,7 +18,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import Client, connect
 from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.rejected.table import ClickhouseRejected
+from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseRejected
 from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows

@@ -131,7 +131,7 @@ class PostgresqlErrors(ErrorTable):
     """The sink's table, in a transaction of its own, or in that of rows of the same database."""
 
     def __init__(self, sink: PostgresqlSinkOptions) -> None:
-        super().__init__("postgresql", partial(_opened, sink))
+        super().__init__("postgresql", partial(_open, sink))
         self._sink = sink
 
     def shares(self, connection: str) -> bool:
@@ -145,7 +145,7 @@ class PostgresqlErrors(ErrorTable):
 
 
 @contextmanager
-def _opened(sink: PostgresqlSinkOptions, what: str) -> Iterator[PostgresqlErrorRows]:
+def _open(sink: PostgresqlSinkOptions, what: str) -> Iterator[PostgresqlErrorRows]:
     with (
         translated(f"cannot {what} the error sink {sink.address()}"),
         transaction(sink.dsn(), "dataflow-errors") as link,

@@ -91,7 +91,7 @@ class PostgresqlRejected(RejectedRows):
 
 
 def batches(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """As many rows as one statement takes at once."""
+    """Cuts rows into as many as one statement takes at once."""
     batch: list[Mapping[str, Any]] = []
     size = 0
     for row in rows:
@@ -106,11 +106,11 @@ def batches(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
 
 def rejected_table(sink: PostgresqlSinkOptions) -> RejectedTable:
     """The table beside the sink's own."""
-    return RejectedTable("postgresql", partial(_opened, sink))
+    return RejectedTable("postgresql", partial(_open, sink))
 
 
 @contextmanager
-def _opened(sink: PostgresqlSinkOptions, what: str) -> Iterator[PostgresqlRejected]:
+def _open(sink: PostgresqlSinkOptions, what: str) -> Iterator[PostgresqlRejected]:
     """In autocommit: each statement is whole by itself."""
     schema, _ = sink.place()
     where = f"{checkpoint_tables.statements(schema)['r']} beside {sink.address()}"

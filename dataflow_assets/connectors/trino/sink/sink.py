@@ -80,13 +80,13 @@ class TrinoSink(TrinoSinkOptions, FrameSink):
     @override
     def error_store(self) -> ErrorStore:
         """Error records as rows of the table: at least once, by id."""
-        from dataflow_assets.connectors.trino.rejected.table import error_table
+        from dataflow_assets.connectors.trino.rejected.error_sink import error_table
 
         return error_table(self)
 
     @override
     def rejected(self) -> Entries:
-        from dataflow_assets.connectors.trino.rejected.table import rejected_table
+        from dataflow_assets.connectors.trino.rejected.error_sink import rejected_table
 
         return rejected_table(self)
 

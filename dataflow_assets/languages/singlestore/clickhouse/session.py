@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.rejected.table import ClickhouseRejected
+from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseRejected
 from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession
 from dataflow_assets.contracts import Checkpoint, Receipt, Run, SourceSession, Span, Target
 from dataflow_assets.languages.singlestore.clickhouse import monitoring, views

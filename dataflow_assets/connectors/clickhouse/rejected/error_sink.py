@@ -177,18 +177,18 @@ def error_table(sink: ClickhouseSinkOptions) -> ErrorTable:
     """The sink's own table as an error sink: `error` and `original_message`, or raw `data`."""
     columns = _WHOLE if sink.raw_mode else _APART
     name = f"the error sink {sink.address()}"
-    return ErrorTable("clickhouse", partial(_opened, sink, sink.place(), columns, name))
+    return ErrorTable("clickhouse", partial(_open, sink, sink.place(), columns, name))
 
 
 def rejected_table(sink: ClickhouseSinkOptions) -> RejectedTable:
     """The table beside the sink's own."""
     where = place(*sink.place())
     name = f"{quote(*where)} of {sink.address()}"
-    return RejectedTable("clickhouse", partial(_opened, sink, where, BESIDE, name))
+    return RejectedTable("clickhouse", partial(_open, sink, where, BESIDE, name))
 
 
 @contextmanager
-def _opened(
+def _open(
     sink: ClickhouseSinkOptions,
     where: tuple[str, str],
     columns: Mapping[str, str],

@@ -150,7 +150,7 @@ class TrinoRejected(RejectedRows):
 
     def _insert(self, rows: Sequence[str]) -> None:
         if rows:
-            self._insert_given(rows_of_json(self._given, f"[{','.join(rows)}]"))
+            self._insert_rows(rows_of_json(self._given, f"[{','.join(rows)}]"))
 
     def _insert_long(self, text: str, flow: str) -> None:
         pieces = self.place.beside(stage.name(self.owner or flow, 0, uuid.uuid4().hex[:8]))
@@ -162,12 +162,12 @@ class TrinoRejected(RejectedRows):
                 self.client.run(f"INSERT INTO {pieces.quoted} VALUES ({values})")  # noqa: S608 - quoted
             joined = f"SELECT array_join(array_agg(body ORDER BY chunk), '') FROM {pieces.quoted}"  # noqa: S608
             rows = unnested(self._given, "text")
-            self._insert_given(f"({joined}) AS pieces (text) CROSS JOIN {rows}")
+            self._insert_rows(f"({joined}) AS pieces (text) CROSS JOIN {rows}")
         finally:
             with suppress(*ANY):
                 stage.drop(self.client, pieces)
 
-    def _insert_given(self, rows: str) -> None:
+    def _insert_rows(self, rows: str) -> None:
         self._insert_from(self._given, rows, {} if self._beside else {"replayed": "false"})
 
     def _insert_from(self, given: Mapping[str, str], rows: str, more: Mapping[str, str]) -> None:
@@ -224,16 +224,16 @@ def store(
 
 def error_table(sink: TrinoSinkOptions) -> ErrorTable:
     """The sink's own table as an error sink: `error` and `original_message`, or raw `data`."""
-    return ErrorTable("trino", partial(_opened_sink, sink))
+    return ErrorTable("trino", partial(_open_sink, sink))
 
 
 def rejected_table(sink: TrinoSinkOptions) -> RejectedTable:
     """The table beside the sink's own."""
-    return RejectedTable("trino", partial(_opened_beside, sink))
+    return RejectedTable("trino", partial(_open_beside, sink))
 
 
 @contextmanager
-def _opened_sink(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
+def _open_sink(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
     with _client(sink, f"cannot {what} the error sink {sink.address()}") as client:
         place = _place(sink)
         columns = _WHOLE if sink.raw_mode else _APART
@@ -241,7 +241,7 @@ def _opened_sink(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
 
 
 @contextmanager
-def _opened_beside(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
+def _open_beside(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
     with _client(sink, f"cannot {what} {_place(sink, '_rejected')} of {sink.address()}") as client:
         yield TrinoRejected.beside(client, sink)
 
