@@ -88,9 +88,7 @@ def unfit_column(values: Mapping[int, Mapping[str, Any]], rows: int) -> tuple[pa
 
 def unfit(batch: pa.RecordBatch) -> pa.Array | None:
     """The column marked UNFIT; None where all values fit."""
-    at = next(
-        (at for at, one in enumerate(batch.schema) if Note.UNFIT in (one.metadata or ())), None
-    )
+    at = next((at for at, one in enumerate(batch.schema) if Note.UNFIT.marks(one)), None)
     return None if at is None else batch.column(at)
 
 

@@ -35,7 +35,7 @@ class Places:
 
 def place_column(schema: pa.Schema) -> int | None:
     """The index of the column of places; None where a source has none."""
-    return next((at for at, one in enumerate(schema) if Note.PLACE in (one.metadata or ())), None)
+    return next((at for at, one in enumerate(schema) if Note.PLACE.marks(one)), None)
 
 
 def _values(batch: pa.RecordBatch, row: int) -> tuple[dict[str, str], bool]:

@@ -77,9 +77,7 @@ def lacking(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 def reasons(batch: pa.RecordBatch) -> pa.Array | None:
     """Of each row why its source does not know all of it; None: it knows all rows."""
-    at = next(
-        (at for at, one in enumerate(batch.schema) if Note.LACKS in (one.metadata or ())), None
-    )
+    at = next((at for at, one in enumerate(batch.schema) if Note.LACKS.marks(one)), None)
     return None if at is None else batch.column(at)
 
 
