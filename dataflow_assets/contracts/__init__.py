@@ -16,8 +16,8 @@ Who calls what when, in the order of a run:
 | `Source.open`, `Sink.open` | the driver | once for each attempt of a run, and each branch |
 | `ErrorStore.prepare` | the driver, before anything is read | once for each attempt |
 | `SinkSession.schema`, `identity`, `create`, `restart` | the driver, when a branch opens | once |
-| `SinkSession.check_target` | the driver, when a branch opens that will hold log | once |
-| `SinkSession.inherited`, `SourceSession.take_over` | the driver, without a checkpoint | once |
+| `ChecksTarget.check_target` | the driver, when a branch opens that will hold log | once |
+| `TakesOver.inheritance`, `SourceSession.take_over` | the driver, without a checkpoint | once |
 | `SourceSession.understands` | the driver, with a checkpoint | once |
 | `SourceSession.rewound` | the driver, when a run rewinds, or a topic was recreated | once |
 | `SourceSession.plan` | the driver, before anything is read | once for each micro-batch |
@@ -31,7 +31,7 @@ Who calls what when, in the order of a run:
 | `ErrorStore.store` | a task, before the commit of the rows | at most once for each commit |
 | `Source.confirm` | a task, before the commit of the rows | once for each slice |
 | `Writer.close`, or `abort` | a task, at the end of its slice | once |
-| `SinkSession.stage`, `finish` | the driver, once the whole pass succeeded | the same |
+| `SinkSession.finish` | the driver, once the whole pass succeeded | the same |
 | `SourceSession.acknowledge` | the driver, once every branch has finished | the same, or never |
 | `SourceSession.lag` | the driver with each report, `dataflow status`, the lag sensor | by time |
 | `SourceSession.close`, `SinkSession.close` | the driver | at the end of each attempt |
@@ -89,40 +89,23 @@ from dataflow_assets.contracts.place import (
 )
 from dataflow_assets.contracts.schema import (
     ABSENT,
-    DECIMAL,
     DELETE,
-    DIGITS,
-    ELEMENT,
     EVERYTHING,
-    FILLED,
-    HAS_DEFAULT,
     HEADER_LIST,
-    INFINITE,
     INSERT,
-    KEY,
-    KIND,
-    LACKS,
-    LOOSE,
-    MAX_LENGTH,
     MESSAGES,
-    METADATA,
-    NO_NUL,
     OFFSET,
     ONE_ROW,
     OP,
-    PADDED,
-    PLACE,
     REFUSED_ROW,
     ROWS,
-    SCALARS,
     SOURCE,
     SYSTEM_COLUMNS,
-    TYPED,
-    UNFIT,
     UNKNOWN,
     UPDATE,
     Kind,
     N,
+    Note,
     TypeRow,
     checked_name,
     element_of,
@@ -134,6 +117,14 @@ from dataflow_assets.contracts.schema import (
 from dataflow_assets.contracts.sink import (
     Shape,
     Sink,
+)
+from dataflow_assets.contracts.sink_capabilities import (
+    AddsColumns,
+    ChecksTarget,
+    CountsRows,
+    NotesEnd,
+    StagesWithSpark,
+    TakesOver,
 )
 from dataflow_assets.contracts.sink_session import (
     SinkSession,
@@ -179,46 +170,31 @@ from dataflow_assets.contracts.tasks import (
 
 __all__ = [
     "ABSENT",
-    "DECIMAL",
     "DELETE",
-    "DIGITS",
-    "ELEMENT",
     "EVERYTHING",
-    "FILLED",
-    "HAS_DEFAULT",
     "HEADER_LIST",
-    "INFINITE",
     "INSERT",
-    "KEY",
-    "KIND",
-    "LACKS",
-    "LOOSE",
-    "MAX_LENGTH",
     "MESSAGES",
-    "METADATA",
-    "NO_NUL",
     "OFFSET",
     "ONE_ROW",
     "OP",
-    "PADDED",
     "PART",
     "PARTS",
-    "PLACE",
     "REFUSED_ROW",
     "REPLAY",
     "ROWS",
-    "SCALARS",
     "SOURCE",
     "SYSTEM_COLUMNS",
-    "TYPED",
-    "UNFIT",
     "UNKNOWN",
     "UPDATE",
     "Address",
+    "AddsColumns",
     "Asked",
     "Checkpoint",
+    "ChecksTarget",
     "Chunk",
     "Connector",
+    "CountsRows",
     "Cut",
     "Entries",
     "Entry",
@@ -235,6 +211,8 @@ __all__ = [
     "MessageSource",
     "N",
     "NewColumnRule",
+    "Note",
+    "NotesEnd",
     "Offset",
     "OffsetSlice",
     "PartSlice",
@@ -254,7 +232,9 @@ __all__ = [
     "Source",
     "SourceSession",
     "Span",
+    "StagesWithSpark",
     "StoredSchema",
+    "TakesOver",
     "Target",
     "Texts",
     "Ticket",

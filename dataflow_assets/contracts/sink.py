@@ -66,9 +66,7 @@ class Sink(ErrorSink):
     unknown_fields: Annotated[Literal["reject", "ignore"], Addition()] = "reject"
     """A key of the record without a column in the target: reject the record, or leave it out."""
     adds_columns: ClassVar[bool] = False
-    """Whether `SinkSession.add_columns` can add columns to a table that exists."""
-    fills_columns: ClassVar[bool] = False
-    """Whether it gives the rows that are there the value that FILLED says."""
+    """Whether its sessions can add columns to a table that exists (`AddsColumns`)."""
     unwraps: ClassVar[bool] = False
     """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
     replaces_whole_rows: ClassVar[bool] = False
@@ -283,7 +281,7 @@ class Sink(ErrorSink):
         Called when the reference is generated, for each row of the table of types.
 
         Args:
-            column: of an interchange type; with the metadata KIND where text is more than text.
+            column: of an interchange type; with its `Kind` where text is more than text.
 
         Returns:
             The type as the system writes it.
