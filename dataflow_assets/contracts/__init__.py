@@ -134,6 +134,7 @@ from dataflow_assets.contracts.schema import (
 from dataflow_assets.contracts.sink import (
     Shape,
     Sink,
+    SinkTraits,
 )
 from dataflow_assets.contracts.sink_capabilities import (
     AddsColumns,
@@ -262,6 +263,7 @@ __all__ = [
     "Shape",
     "Sink",
     "SinkSession",
+    "SinkTraits",
     "Slice",
     "Source",
     "SourceSession",

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.connection import KafkaConnection, Ref
+from dataflow_assets.contracts import SinkTraits
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.sink_options import FormattedSink
 from dataflow_assets.formats.source_options import FormattedSource
@@ -259,14 +260,13 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
 
     @property
     @override
-    def upserts(self) -> bool:
-        return self.upsert_mode
-
-    @property
-    @override
-    def reads_null_keys(self) -> bool:
+    def traits(self) -> SinkTraits:
         own = self.conflict_key or self.key_field or self.key_template
-        return self.upsert_mode and bool(own)
+        return SinkTraits(
+            upserts=self.upsert_mode,
+            reads_null_keys=self.upsert_mode and bool(own),
+            replaces_whole_rows=True,
+        )
 
     @property
     def rejected_topic(self) -> str:
