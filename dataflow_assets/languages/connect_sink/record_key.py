@@ -38,11 +38,11 @@ class RecordKey(Step):
         def apply(record: Record) -> Record:
             if isinstance(record.body, dict):
                 return Record({**record.body, **read(record)}, record.metadata, record.route)
-            return self._named(record, read) if self.form == "text" else record
+            return self._deletion(record, read) if self.form == "text" else record
 
         return apply
 
-    def _named(self, record: Record, read: Callable[[Record], dict[str, Any]]) -> Record:
+    def _deletion(self, record: Record, read: Callable[[Record], dict[str, Any]]) -> Record:
         """A null message names the row that it deletes by JSON: its text may look like some."""
         if not (isinstance(record.body, NotJson) and record.body.empty):
             return record
@@ -65,7 +65,7 @@ class RecordKey(Step):
                 raise RejectedRecord("step", f"{_KEY}lacks {', '.join(missing)}")
             return {name: key[name] for name in self.fields}
         if len(self.fields) > 1 or key is None or isinstance(key, list | NotJson):
-            raise RejectedRecord("step", f"{_KEY}is no object with {', '.join(self.fields)}")
+            raise RejectedRecord("step", f"{_KEY}is not an object with {', '.join(self.fields)}")
         return {self.fields[0]: key}
 
 

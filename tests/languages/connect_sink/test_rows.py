@@ -562,11 +562,14 @@ def test_files_that_wait_to_be_committed_stop_a_flow_that_takes_over(
     connect.send((None, {"id": 1, "kind": "made"}), (None, {"id": 2, "kind": "made"}))
     connect.commit({0: 1, 1: 0})
     control = str(lake["iceberg.control.topic"])
-    written_files = b'\xc2\x01{"fields":[{"name":"data_files"}]}' + connect.group.encode()
+    head = b'\xc2\x01{"fields":[{"name":"data_files"}]}'
+    written_files, *others = (
+        head + name for name in written('"string"', connect.group, f"{connect.group}-2")
+    )
     connect.send((None, b"started"), (None, written_files), topic=control)
     with pytest.raises(PermanentError, match=f"topic {control} names files of {connect.group}"):
         connect.drain(flow)
     connect.commit({0: 2}, f"{connect.group}-coord", control)
-    connect.send((None, b"complete"), (None, written_files[:-1] + b"?"), topic=control)
+    connect.send((None, b"complete"), *((None, one) for one in others), topic=control)
     connect.drain(flow)
     assert [row["id"] for row in table_rows(catalog, namespace, "made")] == [2]
