@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import pytest
 
@@ -112,13 +112,6 @@ def pytest_collection_finish() -> None:
     """The garbage collector passes over modules and tests, which stay to the end."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> heavy.ByServer | None:
-    """`--dist loadgroup` in `make test`: a process for the tests of one heavy server."""
-    grouped = config.getoption("dist") == "loadgroup" and not config.getoption("--full")
-    return heavy.ByServer(config, log) if grouped else None
 
 
 @pytest.fixture(scope="session")
