@@ -28,10 +28,11 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     load_checkpoint,
 )
 from dataflow_assets.connectors.kafka.sink.head_writer import HeadWriter
-from dataflow_assets.connectors.kafka.sink.key_spelling import FLINK
+from dataflow_assets.connectors.kafka.sink.key_spelling import CURRENT
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,
+    ChecksTarget,
     Cut,
     PartSlice,
     Positions,
@@ -53,7 +54,7 @@ log = logging.getLogger(__name__)
 MOMENT = 0.3  # seconds in which a commit that was decided becomes visible
 
 
-class KafkaSinkSession(SinkSession):
+class KafkaSinkSession(SinkSession, ChecksTarget):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
 
     def __init__(self, sink: KafkaSinkOptions, target: Target, run: Run) -> None:
@@ -116,7 +117,7 @@ class KafkaSinkSession(SinkSession):
         below = self._ends() if empty else None  # behind what a task has committed until just now
         head = self._stored.restarted(positions, source, self.identity)
         manifest = self._target.manifest
-        keys = FLINK if empty else head.keys
+        keys = CURRENT if empty else head.keys
         self._write(msgspec.structs.replace(head, manifest=manifest, emptied=below, keys=keys))
         self._empty()
 
