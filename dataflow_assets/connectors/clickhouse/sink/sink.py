@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal, Self
 
@@ -22,6 +23,7 @@ from dataflow_assets.contracts import (
     Kind,
     Run,
     SinkSession,
+    SinkTraits,
     Slice,
     Target,
     Ticket,
@@ -49,7 +51,11 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
     )
     commits: ClassVar[Literal["slice", "span"]] = "slice"
     adds_columns: ClassVar[bool] = True
-    replaces_whole_rows: ClassVar[bool] = True
+
+    @property
+    @override
+    def traits(self) -> SinkTraits:
+        return replace(super().traits, replaces_whole_rows=True)
 
     @override
     @classmethod

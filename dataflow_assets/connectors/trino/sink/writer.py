@@ -130,7 +130,7 @@ class TrinoWriter(Writer):
     def _accepted(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
         """Without the deletes that mean nothing here."""
         deleted = deletes(rows)
-        if not deleted.any() or (self._sink.upsert_mode and self._sink.takes_deletes):
+        if not deleted.any() or (self._sink.upsert_mode and self._sink.traits.takes_deletes):
             return rows, []
         reason = _NO_DELETES if self._sink.upsert_mode else _APPENDED
         refused = [_rejection(rows, int(row), reason) for row in np.flatnonzero(deleted)]
