@@ -96,7 +96,7 @@ class Cursor:
         self.take()
         return int(text)
 
-    def separated(self, one: Callable[[Cursor], Item]) -> tuple[Item, ...]:
+    def items(self, one: Callable[[Cursor], Item]) -> tuple[Item, ...]:
         """Returns at least one, separated by commas."""
         items = [one(self)]
         while self.takes(","):
@@ -116,7 +116,7 @@ class Cursor:
     def listed(self, one: Callable[[Cursor], Item]) -> tuple[Item, ...]:
         """Returns what is between parentheses, separated by commas."""
         self.expect("(")
-        items = self.separated(one)
+        items = self.items(one)
         self.expect(")")
         return items
 

@@ -25,10 +25,10 @@ def read_over(cursor: Cursor, function: Invoked, read: Read) -> Numbered:
         cursor.fail("ROW_NUMBER() takes no FILTER")
     cursor.take()
     cursor.expect("(")
-    partition = cursor.separated(read) if cursor.takes("PARTITION", "BY") else ()
+    partition = cursor.items(read) if cursor.takes("PARTITION", "BY") else ()
     if not cursor.takes("ORDER", "BY"):
         cursor.fail(f"expected ORDER BY, found {cursor.next}: ROW_NUMBER() needs an order")
-    order = cursor.separated(lambda it: _ordered(it, read))
+    order = cursor.items(lambda it: _ordered(it, read))
     if cursor.next.says("ROWS", "RANGE"):
         cursor.fail("ROW_NUMBER() takes no range of rows")
     cursor.expect(")")

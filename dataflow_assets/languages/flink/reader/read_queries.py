@@ -68,7 +68,7 @@ def _select(cursor: Cursor) -> Select:
     refused: list[tuple[Place, str]] = []
     distinct = cursor.take().place if cursor.sees("DISTINCT") else None
     cursor.takes("ALL")
-    items = cursor.separated(_selected)
+    items = cursor.items(_selected)
     if not cursor.takes("FROM"):
         cursor.fail(f"expected , or FROM, found {cursor.next}")
     source, alias = _source(cursor)
@@ -99,7 +99,7 @@ def _groups(cursor: Cursor) -> tuple[Node, ...]:
         cursor.fail(refused(cursor.next.text.upper()))
     if cursor.takes("(", ")"):
         return ()
-    return cursor.separated(read_expression)
+    return cursor.items(read_expression)
 
 
 def _selected(cursor: Cursor) -> Selected:

@@ -176,7 +176,7 @@ def _named(cursor: Cursor, lines: list[str]) -> tuple[View, ...]:
         return ()
     if cursor.sees("RECURSIVE"):
         cursor.fail("WITH RECURSIVE is not supported: a query cannot read its own rows")
-    return cursor.separated(lambda it: _one_named(it, lines))
+    return cursor.items(lambda it: _one_named(it, lines))
 
 
 def _one_named(cursor: Cursor, lines: list[str]) -> View:

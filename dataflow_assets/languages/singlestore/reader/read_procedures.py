@@ -109,7 +109,7 @@ def _insert(cursor: Cursor, batch: Name) -> Insert:
     cursor.take()
     if cursor.next.says("DISTINCT"):
         cursor.fail(f"DISTINCT is not supported: {ALLOWED}, row by row")
-    selected = cursor.separated(_selected)
+    selected = cursor.items(_selected)
     _source(cursor, batch)
     return Insert(place, table, columns, selected, _updated(cursor))
 
@@ -120,7 +120,7 @@ def _updated(cursor: Cursor) -> tuple[Name, ...] | None:
         return None
     for word in ("DUPLICATE", "KEY", "UPDATE"):
         cursor.expect(word)
-    return cursor.separated(_own_value)
+    return cursor.items(_own_value)
 
 
 def _own_value(cursor: Cursor) -> Name:
