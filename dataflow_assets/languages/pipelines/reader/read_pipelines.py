@@ -209,7 +209,7 @@ def _format(cursor: Cursor) -> tuple[Mapped, ...]:
     cursor.take()
     if not cursor.sees("("):
         return ()
-    return cursor.listed(lambda: _mapped(cursor))
+    return cursor.listed(_mapped)
 
 
 def _mapped(cursor: Cursor) -> Mapped:

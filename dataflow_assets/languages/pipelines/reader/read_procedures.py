@@ -59,7 +59,7 @@ def read_procedure(cursor: Cursor) -> CreateProcedure:
     batch = read_name(cursor, "the parameter of the batch")
     if not cursor.takes("QUERY"):
         cursor.fail("the one parameter of a pipeline's procedure must be QUERY(column TYPE, ...)")
-    columns = cursor.listed(lambda: _parameter(cursor))
+    columns = cursor.listed(_parameter)
     if cursor.takes(","):
         cursor.fail("a pipeline's procedure has one parameter, its batch")
     cursor.expect(")")
@@ -100,7 +100,7 @@ def _insert(cursor: Cursor, batch: Name) -> Insert:
     cursor.expect("INTO")
     table = qualified(cursor, "a table")
     columns = (
-        cursor.listed(lambda: read_name(cursor, "a column"))
+        cursor.listed(lambda it: read_name(it, "a column"))
         if cursor.sees("(") and not cursor.ahead(1).says("SELECT")
         else ()
     )
@@ -109,11 +109,9 @@ def _insert(cursor: Cursor, batch: Name) -> Insert:
     cursor.take()
     if cursor.next.says("DISTINCT"):
         cursor.fail(f"DISTINCT is not supported: {ALLOWED}, row by row")
-    selected = [_selected(cursor)]
-    while cursor.takes(","):
-        selected.append(_selected(cursor))
+    selected = cursor.items(_selected)
     _source(cursor, batch)
-    return Insert(place, table, columns, tuple(selected), _updated(cursor))
+    return Insert(place, table, columns, selected, _updated(cursor))
 
 
 def _updated(cursor: Cursor) -> tuple[Name, ...] | None:
@@ -122,10 +120,7 @@ def _updated(cursor: Cursor) -> tuple[Name, ...] | None:
         return None
     for word in ("DUPLICATE", "KEY", "UPDATE"):
         cursor.expect(word)
-    found = [_own_value(cursor)]
-    while cursor.takes(","):
-        found.append(_own_value(cursor))
-    return tuple(found)
+    return cursor.items(_own_value)
 
 
 def _own_value(cursor: Cursor) -> Name:

@@ -31,7 +31,7 @@ def read_table(cursor: Cursor) -> tuple[CreateTable, tuple[Noted, ...]]:
     cursor.expect("(")
     while True:
         if not key and cursor.takes("PRIMARY", "KEY"):
-            key = cursor.listed(lambda: read_name(cursor, "a column"))
+            key = cursor.listed(lambda it: read_name(it, "a column"))
         else:
             found = _entry(cursor, notes)
             columns += [found] if found else []
@@ -111,7 +111,7 @@ def read_type(cursor: Cursor) -> Type:
     cursor.take()
     if name == "DOUBLE":
         cursor.takes("PRECISION")
-    size = cursor.listed(lambda: cursor.number("a length")) if cursor.sees("(") else ()
+    size = cursor.listed(lambda it: it.number("a length")) if cursor.sees("(") else ()
     if cursor.next.says("UNSIGNED", "ZEROFILL", "VARYING"):
         cursor.fail(f"{cursor.next.text.upper()} is not supported")
     return _sized(cursor, name, size)
@@ -143,7 +143,7 @@ def read_index(cursor: Cursor) -> CreateIndex:
     place, name = cursor.place, read_name(cursor, "an index")
     cursor.expect("ON")
     table = qualified(cursor, "a table")
-    columns = cursor.listed(lambda: read_name(cursor, "a column"))
+    columns = cursor.listed(lambda it: read_name(it, "a column"))
     if cursor.takes("USING"):
         cursor.expect("HASH", "BTREE")
     return CreateIndex(place, name, table, columns)

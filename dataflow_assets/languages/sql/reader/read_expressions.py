@@ -109,7 +109,7 @@ def _tested(cursor: Cursor, given: Node) -> Node:
     if token.says("IN"):
         if cursor.ahead(1).says("SELECT"):
             cursor.fail(refused(_SUBQUERY))
-        return Invoked(token.place, "IN", (given, *cursor.listed(lambda: read_expression(cursor))))
+        return Invoked(token.place, "IN", (given, *cursor.listed(read_expression)))
     pattern = _sum(cursor)
     escape = (_sum(cursor),) if cursor.takes("ESCAPE") else ()
     return Invoked(token.place, "LIKE", (given, pattern, *escape))
@@ -211,7 +211,7 @@ def _special(cursor: Cursor) -> Node | None:
         return read_function(cursor, cursor.take(), read_expression, _sum)
     if token.says("ROW") and cursor.ahead(1).says("("):
         cursor.take()
-        items = cursor.listed(lambda: read_expression(cursor))
+        items = cursor.listed(read_expression)
         return Invoked(token.place, "ROW", items)
     if token.says("ARRAY", "MAP") and cursor.ahead(1).says("["):
         return read_collection(cursor, read_expression)

@@ -40,19 +40,14 @@ def read_function(cursor: Cursor, token: Token, read: Read, operand: Read) -> No
 
 def _plain(cursor: Cursor, place: Place, name: str, read: Read) -> Node:
     distinct = cursor.takes("DISTINCT")
-    arguments: list[Node] = []
-    while not cursor.sees(")"):
-        arguments.append(read(cursor))
-        if not cursor.takes(","):
-            break
-    cursor.expect(")")
+    arguments = cursor.until(")", read)
     condition = None
     if cursor.takes("FILTER"):
         cursor.expect("(")
         cursor.expect("WHERE")
         condition = read(cursor)
         cursor.expect(")")
-    found = Invoked(place, name, tuple(arguments), distinct, condition)
+    found = Invoked(place, name, arguments, distinct, condition)
     return read_over(cursor, found, read) if cursor.sees("OVER") else found
 
 
@@ -148,10 +143,4 @@ def read_cast(cursor: Cursor, read: Read) -> Node:
 def read_collection(cursor: Cursor, read: Read) -> Node:
     token = cursor.take()
     cursor.take()
-    items: list[Node] = []
-    while not cursor.sees("]"):
-        items.append(read(cursor))
-        if not cursor.takes(","):
-            break
-    cursor.expect("]")
-    return Invoked(token.place, token.text.upper(), tuple(items))
+    return Invoked(token.place, token.text.upper(), cursor.until("]", read))

@@ -54,7 +54,7 @@ def _unnested(cursor: Cursor, kind: tuple[str, ...]) -> Unnested:
     numbered = cursor.takes("WITH", "ORDINALITY")
     alias = read_alias(cursor)
     named = alias is not None and cursor.sees("(")
-    columns = cursor.listed(lambda: cursor.name("a column")) if named else ()
+    columns = cursor.listed(lambda it: it.name("a column")) if named else ()
     outer = kind in _OUTER
     condition = _condition(cursor, outer=outer) if kind in _WITH_ON else None
     return Unnested(place, given, alias, columns, outer, numbered, condition)

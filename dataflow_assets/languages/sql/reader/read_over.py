@@ -25,23 +25,14 @@ def read_over(cursor: Cursor, function: Invoked, read: Read) -> Numbered:
         cursor.fail("ROW_NUMBER() takes no FILTER")
     cursor.take()
     cursor.expect("(")
-    partition = _partition(cursor, read) if cursor.takes("PARTITION", "BY") else ()
+    partition = cursor.items(read) if cursor.takes("PARTITION", "BY") else ()
     if not cursor.takes("ORDER", "BY"):
         cursor.fail(f"expected ORDER BY, found {cursor.next}: ROW_NUMBER() needs an order")
-    order = [_ordered(cursor, read)]
-    while cursor.takes(","):
-        order.append(_ordered(cursor, read))
+    order = cursor.items(lambda it: _ordered(it, read))
     if cursor.next.says("ROWS", "RANGE"):
         cursor.fail("ROW_NUMBER() takes no range of rows")
     cursor.expect(")")
-    return Numbered(function.place, partition, tuple(order))
-
-
-def _partition(cursor: Cursor, read: Read) -> tuple[Node, ...]:
-    found = [read(cursor)]
-    while cursor.takes(","):
-        found.append(read(cursor))
-    return tuple(found)
+    return Numbered(function.place, partition, order)
 
 
 def _ordered(cursor: Cursor, read: Read) -> Ordered:

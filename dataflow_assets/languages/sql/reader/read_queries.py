@@ -68,9 +68,7 @@ def _select(cursor: Cursor) -> Select:
     refused: list[tuple[Place, str]] = []
     distinct = cursor.take().place if cursor.sees("DISTINCT") else None
     cursor.takes("ALL")
-    items = [_selected(cursor)]
-    while cursor.takes(","):
-        items.append(_selected(cursor))
+    items = cursor.items(_selected)
     if not cursor.takes("FROM"):
         cursor.fail(f"expected , or FROM, found {cursor.next}")
     source, alias = _source(cursor)
@@ -83,7 +81,7 @@ def _select(cursor: Cursor) -> Select:
     refused += [one for node in nodes for one in _aggregates(node)]
     return Select(
         place=place,
-        items=tuple(items),
+        items=items,
         source=source,
         alias=alias,
         where=where,
@@ -101,10 +99,7 @@ def _groups(cursor: Cursor) -> tuple[Node, ...]:
         cursor.fail(refused(cursor.next.text.upper()))
     if cursor.takes("(", ")"):
         return ()
-    found = [read_expression(cursor)]
-    while cursor.takes(","):
-        found.append(read_expression(cursor))
-    return tuple(found)
+    return cursor.items(read_expression)
 
 
 def _selected(cursor: Cursor) -> Selected:

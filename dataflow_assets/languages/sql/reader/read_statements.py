@@ -176,15 +176,12 @@ def _named(cursor: Cursor, lines: list[str]) -> tuple[View, ...]:
         return ()
     if cursor.sees("RECURSIVE"):
         cursor.fail("WITH RECURSIVE is not supported: a query cannot read its own rows")
-    found = [_one_named(cursor, lines)]
-    while cursor.takes(","):
-        found.append(_one_named(cursor, lines))
-    return tuple(found)
+    return cursor.items(lambda it: _one_named(it, lines))
 
 
 def _one_named(cursor: Cursor, lines: list[str]) -> View:
     place, name = cursor.place, cursor.name("the name of a query")
-    columns = cursor.listed(lambda: cursor.name("a column")) if cursor.sees("(") else ()
+    columns = cursor.listed(lambda it: it.name("a column")) if cursor.sees("(") else ()
     cursor.expect("AS")
     cursor.expect("(")
     begin = cursor.place
@@ -197,7 +194,7 @@ def _one_named(cursor: Cursor, lines: list[str]) -> View:
 def _view(cursor: Cursor, lines: list[str]) -> View:
     exists = cursor.takes("IF", "NOT", "EXISTS")
     place, name = cursor.place, qualified(cursor)
-    columns = cursor.listed(lambda: cursor.name("a column")) if cursor.sees("(") else ()
+    columns = cursor.listed(lambda it: it.name("a column")) if cursor.sees("(") else ()
     if cursor.takes("COMMENT"):
         cursor.text("a comment")
     cursor.expect("AS")
@@ -215,7 +212,7 @@ def _insert(cursor: Cursor, lines: list[str]) -> Insert:
     table_place, table = cursor.place, qualified(cursor)
     columns: tuple[str, ...] = ()
     if cursor.sees("(") and not cursor.ahead(1).says("SELECT"):
-        columns = cursor.listed(lambda: cursor.name("a column"))
+        columns = cursor.listed(lambda it: it.name("a column"))
     named = _named(cursor, lines)
     queries = read_united(cursor)
     _conflict(cursor)

@@ -125,7 +125,7 @@ def _read_key(cursor: Cursor, items: _Items) -> None:
     place = cursor.place
     cursor.expect("PRIMARY")
     cursor.expect("KEY")
-    _set_key(items, place, cursor.listed(lambda: cursor.name("a column")))
+    _set_key(items, place, cursor.listed(lambda it: it.name("a column")))
     _enforced(cursor)
 
 
