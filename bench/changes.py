@@ -91,7 +91,7 @@ class _Followed:
         source = self.source.model_copy(update={"snapshot_mode": "never"})
         found = 0
         with closing(source.open("bench/changes")) as session:
-            after, ends = session.start(), session.ends()
+            after, ends = session.start(), session.end()
             while (span := session.plan(after, Limit(bytes=1 << 40), ends)).slices:
                 parts = (source.batches(one, frozenset()) for one in span.slices)
                 found += sum(batch.num_rows for part in parts for batch in part)

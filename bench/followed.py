@@ -52,6 +52,6 @@ def read_all(places: Places, count: int) -> None:
     """The log as columns, in this process, and nothing done with them."""
     followed = source(places)
     with closing(followed.open("bench/followed")) as session:
-        span = session.plan(session.start(), Limit(bytes=1 << 40), session.ends())
+        span = session.plan(session.start(), Limit(bytes=1 << 40), session.end())
     parts = (followed.batches(piece, frozenset()) for piece in span.slices)
     assert sum(batch.num_rows for part in parts for batch in part) == count

@@ -37,7 +37,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "job": (job, "run"),
     "finish": (PostgresqlSinkSession, "finish"),
     "lag": (KafkaSourceSession, "lag"),
-    "release": (KafkaSourceSession, "release"),
+    "acknowledge": (KafkaSourceSession, "acknowledge"),
 }
 
 

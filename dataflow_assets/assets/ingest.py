@@ -126,10 +126,11 @@ class Ingest:
             text = mask(sentence(failing.error), [flow])
             return FlowState(f"has met an error and tries again: {text}", failing=True)
         events = self._events.get(flow.id)
-        behind = None if events is None else events.behind()
-        if behind is None:
+        if events is None or not events.has_reports:
             return FlowState("nothing came yet")
-        return FlowState(f"{behind:.0f} s behind; {self._lane.state(flow)}")
+        behind = events.lag_seconds()
+        age = "an unknown time" if behind is None else f"{behind:.0f} s"
+        return FlowState(f"{age} behind; {self._lane.state(flow)}")
 
     def _take(self, event: Event) -> None:
         match event:
@@ -272,7 +273,7 @@ class Ingest:
 
     def _would_look_behind(self, events: FlowEvents, node: Node) -> bool:
         """It has read all of a table whose last event came just now, and would be unsynced."""
-        return bool(upstream(self._last_told.values(), node)) and events.behind() == 0
+        return bool(upstream(self._last_told.values(), node)) and events.lag_seconds() == 0
 
     def _last_of(self, events: FlowEvents) -> Iterator[Told]:
         ended = events.ended()

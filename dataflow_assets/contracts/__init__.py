@@ -32,10 +32,10 @@ Who calls what when, in the order of a run:
 | `Source.confirm` | a task, before the commit of the rows | once for each slice |
 | `Writer.close`, or `abort` | a task, at the end of its slice | once |
 | `SinkSession.stage`, `finish` | the driver, once the whole pass succeeded | the same |
-| `SourceSession.release` | the driver, once every branch has finished | the same, or never |
+| `SourceSession.acknowledge` | the driver, once every branch has finished | the same, or never |
 | `SourceSession.lag` | the driver with each report, `dataflow status`, the lag sensor | by time |
 | `SourceSession.close`, `SinkSession.close` | the driver | at the end of each attempt |
-| `SourceSession.ends` | the driver, of a run that has an end | once |
+| `SourceSession.end` | the driver, of a run that has an end | once |
 | `Sink.peek` | reset, preview, replay and the tables of assets, beside a run | once each |
 | `Source.for_branches` | whoever loads manifests | once |
 | `Source.incremental` | whoever loads manifests; the sensor `ingest`; a lane | each time |
@@ -54,6 +54,7 @@ from dataflow_assets.contracts.checkpoint import (
     Totals,
     local_now,
     next_reading,
+    oldest,
     utc_now,
 )
 from dataflow_assets.contracts.connector import (
@@ -120,6 +121,7 @@ from dataflow_assets.contracts.schema import (
     UNFIT,
     UNKNOWN,
     UPDATE,
+    Kind,
     N,
     TypeRow,
     checked_name,
@@ -226,6 +228,7 @@ __all__ = [
     "ErrorStore",
     "Group",
     "Grouped",
+    "Kind",
     "Lag",
     "Limit",
     "MessageFormat",
@@ -271,6 +274,7 @@ __all__ = [
     "named_in",
     "next_attempt",
     "next_reading",
+    "oldest",
     "part_of",
     "place_of",
     "refuse_shared",

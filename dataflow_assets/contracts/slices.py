@@ -28,7 +28,7 @@ def lasting(positions: Positions) -> Positions:
 
 
 def folded(positions: Positions, partition: str) -> Position | None:
-    """Returns where finished parts have come to: each carries the position behind its whole span.
+    """Returns where finished parts have come to: each carries the position after its whole span.
 
     Called by `SourceSession.fold` of sources with one position.
 
@@ -37,7 +37,7 @@ def folded(positions: Positions, partition: str) -> Position | None:
         partition: the one partition of the source.
 
     Returns:
-        The position behind the parts; without parts that of the partition; None where there is
+        The position after the parts; without parts that of the partition; None where there is
         neither.
     """
     parts = (at for name, at in positions.items() if name.startswith(PART))
@@ -101,7 +101,7 @@ class Cut:
     """Parts that cannot be read as they were: others replace them, even if they are stored. Only of
     a sink that upserts."""
     upto: Mapping[PartSlice, str] = field(default_factory=dict)
-    """The position behind the span, of parts that come to another one than was planned."""
+    """The position after the span, of parts that come to another one than was planned."""
 
     def __call__(self, part: PartSlice) -> tuple[PartSlice, ...]:
         """Called by sessions in `divide`, on the driver, once for each part that is left.
@@ -162,7 +162,7 @@ class Span:
         Called by `SourceSession.plan` of sources that read parts.
 
         Args:
-            upto: the position behind the whole span, to which each part comes.
+            upto: the position after the whole span, to which each part comes.
             parts: the borders of each part.
             full: a limit ended the span: more is waiting already.
 

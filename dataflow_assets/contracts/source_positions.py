@@ -100,7 +100,7 @@ class SourcePositions(ABC):
         return chosen
 
     @abstractmethod
-    def ends(self) -> Positions:
+    def end(self) -> Positions:
         """Returns where each partition ends right now.
 
         Called by the driver once at the start of a run that has an end; sensors and lanes call
@@ -123,12 +123,12 @@ class SourcePositions(ABC):
             sessions: open ones, which nobody else uses meanwhile.
 
         Returns:
-            Of each what `ends` would have returned, or the error that it would have raised: what is
+            Of each what `end` would have returned, or the error that it would have raised: what is
             wrong with one topic or table is no other's error.
         """
-        return [outcome(one.ends) for one in sessions]
+        return [outcome(one.end) for one in sessions]
 
-    def begin_behind(self, positions: Sequence[Positions]) -> None:  # noqa: B027 - most need nothing
+    def begin_after(self, positions: Sequence[Positions]) -> None:  # noqa: B027 - most need nothing
         """Learns where the branches are that are going to read.
 
         Called by the driver once for each attempt, when its branches are open, before `plan`.
@@ -157,17 +157,17 @@ class SourcePositions(ABC):
         """
         return frozenset()
 
-    def behind(self, partition: str, position: Position | None, end: Position) -> bool:  # noqa: ARG002 - what overrides need
+    def lags(self, partition: str, position: Position | None, end: Position) -> bool:  # noqa: ARG002 - what overrides need
         """True while a position of a partition has not reached `end`.
 
         Called by the driver in each turn of the loop, and by sensors. Integers are compared. What
-        else a position says only its source knows: without an override two that differ are behind
-        one another.
+        else a position says only its source knows: without an override two that differ lag
+        behind each other.
 
         Args:
             partition: its name.
             position: None for nothing yet.
-            end: as `ends` returned it.
+            end: as `end` returned it.
         """
         if isinstance(position, int) and isinstance(end, int):
             return position < end

@@ -129,15 +129,15 @@ class SourceSession(SourcePositions):
 
     @property
     def holds(self) -> bool:
-        """Whether others wait at the source for something that `release` lets go, such as a lock.
+        """Whether others wait at the source for what `acknowledge` lets go, such as a lock.
 
-        Asked by the driver after each commit. While it is True, `release` is called after each
+        Asked by the driver after each commit. While it is True, `acknowledge` is called after each
         micro-batch that every branch has, in a lane too. By default False.
         """
         return False
 
     @abstractmethod
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         """Reports to the server what every branch has committed.
 
         Called by the driver after micro-batches, in a lane at most every half minute unless the
@@ -250,7 +250,7 @@ class SourceSession(SourcePositions):
         return self.smaller(piece, limit)
 
     def upto(self, piece: PartSlice) -> str:
-        """The position behind the span of a part, as this session reads the part.
+        """The position after the span of a part, as this session reads the part.
 
         Called by the driver for each part of an unfinished span, before it is read again. What it
         returns is recorded first: a run that dies leaves behind what it has read.

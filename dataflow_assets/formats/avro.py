@@ -174,13 +174,13 @@ class AvroFormat(MessageFormat):
         if self.head_ignored:
             at = np.flatnonzero(valid)
             if len(at):
-                yield None, at, _behind(block, at, headed[at])
+                yield None, at, _after_head(block, at, headed[at])
             return
         at = np.flatnonzero(headed)
         numbers = _numbers(block, at)
         for number in np.unique(numbers).tolist():
             rows = at[numbers == number]
-            yield number, rows, _behind(block, rows, np.ones(len(rows), np.bool_))
+            yield number, rows, _after_head(block, rows, np.ones(len(rows), np.bool_))
         at = np.flatnonzero(valid & ~headed)
         if self.schema is None:
             refused |= {int(row): _no_head(bodies[int(row)].as_py()) for row in at}
@@ -207,7 +207,7 @@ def _headed(block: Block, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _behind(block: Block, rows: Ints, headed: npt.NDArray[np.bool_]) -> Block:
+def _after_head(block: Block, rows: Ints, headed: npt.NDArray[np.bool_]) -> Block:
     """The values of these rows, behind the heads of those that have one."""
     starts = block.starts[rows] + HEAD_BYTES * headed
     return Block(block.data, starts, block.ends[rows])

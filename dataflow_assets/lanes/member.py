@@ -52,7 +52,7 @@ class Member(Host):
     cadence = 0.0  # the lane gives the turns
     # Both cost as much as a small micro-batch. The lag is for people's eyes, and what the source is
     # told is read by the next process only.
-    release_seconds = 30.0
+    acknowledge_seconds = 30.0
     lag_seconds = 30.0
 
     def __init__(

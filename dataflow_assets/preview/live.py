@@ -71,7 +71,7 @@ def _stands(flow: Flow, session: SourceSession) -> tuple[Positions, str]:
     if not stored:
         reason = next((one for one in found if isinstance(one, str) and one), "never run")
         return session.start(), f"the place where the flow begins ({reason})"
-    return lowest(stored, session.behind), "the stored checkpoint"
+    return lowest(stored, session.lags), "the stored checkpoint"
 
 
 def _stored(flow: Flow, branch: Branch, session: SourceSession) -> Positions | str:
@@ -96,7 +96,7 @@ def _inherited(flow: Flow) -> Positions:
 
 
 def _last(flow: Flow, session: SourceSession, limit: int) -> list[Row]:
-    lows, ends = session.seek("earliest"), session.ends()
+    lows, ends = session.seek("earliest"), session.end()
     if flow.source.delivers != "messages":
         return _merged(flow, session.peek(lows, limit))[:limit]
     back = limit

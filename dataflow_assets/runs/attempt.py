@@ -50,7 +50,7 @@ class Attempt:
         self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
         self._open_branches: list[OpenBranch] = []
         self._host = host
-        self._committed = self._released = time.monotonic()
+        self._committed = self._acknowledged = time.monotonic()
         self._until: Positions | None = None
         """What the run must not pass, records among that at which it stops. A first load may end
         behind it: the other branches follow in the next run."""
@@ -60,13 +60,13 @@ class Attempt:
     def reports(self) -> Iterator[Report]:
         """A report for each commit and branch, and one last for each branch."""
         end = None if self._progress.continuous else self._end()
-        until = self._until = self._progress.bounds(end, self._source.ends)
+        until = self._until = self._progress.bounds(end, self._source.end)
         self._prepare_errors()
         self._open_branches = open_branches(
             self._flow, self._source, self._progress, self._request, self._stack
         )
         known = [one.session.checkpoint.positions for one in self._open_branches]
-        self._source.begin_behind(known)
+        self._source.begin_after(known)
         reason = ""
         while not reason:
             turn, span = self._next(until)
@@ -76,8 +76,8 @@ class Attempt:
                 with suppress(NotBegun):
                     yield from self._micro_batch(span, turn)
             reason = self._reason_to_end(span, turn, until)
-        if self._release_in is not None:
-            self._release()
+        if self._acknowledge_in is not None:
+            self._acknowledge()
         log.info("flow %s: %s ends: %s", self._flow.id, self._request.run, reason)
         for opened in self._open_branches:
             yield self._reporting.last(opened, reason)
@@ -103,11 +103,11 @@ class Attempt:
         return self._progress.returning(self._taking_part)
 
     def _lowest(self) -> Positions:
-        return lowest([one.positions for one in self._open_branches], self._source.behind)
+        return lowest([one.positions for one in self._open_branches], self._source.lags)
 
     def _next(self, until: Positions | None) -> tuple[Turn, Span]:
         for turn in self._turns():
-            bound = nearer(turn.until, until, self._source.behind)
+            bound = nearer(turn.until, until, self._source.lags)
             with turn.blamed(self._open_branches):
                 span = self._source.plan(turn.after, self._limit, bound)
             if not span.empty:
@@ -119,7 +119,7 @@ class Attempt:
         return self._host.limit(self._flow.policies.limit)
 
     def _turns(self) -> list[Turn]:
-        return next_turns(self._open_branches, self._until or {}, self._source.behind)
+        return next_turns(self._open_branches, self._until or {}, self._source.lags)
 
     def _end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""
@@ -148,19 +148,19 @@ class Attempt:
         return ""
 
     def _pause(self) -> None:
-        """Until the source may be asked again, or there is something else to do than to release.
+        """Until the source may be asked again, or something else is to be done than to acknowledge.
 
         A source whose interval is not over must not be asked, and a plan may read a query whole.
         """
-        self._release_when_due()
-        while not self._rest() and self._release_in is not None and self._release_in <= 0:
-            self._release()
+        self._acknowledge_when_due()
+        while not self._rest() and self._acknowledge_in is not None and self._acknowledge_in <= 0:
+            self._acknowledge()
 
     def _rest(self) -> bool:
         source, session = self._flow.source, self._source
         backs = [branch.back - time.monotonic() for branch in self._suspended]
-        release = [] if self._release_in is None else [self._release_in]
-        most = min([*backs, *release], default=None)
+        due = [] if self._acknowledge_in is None else [self._acknowledge_in]
+        most = min([*backs, *due], default=None)
         return self._host.pause(
             Pause(source, session, self._lowest(), source.poll_seconds, most, self._asked)
         )
@@ -181,7 +181,7 @@ class Attempt:
     def _makes_room(self) -> bool:
         if not (self._complete and self._source.holds):
             return False
-        self._release()
+        self._acknowledge()
         return not self._source.holds
 
     def _drained(self, until: Positions) -> str:
@@ -221,7 +221,7 @@ class Attempt:
             yield self._finished(opened, done.span, done.receipts[opened.branch.stored_id], seconds)
         self._committed = time.monotonic()
         failpoints.reach("drain.finished")
-        self._release_when_due()
+        self._acknowledge_when_due()
         self._reporting.judge()
 
     def _read(self, span: Span, ready: Sequence[OpenBranch]) -> Outcome:
@@ -257,24 +257,24 @@ class Attempt:
             return self._reporting.commit(opened, seconds)
 
     @property
-    def _release_in(self) -> float | None:
+    def _acknowledge_in(self) -> float | None:
         """Seconds until the source is to be told what every branch has; None: it need not be.
 
         What a suspended branch has is not known here.
         """
-        if not self._complete or self._released >= self._committed:
+        if not self._complete or self._acknowledged >= self._committed:
             return None
-        seconds = 0.0 if self._source.holds else self._host.release_seconds
-        return self._released + seconds - time.monotonic()
+        seconds = 0.0 if self._source.holds else self._host.acknowledge_seconds
+        return self._acknowledged + seconds - time.monotonic()
 
-    def _release_when_due(self) -> None:
-        seconds = self._release_in
+    def _acknowledge_when_due(self) -> None:
+        seconds = self._acknowledge_in
         if seconds is not None and seconds <= 0:
-            self._release()
+            self._acknowledge()
 
-    def _release(self) -> None:
-        self._source.release(self._lowest())
-        self._released = time.monotonic()
+    def _acknowledge(self) -> None:
+        self._source.acknowledge(self._lowest())
+        self._acknowledged = time.monotonic()
 
     def _pass(self, span: Span, ready: Sequence[OpenBranch]) -> Pass:
         rule = self._flow.source.new_columns

@@ -15,8 +15,8 @@ from dataflow_assets.contracts import Position, Positions, SinkSession, lasting
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch
 
-Behind = Callable[[str, Position | None, Position], bool]
-"""`SourceSession.behind`."""
+Lags = Callable[[str, Position | None, Position], bool]
+"""`SourceSession.lags`."""
 
 
 @dataclass(frozen=True)
@@ -52,24 +52,24 @@ class Turn:
             raise
 
 
-def lowest(found: Iterable[Positions], behind: Behind) -> Positions:
+def lowest(found: Iterable[Positions], lags: Lags) -> Positions:
     """Of each partition the lowest position: what every branch has."""
-    return _extreme(found, behind)
+    return _extreme(found, lags)
 
 
-def next_turns(branches: Sequence[OpenBranch], stops: Positions, behind: Behind) -> list[Turn]:
+def next_turns(branches: Sequence[OpenBranch], stops: Positions, lags: Lags) -> list[Turn]:
     """The branch that is behind, with those at its side.
 
     Where nobody is, the turns of all, one for each position: the first that finds something to
     read. Where the flow stops at a record, none is behind that stands there.
     """
     places = [opened.positions for opened in branches]
-    furthest = _extreme(places, lambda partition, one, other: behind(partition, other, one))
-    front = nearer(furthest, stops, behind) or {}
-    late = [s for s in branches if any(behind(p, s.positions.get(p), e) for p, e in front.items())]
+    furthest = _extreme(places, lambda partition, one, other: lags(partition, other, one))
+    front = nearer(furthest, stops, lags) or {}
+    late = [s for s in branches if any(lags(p, s.positions.get(p), e) for p, e in front.items())]
     if not late:
         return [
-            Turn(side, lowest([s.positions for s in side], behind), None, alone=False)
+            Turn(side, lowest([s.positions for s in side], lags), None, alone=False)
             for side in _together(branches)
         ]
     after = dict(late[0].positions)
@@ -85,15 +85,15 @@ def _together(branches: Sequence[OpenBranch]) -> Iterable[tuple[OpenBranch, ...]
     return sides.values()
 
 
-def nearer(one: Positions | None, other: Positions | None, behind: Behind) -> Positions | None:
+def nearer(one: Positions | None, other: Positions | None, lags: Lags) -> Positions | None:
     """Of each partition the lower bound of the two."""
     if one is None or other is None:
         return other if one is None else one
-    return {p: _lower(p, end, other.get(p, end), behind) for p, end in one.items()}
+    return {p: _lower(p, end, other.get(p, end), lags) for p, end in one.items()}
 
 
-def _lower(partition: str, one: Position, other: Position, behind: Behind) -> Position:
-    return one if behind(partition, one, other) else other
+def _lower(partition: str, one: Position, other: Position, lags: Lags) -> Position:
+    return one if lags(partition, one, other) else other
 
 
 def _extreme(

@@ -25,7 +25,7 @@ def visible(flow: Flow, source: SourceSession, until: str | None) -> Positions:
         PermanentError: `until` is no time, or the source knows none.
     """
     given = _before(flow, source, until) if until else None
-    return given or source.ends()
+    return given or source.end()
 
 
 def check_reached(
@@ -40,7 +40,7 @@ def check_reached(
         TransientError: a branch has not come to `until`.
     """
     for positions in branches:
-        if any(source.behind(p, positions.get(p), end) for p, end in until.items()):
+        if any(source.lags(p, positions.get(p), end) for p, end in until.items()):
             raise shows_less(flow, until, positions)
 
 

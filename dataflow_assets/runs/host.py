@@ -49,7 +49,7 @@ class Host(ABC):
 
     cadence: float
     """The least seconds between two commits of spans that are not full."""
-    release_seconds: float
+    acknowledge_seconds: float
     """The least seconds between two reports to the source of what every branch has."""
     lag_seconds: float
     """The least seconds between two questions for the age of the oldest unread record."""
@@ -99,7 +99,7 @@ class Alone(Host):
     """The process is the run's own."""
 
     cadence = 1.0
-    release_seconds = 0.0
+    acknowledge_seconds = 0.0
     lag_seconds = 5.0
 
     def __init__(self, spark: Callable[[], SparkSession]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import FILLED, HAS_DEFAULT, kind_of
+from dataflow_assets.contracts import FILLED, HAS_DEFAULT, Kind, kind_of
 from dataflow_assets.errors import NewColumns, PermanentError, blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
@@ -115,10 +115,10 @@ def _statement(opened: OpenBranch, columns: pa.Schema) -> str:
 
 def _family(field: pa.Field) -> str:
     kind = kind_of(field)
-    if kind == b"numeric" or pa.types.is_decimal(field.type) or pa.types.is_floating(field.type):
+    if kind == Kind.NUMERIC or pa.types.is_decimal(field.type) or pa.types.is_floating(field.type):
         return "number"
     if pa.types.is_integer(field.type):
         return "integer"
     if pa.types.is_timestamp(field.type):
         return "timestamp"
-    return (kind or b"").decode() or str(field.type)
+    return kind or str(field.type)

@@ -24,7 +24,7 @@ def news(session: SourceSession, after: Positions, ends: Positions) -> bool:
     for partition, end in ends.items():
         position = after.get(partition)
         comparable = isinstance(end, int) and position is not None
-        if position != end and (comparable or session.behind(partition, position, end)):
+        if position != end and (comparable or session.lags(partition, position, end)):
             return True
     return False
 

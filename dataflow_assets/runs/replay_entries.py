@@ -174,7 +174,7 @@ class EntrySession(SourceSession):
         return self.start()
 
     @override
-    def ends(self) -> Positions:
+    def end(self) -> Positions:
         return {_PARTITION: ",".join(one.token for one in self._entries)}
 
     @override
@@ -196,12 +196,12 @@ class EntrySession(SourceSession):
         return token not in self._noted and (self._waiting is None or token in self._waiting)
 
     @override
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         pass
 
     @override
     def lag(self, after: Positions) -> Lag:
-        return Lag(0, 0.0, self.ends())
+        return Lag(0, 0.0, self.end())
 
     @override
     def close(self) -> None:

@@ -74,5 +74,5 @@ def _moved(lag: Lag, positions: Positions) -> Lag:
     ends = {p: end for p, end in lag.ends.items() if isinstance(end, int)}
     if not ends:
         return lag
-    waiting = (max(0, end - int(positions.get(p, end))) for p, end in ends.items())
-    return replace(lag, records=sum(waiting))
+    records = sum(max(0, end - int(positions.get(p, end))) for p, end in ends.items())
+    return replace(lag, records=records, seconds=lag.seconds if records else 0.0)

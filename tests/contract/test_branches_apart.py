@@ -134,7 +134,7 @@ def test_the_source_learns_where_all_branches_are_before_it_plans(
         return plan(self, *given)
 
     monkeypatch.setattr(
-        SourceSession, "begin_behind", lambda _, places: told.append([dict(one) for one in places])
+        SourceSession, "begin_after", lambda _, places: told.append([dict(one) for one in places])
     )
     monkeypatch.setattr(MemoryPartSession, "plan", planned)
     apart.drain()
@@ -171,14 +171,14 @@ def _level(*_: object) -> bool:
 def test_a_source_that_takes_branches_for_level_loses_nothing(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    behind: Callable[..., bool] = _level
+    lags: Callable[..., bool] = _level
     apart.flaky("odd")
     apart.flag.write_text("task")
     with pytest.raises(TransientError, match="was suspended"):
         apart.some(6)
     apart.flag.unlink(missing_ok=True)
     session: SourceSession = apart.source.declare().open("f")
-    monkeypatch.setattr(type(session), "behind", behind)
+    monkeypatch.setattr(type(session), "lags", lags)
     session.close()
     apart.drain()
     apart.expect(41)

@@ -175,8 +175,8 @@ def test_less_than_was_visible_at_start_is_not_the_end(
     )
     case.source.seed(numbered(1, 9))
     session = type(case.source.declare().open("f"))
-    real, shown = session.ends, iter([{"0": 6, "1": 4}])
-    monkeypatch.setattr(session, "ends", lambda self: next(shown, None) or real(self))
+    real, shown = session.end, iter([{"0": 6, "1": 4}])
+    monkeypatch.setattr(session, "end", lambda self: next(shown, None) or real(self))
     with pytest.raises(TransientError, match="shows less than when the run began"):
         case.drain()
     case.expect(numbered(1, 9))

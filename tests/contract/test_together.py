@@ -27,9 +27,9 @@ def test_sources_are_asked_together_as_one_by_one(source: SourceDriver) -> None:
         alone = stack.enter_context(closing(declared.open("together/alone")))
         ends = _agreed(
             lambda: [_timeless(one) for one in type(alone).ends_together(sessions)],
-            lambda: [_timeless(alone.ends())] * 2,
+            lambda: [_timeless(alone.end())] * 2,
         )
-        start, end = dict(alone.start()), dict(alone.ends())
+        start, end = dict(alone.start()), dict(alone.end())
         asked = [(sessions[0], start), (sessions[1], end), (sessions[1], None)]
         lags = _agreed(
             lambda: [_counted(one) for one in type(alone).lags_together(asked)],
@@ -38,7 +38,7 @@ def test_sources_are_asked_together_as_one_by_one(source: SourceDriver) -> None:
         assert lags[0][0] == 5 * source.knows_ahead
         news: object = (True, not source.knows_ahead, True)
         _agreed(
-            lambda: _looked(declared, sessions, (start, dict(alone.ends()), None), set(ends[0])),
+            lambda: _looked(declared, sessions, (start, dict(alone.end()), None), set(ends[0])),
             lambda: [news] * len(FLOWS),  # for who has nothing, all, and no position
         )
 

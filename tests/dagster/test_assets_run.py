@@ -209,10 +209,10 @@ def test_a_failing_run_still_shows_what_it_committed(
 ) -> None:
     shop.produce(range(4))
 
-    def release(*_: object) -> None:
+    def acknowledge(*_: object) -> None:
         raise PermanentError("the broker threw us out")
 
-    monkeypatch.setattr(MemoryOffsetSession, "release", release)
+    monkeypatch.setattr(MemoryOffsetSession, "acknowledge", acknowledge)
     result = shop.run()
     assert not result.success
     (event,) = shop.events()

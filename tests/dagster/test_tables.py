@@ -135,7 +135,7 @@ def test_what_a_flow_has_not_read_stays(
     branch = Branch(MemorySliceSink(store=name, table="t"))
     reader = Flow("default", "reader", source, (branch,), source_connection="lake")
     with closing(branch.sink.open(reader.target(branch), Run())) as reading:
-        reading.restart({"table": SnapshotPosition.behind(at).text()}, "id")
+        reading.restart({"table": SnapshotPosition.after(at).text()}, "id")
     flows = [flow(sink, "writer"), reader]
     assert run(flows, instance, snapshots=1).success
     assert kept() == before  # the first was current until then

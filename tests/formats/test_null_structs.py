@@ -19,7 +19,7 @@ from dataflow_assets.connectors.iceberg.table.stored_rows import _aligned
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.connectors.trino.decode import decoded
 from dataflow_assets.connectors.trino.type_names import Type
-from dataflow_assets.contracts import KIND, OFFSET
+from dataflow_assets.contracts import OFFSET, Kind
 from dataflow_assets.formats.conversions import convert
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.formats.structs import cast, sound, struct_of
@@ -138,7 +138,7 @@ def test_columns_of_json(case: Any) -> None:
     """As sources deliver maps."""
     kind, values, expected = case
     (field,) = file_schema(schema_of(kind), ["v"])
-    given = pa.field("v", pa.string(), metadata={KIND: b"json"})
+    given = Kind.JSON.field("v")
     texts = pa.array([None if one is None else json.dumps(one) for one in values])
     assert in_parquet(convert(texts, given, field)) == expected
 

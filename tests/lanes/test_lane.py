@@ -433,13 +433,13 @@ class Polled(MemoryPartSource):
 
     def open(self, flow: str) -> Any:
         session = super().open(flow)
-        ends = session.ends
+        ends = session.end
 
         def noted() -> Any:
             Polled.looks.append(time.monotonic())
             return ends()
 
-        session.ends = noted  # type: ignore[method-assign]
+        session.end = noted  # type: ignore[method-assign]
         return session
 
 
@@ -496,7 +496,7 @@ def test_a_query_that_is_read_as_a_whole_joins_no_others(memory: Any, drive: Any
 def test_a_release_is_no_reason_to_read_a_query_again(
     memory: Any, drive: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Member, "release_seconds", 6.0)
+    monkeypatch.setattr(Member, "acknowledge_seconds", 6.0)
     one = memory(source=Query)
     one.produce(3)
     driven: Driving = drive(one.flow)

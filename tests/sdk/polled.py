@@ -80,12 +80,12 @@ class Polled:
             target = replace(flow.target(branch), source_id=source.identity)
             session = stack.enter_context(closing(branch.sink.open(target, Run())))
             settle(flow, branch, source, session, Start())
-            until = source.ends()
+            until = source.end()
             while True:
                 positions = lasting(session.checkpoint.positions)
                 span = source.plan(positions, self.limit, until)
                 if span.empty:
-                    assert not source.behind("table", positions["table"], until["table"])
+                    assert not source.lags("table", positions["table"], until["table"])
                     return
                 span = self._begun(session, span, source)
                 self._pass(flow, session, span, source)

@@ -36,7 +36,7 @@ def polled(postgresql: devservers.PostgreSQL, schema: str) -> Polled:
 
 def spans(polled: Polled) -> Iterator[Span]:
     with closing(polled.source.open("x")) as session:
-        positions, until = session.start(), session.ends()
+        positions, until = session.start(), session.end()
         while not (span := session.plan(positions, polled.limit, until)).empty:
             yield span
             positions = session.fold(span.upto)
@@ -184,8 +184,8 @@ class TestClickHouse:
             "now64(6) - 3600 FROM numbers(4000)"
         )
         flow, found, limit = reader(server), list[int](), Limit(bytes=MIB)
-        end = flow.session.ends()
-        while flow.session.behind("table", flow.at["table"], end["table"]):
+        end = flow.session.end()
+        while flow.session.lags("table", flow.at["table"], end["table"]):
             span = flow.session.plan(flow.at, limit, end)
             found += sizes(flow.source, span)
             flow.at = {"table": flow.session.fold(span.upto)["table"]}

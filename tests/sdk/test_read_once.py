@@ -112,8 +112,8 @@ def test_the_query_is_appended_once_and_says_that_it_is_complete(
     assert (status.lag.records, status.lag.seconds) == (0, 0.0)
     assert status.checkpoint is not None
     with closing(flow.source.open(flow.id)) as session:
-        assert news(session, session.start(), session.ends())
-        assert not news(session, status.checkpoint.positions, session.ends())
+        assert news(session, session.start(), session.end())
+        assert not news(session, status.checkpoint.positions, session.end())
     with pytest.raises(PermanentError, match="is appended to: rewinding would store its records"):
         drained(flow, Start("earliest"))
     drained(flow, Start("earliest", table="truncate"))

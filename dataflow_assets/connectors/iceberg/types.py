@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import count
 
 import pyarrow as pa
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
-from dataflow_assets.contracts import KIND, checked_name
+from dataflow_assets.contracts import Kind, checked_name, kind_of
 from dataflow_assets.errors import PermanentError
 
 FIELD_ID = b"PARQUET:field_id"
@@ -29,7 +29,7 @@ _SIMPLE: dict[ice.IcebergType, pa.DataType] = {
     ice.StringType(): pa.string(),
     ice.BinaryType(): pa.binary(),
 }
-_DOCS = {b"json": JSON_DOC, b"numeric": NUMERIC_DOC}
+_DOCS: Mapping[Kind | None, str] = {Kind.JSON: JSON_DOC, Kind.NUMERIC: NUMERIC_DOC}
 """By KIND: how the comment of a string column begins that holds such text."""
 _BACK = {arrow: iceberg for iceberg, arrow in _SIMPLE.items()} | {
     pa.null(): ice.StringType(),
@@ -79,16 +79,16 @@ def _field(column: ice.NestedField, *, ids: bool) -> pa.Field:
     if ids:
         metadata[FIELD_ID] = str(column.field_id).encode()
     elif isinstance(column.field_type, ice.UUIDType):
-        metadata[KIND] = b"uuid"
+        metadata |= Kind.UUID.mark
     elif isinstance(column.field_type, ice.StringType) and (kind := text_kind(column)):
-        metadata[KIND] = kind
+        metadata |= kind.mark
     arrow = _arrow(column.field_type, ids=ids)
     return pa.field(
         checked_name(column.name), arrow, nullable=column.optional, metadata=metadata or None
     )
 
 
-def text_kind(column: ice.NestedField) -> bytes | None:
+def text_kind(column: ice.NestedField) -> Kind | None:
     """Returns what a string column holds by its comment: json, numeric, or plain text."""
     doc = column.doc or ""
     return next((kind for kind, start in _DOCS.items() if doc.startswith(start)), None)
@@ -123,7 +123,7 @@ def table_schema(columns: Iterable[pa.Field]) -> Schema:
 
 
 def _top(field: pa.Field, ids: count[int]) -> ice.NestedField:
-    if _text(field) == b"uuid":
+    if _text(field) == Kind.UUID:
         return ice.NestedField(next(ids), field.name, ice.UUIDType(), required=not field.nullable)
     return _column(field, ids)
 
@@ -131,18 +131,17 @@ def _top(field: pa.Field, ids: count[int]) -> ice.NestedField:
 def _column(field: pa.Field, ids: count[int]) -> ice.NestedField:
     text = _text(field)
     kind = ice.StringType() if text in _DOCS else _iceberg(field.type, ids)
-    doc = _DOCS.get(text or b"")
+    doc = _DOCS.get(text)
     return ice.NestedField(next(ids), field.name, kind, doc=doc, required=not field.nullable)
 
 
-def _text(field: pa.Field) -> bytes | None:
-    """The KIND of text that a column becomes or is."""
+def _text(field: pa.Field) -> Kind | None:
+    """The kind of text that a column becomes or is."""
     if _is_json(field):
-        return b"json"
+        return Kind.JSON
     if pa.types.is_decimal(field.type) and not _fits(field.type):
-        return b"numeric"
-    found: bytes | None = (field.metadata or {}).get(KIND)
-    return found
+        return Kind.NUMERIC
+    return kind_of(field)
 
 
 def _is_json(field: pa.Field) -> bool:
@@ -153,7 +152,7 @@ def _is_json(field: pa.Field) -> bool:
     if pa.types.is_map(kind):
         return _is_json(kind.item_field)
     empty = pa.types.is_struct(kind) and kind.num_fields == 0
-    return isinstance(kind, pa.JsonType) or empty or (field.metadata or {}).get(KIND) == b"json"
+    return isinstance(kind, pa.JsonType) or empty or kind_of(field) == Kind.JSON
 
 
 def _iceberg(kind: pa.DataType, ids: count[int]) -> ice.IcebergType:

@@ -6,13 +6,13 @@ nine digits of a second, and what has no Arrow form of its own, travel as their 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino.type_names import Type
-from dataflow_assets.contracts import KIND, MAX_LENGTH, TypeRow, checked_name
+from dataflow_assets.contracts import MAX_LENGTH, Kind, TypeRow, checked_name, kind_of
 from dataflow_assets.errors import PermanentError
 
 TRINO_TYPE = b"dataflow.trino.type"
@@ -20,7 +20,7 @@ TRINO_TYPE = b"dataflow.trino.type"
 JSON_DOC = "JSON text"
 """How the comment of a varchar column begins that holds JSON."""
 NUMERIC_DOC = "Digits of a number"
-DOCS = {b"json": JSON_DOC, b"numeric": NUMERIC_DOC}
+DOCS: Mapping[Kind | None, str] = {Kind.JSON: JSON_DOC, Kind.NUMERIC: NUMERIC_DOC}
 _TEXT = pa.string()
 
 
@@ -30,7 +30,7 @@ class Rule:
 
     name: str
     arrow: pa.DataType
-    kind: bytes | None = None
+    kind: Kind | None = None
     note: str = ""
 
 
@@ -46,11 +46,11 @@ RULES = (
     Rule("char", _TEXT, note="filled up with spaces"),
     Rule("varbinary", pa.binary()),
     Rule("date", pa.date32()),
-    Rule("json", _TEXT, b"json"),
-    Rule("uuid", _TEXT, b"uuid"),
-    Rule("ipaddress", _TEXT, b"text"),
-    Rule("interval day to second", _TEXT, b"text"),
-    Rule("interval year to month", _TEXT, b"text"),
+    Rule("json", _TEXT, Kind.JSON),
+    Rule("uuid", _TEXT, Kind.UUID),
+    Rule("ipaddress", _TEXT, Kind.TEXT),
+    Rule("interval day to second", _TEXT, Kind.TEXT),
+    Rule("interval year to month", _TEXT, Kind.TEXT),
 )
 _BY_NAME = {rule.name: rule for rule in RULES}
 _ZONED, _TIME_ZONED = "timestamp with time zone", "time with time zone"
@@ -84,8 +84,8 @@ def rows() -> tuple[TypeRow, ...]:
     return (*plain, *others)
 
 
-def _plain(arrow: pa.DataType, kind: bytes | None) -> pa.Field:
-    return pa.field("", arrow, metadata={KIND: kind} if kind else None)
+def _plain(arrow: pa.DataType, kind: Kind | None) -> pa.Field:
+    return pa.field("", arrow, metadata=kind.mark if kind else None)
 
 
 def field(name: str, text: str) -> pa.Field:
@@ -100,25 +100,24 @@ def sink_field(name: str, text: str, *, nullable: bool, comment: str) -> pa.Fiel
 
 
 def _field(
-    name: str, text: str, arrow: pa.DataType, mark: bytes | None, comment: str = ""
+    name: str, text: str, arrow: pa.DataType, mark: Kind | None, comment: str = ""
 ) -> pa.Field:
     kind = Type.of(text)
     told = next((k for k, doc in DOCS.items() if comment.startswith(doc)), None)
-    metadata = {TRINO_TYPE: text.encode()}
-    if mark or (kind.name == "varchar" and told):
-        metadata[KIND] = mark or told or b""
+    if mark is None and kind.name == "varchar":
+        mark = told
+    metadata = {TRINO_TYPE: text.encode(), **(mark.mark if mark else {})}
     if kind.name in {"varchar", "char"} and kind.numbers:
         metadata[MAX_LENGTH] = str(kind.numbers[0]).encode()
     return pa.field(checked_name(name), arrow, metadata=metadata)
 
 
-Made = tuple[pa.DataType, bytes | None]
-"""A type of Arrow, and the KIND of a text."""
+Made = tuple[pa.DataType, Kind | None]
 
 
 def _json_text(name: str, kind: Type) -> Made:
     del name, kind
-    return _TEXT, b"json"
+    return _TEXT, Kind.JSON
 
 
 def _map(name: str, kind: Type) -> Made:
@@ -150,18 +149,18 @@ def _arrow(name: str, kind: Type, of_map: Callable[[str, Type], Made] = _json_te
     return rule.arrow, rule.kind
 
 
-def _time(kind: Type) -> tuple[pa.DataType, bytes | None]:
+def _time(kind: Type) -> Made:
     if kind.name == "time" and kind.digits <= 6:
         return pa.time64("us"), None
     if kind.name.startswith("time ") or kind.name == "time" or kind.digits > 9:
-        return _TEXT, b"text"
+        return _TEXT, Kind.TEXT
     unit = "us" if kind.digits <= 6 else "ns"
     return pa.timestamp(unit, "UTC" if kind.name == _ZONED else None), None
 
 
 def _element(label: str, column: str, kind: Type, of_map: Callable[[str, Type], Made]) -> pa.Field:
     arrow, mark = _arrow(column, kind, of_map)
-    return pa.field(label, arrow, metadata={KIND: mark} if mark else None)
+    return pa.field(label, arrow, metadata=mark.mark if mark else None)
 
 
 def selected(name: str, text: str) -> str:
@@ -214,15 +213,14 @@ def declared(column: pa.Field) -> str:
     metadata = column.metadata or {}
     if hint := metadata.get(TRINO_TYPE):
         return str(hint.decode())
-    return "varchar" if _holds_json(column) else _declared(column.type, metadata.get(KIND))
+    return "varchar" if _holds_json(column) else _declared(column.type, kind_of(column))
 
 
 def doc(column: pa.Field) -> str:
     """The comment of a column that is made for this one: what its text is."""
-    metadata = column.metadata or {}
     wide = pa.types.is_decimal(column.type) and column.type.precision > 38
-    kind = b"numeric" if wide else metadata.get(KIND)
-    return DOCS.get(b"json" if _holds_json(column) else kind or b"", "")
+    kind = Kind.NUMERIC if wide else kind_of(column)
+    return DOCS.get(Kind.JSON if _holds_json(column) else kind, "")
 
 
 def _holds_json(column: pa.Field) -> bool:
@@ -233,12 +231,12 @@ def _holds_json(column: pa.Field) -> bool:
         return _holds_json(kind.item_field)
     if pa.types.is_struct(kind):
         return kind.num_fields == 0 or any(map(_holds_json, kind))
-    return isinstance(kind, pa.JsonType) or (column.metadata or {}).get(KIND) == b"json"
+    return isinstance(kind, pa.JsonType) or kind_of(column) == Kind.JSON
 
 
-def _declared(arrow: pa.DataType, kind: bytes | None) -> str:
+def _declared(arrow: pa.DataType, kind: Kind | None) -> str:
     if kind is not None:
-        return "uuid" if kind == b"uuid" else "varchar"
+        return "uuid" if kind == Kind.UUID else "varchar"
     if pa.types.is_decimal(arrow):
         fits = 0 <= arrow.scale <= arrow.precision <= 38
         return f"decimal({arrow.precision}, {arrow.scale})" if fits else "varchar"

@@ -86,7 +86,7 @@ def from_operator(polled: Polled, found: PolledPosition) -> PolledPosition:
     return PolledPosition("rows", polled.at(found.change), found.order)
 
 
-def is_behind(
+def lags(
     polled: Polled, one: PolledPosition, other: PolledPosition, *, interval: float, overlap: int
 ) -> bool:
     """True while `one` has not got everything that `other` has.

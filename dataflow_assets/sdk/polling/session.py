@@ -57,7 +57,7 @@ class PolledSession(SourceSession):
         return {PARTITION: found.dump()}
 
     @override
-    def ends(self) -> Positions:
+    def end(self) -> Positions:
         return self.seek("latest")
 
     @override
@@ -96,7 +96,7 @@ class PolledSession(SourceSession):
         return {PARTITION: folded(positions, PARTITION) or START.dump()}
 
     @override
-    def behind(self, partition: str, position: int | str | None, end: int | str) -> bool:
+    def lags(self, partition: str, position: int | str | None, end: int | str) -> bool:
         one, other = PolledPosition.parse(position), PolledPosition.parse(end)
         if one == other or other.at_start:
             return False  # without a question
@@ -104,10 +104,10 @@ class PolledSession(SourceSession):
             return one.state != other.state
         interval, overlap = self._source.poll_interval, self._source.overlap
         with self.asking() as polled:
-            return seek.is_behind(polled, one, other, interval=interval, overlap=overlap)
+            return seek.lags(polled, one, other, interval=interval, overlap=overlap)
 
     @override
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         """Nothing is kept on the server."""
 
     @override

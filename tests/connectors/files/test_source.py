@@ -298,7 +298,7 @@ def test_two_readers_catch_up_with_each_other_wherever_they_are(folder: Path, se
 def _some(reader: Reader, other: Reader | None, read: list[bytes], chance: random.Random) -> None:
     """Some spans more, or all of them up to where the other one is; or to the end."""
     end = other.positions["folder"] if other else ""
-    behind = bool(end) and reader.session.behind("folder", reader.positions["folder"], end)
+    behind = bool(end) and reader.session.lags("folder", reader.positions["folder"], end)
     for _ in range(chance.randrange(1, 4) if end and not behind else 100):
         limit = Limit(bytes=chance.randrange(1, 25))
         span = reader.session.plan(reader.positions, limit, {"folder": end} if behind else None)
@@ -306,7 +306,7 @@ def _some(reader: Reader, other: Reader | None, read: list[bytes], chance: rando
             break
         read += [row["body"] for row in reader.read(span)]
         reader.positions = reader.session.fold({**reader.positions, **span.upto})
-    assert not (behind and reader.session.behind("folder", reader.positions["folder"], end))
+    assert not (behind and reader.session.lags("folder", reader.positions["folder"], end))
 
 
 def test_a_last_line_without_its_end_waits_until_its_file_is_old(tmp_path: Path) -> None:
@@ -412,12 +412,12 @@ def test_lag_and_ends(folder: Path) -> None:
     (folder / "a.jsonl").write_bytes(b'{"id":1}\n' * 10)
     reader = Reader(folder)
     with closing(reader.session) as session:
-        ends = session.ends()
+        ends = session.end()
         assert session.lag(reader.positions).records == 10
-        assert session.behind("folder", reader.positions["folder"], ends["folder"])
+        assert session.lags("folder", reader.positions["folder"], ends["folder"])
         reader.bodies()
         assert session.lag(reader.positions).records == 0
-        assert not session.behind("folder", reader.positions["folder"], ends["folder"])
+        assert not session.lags("folder", reader.positions["folder"], ends["folder"])
 
 
 def test_more_files_than_can_be_remembered_are_refused(

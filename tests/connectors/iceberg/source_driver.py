@@ -43,7 +43,7 @@ def spans(
     """Every span from a position to the end that is visible now, with where it leads."""
     with closing(source.open("default/f")) as session:
         after = session.start() if after is None else after
-        ends = session.ends()
+        ends = session.end()
         while not (span := session.plan(after, limit, ends)).empty:
             after = session.fold({piece.partition: piece.upto for piece in span.slices})
             yield span, after

@@ -71,7 +71,7 @@ def test_a_session_of_a_source_that_was_closed_has_no_client(
         assert not session.plan(session.start(), Limit(bytes=1)).empty
         assert session.lag({"0": 0}).records
         assert session.peek({}, 1)
-        session.release({"0": 1})
+        session.acknowledge({"0": 1})
         assert clients()
         session.close()
         session.close()
@@ -155,7 +155,7 @@ def test_sessions_of_many_groups_share_a_few_clients(
         before = clients()
         for offset in range(1, 4):
             for session in sessions:
-                session.release({"0": offset})
+                session.acknowledge({"0": offset})
         assert clients() - before <= consumer_groups.MOST * 5  # one alone has up to five threads
         for session in sessions:
             session.close()

@@ -147,7 +147,7 @@ def test_only_committed_records_are_read_and_markers_are_gaps(
         producer.flush(20)
         (producer.commit_transaction if commit else producer.abort_transaction)(20)
     session = opened(name)
-    eventually(lambda: session.ends() == {"0": 8})
+    eventually(lambda: session.end() == {"0": 8})
     span = session.plan({}, Limit())
     begun = time.monotonic()
     table = session.frame(spark, span, frozenset()).toArrow()

@@ -97,12 +97,12 @@ def test_a_span_has_every_partition_with_fixed_bounds(topic: Any, opened: Open, 
         (OffsetSlice("0", 1, 4), OffsetSlice("1", 0, 0), OffsetSlice("2", 0, 2)), full=True
     )
     assert not session.plan({"0": 9}, Limit(records=3)).full
-    assert session.ends() == {"0": 10, "1": 0, "2": 2}
+    assert session.end() == {"0": 10, "1": 0, "2": 2}
 
 
 def test_an_empty_topic_gives_an_empty_span(topic: Any, opened: Open) -> None:
     session = opened(topic(partitions=2))
-    assert session.start() == {"0": 0, "1": 0} == session.ends()
+    assert session.start() == {"0": 0, "1": 0} == session.end()
     assert session.plan(session.start(), Limit()).empty
     lag = session.lag({})
     assert (lag.records, lag.seconds, lag.ends) == (0, 0.0, {"0": 0, "1": 0})
@@ -166,7 +166,7 @@ def test_offsets_of_our_own_are_not_adopted(topic: Any, opened: Open, send: Any)
     name = topic()
     send(name, [b"x"] * 5)
     session = opened(name)
-    session.release({"0": 3})
+    session.acknowledge({"0": 3})
     session.close()
     another = opened(name)
     stored = another._broker.committed(f"group-of-{name}", another.topic.now())
@@ -306,10 +306,10 @@ def test_an_open_transaction_ends_the_log_until_it_ends(
         producer.begin_transaction()
         producer.produce(name, b"b", partition=0)
         producer.flush(20)
-        assert session.ends() == {"0": 2}
+        assert session.end() == {"0": 2}
         assert slices(session.plan({"0": 3}, Limit())) == [("0", 3, 3)]  # not beyond the log
         producer.commit_transaction(20)
-    eventually(lambda: session.ends() == {"0": 4})
+    eventually(lambda: session.end() == {"0": 4})
 
 
 def test_a_lag_of_markers_alone_has_no_age(
@@ -322,7 +322,7 @@ def test_a_lag_of_markers_alone_has_no_age(
         producer.produce(name, b"a", partition=0)
         producer.flush(20)
         producer.abort_transaction(20)
-    eventually(lambda: session.ends() == {"0": 2})
+    eventually(lambda: session.end() == {"0": 2})
     lag = session.lag({"0": 0})
     assert (lag.records, lag.seconds) == (2, 0.0)
 
@@ -386,7 +386,7 @@ def test_a_broker_that_goes_away_is_transient(proxied_kafka: devservers.ProxiedK
         begun = time.monotonic()
         with pytest.raises(TransientError, match=proxied_kafka.proxied):
             session.plan({}, Limit())
-        session.release({"0": 0})
+        session.acknowledge({"0": 0})
         session.close()
         assert time.monotonic() - begun < 15
     finally:
@@ -404,7 +404,7 @@ def test_an_offset_that_a_broken_connection_left_unanswered_is_no_position(
     )
     questions: list[Callable[[], Any]] = [
         session.start,
-        session.ends,
+        session.end,
         lambda: session.plan({}, Limit()),
         lambda: session.lag({"0": 0}),
     ]
@@ -439,7 +439,7 @@ def test_a_leader_that_is_new_is_asked_again_at_once(
         return dict.fromkeys(asked, left.pop()) if left else ask(admin, asked, **options)
 
     monkeypatch.setattr(AdminClient, "list_offsets", refuse_once)
-    assert session.ends() == {"0": 0}
+    assert session.end() == {"0": 0}
     assert not left
     left.append(refused)
     assert KafkaSourceSession.ends_together([session]) == [{"0": 0}]
@@ -455,7 +455,7 @@ def test_a_partition_that_nobody_could_look_at_has_no_age(
     session = opened(name)
     monkeypatch.setattr(lags, "SECONDS", 0.0)
     lag = session.lag({"0": 0, "1": 1})
-    assert (lag.records, dict(lag.partitions)) == (1, {"1": 0.0})
+    assert (lag.records, lag.seconds, dict(lag.partitions)) == (1, None, {"1": 0.0})
     monkeypatch.setattr(lags, "SECONDS", 60.0)
     assert set(session.lag({"0": 0, "1": 1}).partitions) == {"0", "1"}
 
@@ -482,7 +482,7 @@ def test_a_refused_commit_is_logged_not_raised(
 ) -> None:
     session = opened(topic())
     with caplog.at_level(logging.WARNING):
-        session.release({"0": 0, "7": 1})
+        session.acknowledge({"0": 0, "7": 1})
         session.close()
         eventually(lambda: bool(caplog.records))
     assert "were not stored" in caplog.text
@@ -499,7 +499,7 @@ def test_only_what_changed_is_released_again(
 
     monkeypatch.setattr(session._broker, "commit", commit)
     for upto in ({"0": 0, "1": 0}, {"0": 0, "1": 0}, {"0": 0, "1": 1}):
-        session.release(upto)
+        session.acknowledge(upto)
     assert asked == [{0: 0, 1: 0}, {1: 1}]
 
 

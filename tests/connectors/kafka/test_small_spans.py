@@ -139,7 +139,7 @@ def fill(kafka: devservers.Kafka, seed: random.Random, topic: str) -> None:
 
 def slices_of(session: KafkaSourceSession, seed: random.Random) -> Span:
     """Somewhere between the bounds of each partition."""
-    ends = {p: int(end) for p, end in session.ends().items()}
+    ends = {p: int(end) for p, end in session.end().items()}
     cuts = {
         p: sorted((seed.randint(0, end), seed.choice([end, end // 2]))) for p, end in ends.items()
     }

@@ -53,7 +53,7 @@ def test_other_records_under_offsets_that_were_read_are_a_loss(
 
     def read(session: KafkaSourceSession) -> KafkaSourceSession:
         assert session.plan({"0": 0, "1": 0}, Limit()).upto == READ
-        session.release(READ)
+        session.acknowledge(READ)
         return session
 
     def stopped(group: str) -> None:
@@ -94,7 +94,7 @@ def test_other_records_under_offsets_that_were_read_are_a_loss(
             careless = opened("careless", on_data_loss="continue")
             assert careless.plan(READ, Limit()).slices[0] == OffsetSlice("0", 100, 150)
         assert "going on without (onDataLoss)" in caplog.text
-        careless.release({"0": 150, "1": 200})
+        careless.acknowledge({"0": 150, "1": 200})
         careless.close()
         assert opened("careless").plan({"0": 150, "1": 200}, Limit()).empty
     finally:

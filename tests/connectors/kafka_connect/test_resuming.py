@@ -11,7 +11,7 @@ import pytest
 
 from dataflow_assets.connectors.kafka_connect.host.resuming import (
     Repeats,
-    behind,
+    after,
     may_be_cut,
     resumable,
 )
@@ -52,24 +52,24 @@ def test_inside_of_a_snapshot_nothing_goes_on(offset: Any, found: bool) -> None:
 
 
 def test_most_offsets_are_those_of_the_last_record() -> None:
-    assert behind(texts({"position": 1}, {"position": 2}), 3, None) == Offset(3, {"position": 2})
-    assert behind(texts(at(1, 1), at(1, 2)), 0, None) == Offset(0, at(1, 2))
+    assert after(texts({"position": 1}, {"position": 2}), 3, None) == Offset(3, {"position": 2})
+    assert after(texts(at(1, 1), at(1, 2)), 0, None) == Offset(0, at(1, 2))
 
 
 def test_the_first_record_of_an_entry_is_read_again() -> None:
-    found = behind(texts(at(1, 1), at(2, 1), at(2, 2), at(3, 1)), 0, None)
+    found = after(texts(at(1, 1), at(2, 1), at(2, 2), at(3, 1)), 0, None)
     assert found == Offset(0, at(2, 2), at(3, 1))
     assert found.last == at(3, 1)
 
 
 def test_the_offset_before_all_records_helps_where_they_begin_an_entry() -> None:
     snapshot = Offset(0, {"lsn": 5, "snapshot_completed": True})
-    assert behind(texts(at(9, 1)), 0, snapshot) == Offset(0, snapshot.value, at(9, 1))
+    assert after(texts(at(9, 1)), 0, snapshot) == Offset(0, snapshot.value, at(9, 1))
     one = Offset(0, at(2, 2), at(3, 1))
-    assert behind(texts(at(4, 1)), 0, one) == Offset(0, at(3, 1), at(4, 1)), "entry 3 was a single"
+    assert after(texts(at(4, 1)), 0, one) == Offset(0, at(3, 1), at(4, 1)), "entry 3 was a single"
     twice = Offset(0, at(2, 2), at(3, 1), 2)
-    assert behind(texts(at(3, 1)), 0, one) == twice, "another record of the same offset"
-    assert behind(texts(at(9, 1)), 0, None) == Offset(0, at(9, 1)), "nothing else is known"
+    assert after(texts(at(3, 1)), 0, one) == twice, "another record of the same offset"
+    assert after(texts(at(9, 1)), 0, None) == Offset(0, at(9, 1)), "nothing else is known"
 
 
 def rows(*places: tuple[int, int]) -> pa.RecordBatch:
@@ -141,7 +141,7 @@ def test_records_come_once_wherever_a_part_or_a_crash_divides_them(begun: bool, 
                 size += 1  # the task waits for more
             part, new = new[:size], new[size:]
             if part:
-                known = behind(texts(*(at(entry, n) for _, entry, n in part)), 0, known)
+                known = after(texts(*(at(entry, n) for _, entry, n in part)), 0, known)
                 sealed += [number for number, _, _ in part]
     assert sealed == list(range(len(ENTRIES)))
 
@@ -149,14 +149,14 @@ def test_records_come_once_wherever_a_part_or_a_crash_divides_them(begun: bool, 
 def test_behind_a_snapshot_that_is_not_complete_nothing_goes_on() -> None:
     """It would begin again, and its records come once more."""
     unfinished = {"lsn": 5, "snapshot": "INITIAL", "snapshot_completed": False}
-    assert behind(texts(unfinished, at(9, 1)), 0, None) == Offset(0, at(9, 1))
-    assert behind(texts(at(9, 1)), 0, Offset(0, unfinished)) == Offset(0, at(9, 1))
+    assert after(texts(unfinished, at(9, 1)), 0, None) == Offset(0, at(9, 1))
+    assert after(texts(at(9, 1)), 0, Offset(0, unfinished)) == Offset(0, at(9, 1))
 
 
 def test_all_records_of_the_last_offset_are_counted() -> None:
-    found = behind(texts(at(1, 1), at(3, 1), at(3, 1)), 0, None)
+    found = after(texts(at(1, 1), at(3, 1), at(3, 1)), 0, None)
     assert found == Offset(0, at(1, 1), at(3, 1), 2)
-    assert behind(texts(at(3, 1)), 0, found) == Offset(0, at(1, 1), at(3, 1), 3)
+    assert after(texts(at(3, 1)), 0, found) == Offset(0, at(1, 1), at(3, 1), 3)
 
 
 def test_other_partitions_and_records_without_an_offset_stay() -> None:

@@ -51,14 +51,14 @@ class Driver:
     def runs(self, process: Running) -> None:
         self._session._host = cast("HostProcess", process)
 
-    def ends(self) -> Position:
-        return self._session.ends()[CONNECT]
+    def end(self) -> Position:
+        return self._session.end()[CONNECT]
 
-    def behind(self, end: Position, part: int = 0) -> bool:
-        return self._session.behind(CONNECT, self.at(part)[CONNECT], end)
+    def lags(self, end: Position, part: int = 0) -> bool:
+        return self._session.lags(CONNECT, self.at(part)[CONNECT], end)
 
     def release(self, part: int) -> None:
-        self._session.release(self.at(part))
+        self._session.acknowledge(self.at(part))
 
     def seal(self, *numbers: int, size: int = 10) -> None:
         for number in numbers:
@@ -84,7 +84,7 @@ class Driver:
         patch.setattr(session, "HostProcess", start)
         patch.setattr(jars, "fetch", lambda _: [])
         places = [self.at(one) if isinstance(one, int) else one for one in branches]
-        self._session.begin_behind(places)
+        self._session.begin_after(places)
         self._session.plan(places[0], Limit(100, 1_000_000))
         return orders[0]
 
@@ -130,14 +130,14 @@ def test_a_run_waits_for_nobody_while_the_spool_is_full(driver: Driver) -> None:
     """A branch is away, so that nothing is released: with its error the run must come to an end."""
     driver.runs(Busy(driver.id))
     driver.seal(1, 2, size=SPOOL_BYTES)
-    end = driver.ends()
-    assert driver.behind(end, 1), "a part waits"
-    assert not driver.behind(end, 2)
+    end = driver.end()
+    assert driver.lags(end, 1), "a part waits"
+    assert not driver.lags(end, 2)
     span = driver._session.plan(driver.at(2), Limit(), {CONNECT: end})
     assert span.empty
     assert driver._session.holds
     driver.release(2)
-    assert driver.behind(end, 2), "the tasks go on"
+    assert driver.lags(end, 2), "the tasks go on"
 
 
 def test_a_part_that_one_listing_lacks_is_not_lost(
@@ -254,12 +254,12 @@ def test_a_clock_that_is_set_neither_ends_a_run_nor_keeps_it(
     monkeypatch.setattr(session, "time", clock)
     driver = Driver(tmp_path)
     clock.passes(100)
-    end = driver.ends()
+    end = driver.end()
     clock.shown += jump
     if again:
         driver = Driver(tmp_path / "again")
     driver.runs(Quiet(driver.id, clock))
     clock.passes(session.QUIET - 0.1)
-    assert driver.behind(end) or again
+    assert driver.lags(end) or again
     clock.passes(0.2)
-    assert not driver.behind(end)
+    assert not driver.lags(end)

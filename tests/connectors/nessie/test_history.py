@@ -114,7 +114,7 @@ def test_a_position_inside_a_snapshot(events: Events) -> None:
         found += [number for part in parts(source, span) for number in ids(part)]
         inside += stands(reached).scan is not None
         with closing(source.open("default/f")) as again:  # another process goes on
-            assert not again.behind("table", reached["table"], reached["table"])
+            assert not again.lags("table", reached["table"], reached["table"])
     assert found == list(range(1, 12))
     assert inside >= 2
 
@@ -150,7 +150,7 @@ def test_a_session_asks_for_what_is_new_only(
 ) -> None:
     events.append(1)
     with closing(events.source().open("default/f")) as session:
-        after = session.ends()
+        after = session.end()
         for _ in range(4):
             events.append(1)
         assert session.lag(after).records == 4
@@ -265,7 +265,7 @@ def test_a_branch_that_is_moved_back_under_an_open_session(events: Events) -> No
     events.append(1)
     with closing(events.source().open("default/f")) as session:
         assert session.lag(session.start()).records == 3
-        after = session.ends()
+        after = session.end()
         events.trees.assign(events.branch, head)
         with pytest.raises(PermanentError, match="its branch was moved or created again"):
             session.plan(after, Limit())
@@ -310,7 +310,7 @@ def test_a_snapshot_that_was_put_back_while_it_was_read(events: Events) -> None:
     events.append(1)
     source = events.source(maxRowsPerPoll=2)
     with closing(source.open("default/f")) as session:
-        after = session.ends()
+        after = session.end()
         events.append(6)
         then = events.trees.head(events.branch)
         span = session.plan(after, Limit())

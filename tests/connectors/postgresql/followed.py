@@ -125,7 +125,7 @@ class Followed:
         """What the source delivers from a position on, to the end that is visible now."""
         with self._letting_go(), closing(self.source.open("followed/read")) as session:
             at = session.start() if after is None else after
-            span = session.plan(at, self.limit, session.ends())
+            span = session.plan(at, self.limit, session.end())
             return [b for piece in span.slices for b in self.source.batches(piece, metadata)]
 
     def bodies(self, after: Positions | None = None) -> list[bytes]:

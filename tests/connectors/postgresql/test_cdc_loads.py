@@ -64,14 +64,14 @@ def test_a_table_that_is_added_to_the_manifest_is_loaded(union: Union, upserts: 
     several = union.several
     with closing(several.source.open("followed/asked")) as session:
         position = union.position()["wal"]
-        assert session.behind("wal", position, session.ends()["wal"])
+        assert session.lags("wal", position, session.end()["wal"])
     assert several.drain() == 1 + 901
     assert union.is_both()
     union.run("INSERT INTO more VALUES (2001, 'later'); INSERT INTO source VALUES (102, 'later')")
     assert several.drain() == 2
     assert union.is_both()
     with closing(several.source.open("followed/asked")) as session:
-        assert not session.behind("wal", union.position()["wal"], session.ends()["wal"])
+        assert not session.lags("wal", union.position()["wal"], session.end()["wal"])
 
 
 @pytest.mark.crash

@@ -32,7 +32,7 @@ def test_a_run_that_ends_before_the_log_does_learns_of_another_key(followed: Fol
     followed.run("UPDATE source SET id = 2")
     name = f"{followed.schema}.source"
     with closing(followed.source.open("followed/keys")) as session:
-        end = session.ends()
+        end = session.end()
         followed.run("INSERT INTO source VALUES (3, 'c')")
         (piece,) = session.plan(followed.position(), followed.limit, end).slices
     assert isinstance(piece, PartSlice)
@@ -72,10 +72,10 @@ def test_a_position_before_the_last_look_keeps_its_keys(monkeypatch: pytest.Monk
     seen.look(LINK, [])
     assert list(seen.changed(OLD)) == ["public.a"]
     assert list(seen.changed(OLD)) == [], "it is told once"
-    assert seen.behind(Lsn(99), OLD) == OLD
-    assert seen.behind(Lsn(100), OLD) == NEW
-    assert seen.behind(Lsn(99), OLD) == OLD
-    assert seen.behind(Lsn(200), OLD) == NEW, "a branch that was away learns of it, too"
+    assert seen.after(Lsn(99), OLD) == OLD
+    assert seen.after(Lsn(100), OLD) == NEW
+    assert seen.after(Lsn(99), OLD) == OLD
+    assert seen.after(Lsn(200), OLD) == NEW, "a branch that was away learns of it, too"
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["before", "behind"])
@@ -100,4 +100,4 @@ def test_a_look_that_no_position_has_come_to_stays(monkeypatch: pytest.MonkeyPat
     seen.look(LINK, [])
     keys, end = next(found)
     seen.look(LINK, [])
-    assert seen.behind(Lsn(150), {}) == NEW
+    assert seen.after(Lsn(150), {}) == NEW

@@ -33,7 +33,7 @@ def table(followed: Followed) -> Followed:
 def _is_news(table: Followed) -> bool:
     """What a lane asks, which plans only where something is new."""
     with closing(table.source.open("followed/lane")) as session:
-        ends = session.ends()
+        ends = session.end()
         return news(session, table.position(), ends)
 
 

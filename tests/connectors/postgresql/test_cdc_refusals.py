@@ -465,7 +465,7 @@ def test_a_server_that_has_lost_the_end_of_its_log(followed: Followed) -> None:
     followed.drain()
     beyond = {"wal": dump(Reached(Lsn(1 << 60)))}
     with closing(followed.source.open("followed/restored")) as session:
-        for until in (None, session.ends()):
+        for until in (None, session.end()):
             with pytest.raises(PermanentError, match=r"the log ends at .* Load the tables again"):
                 session.plan(beyond, followed.limit, until)
 

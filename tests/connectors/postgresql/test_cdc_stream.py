@@ -178,10 +178,10 @@ def test_idle_tables_do_not_keep_the_log(table: Followed, monkeypatch: pytest.Mo
         table.run("CREATE TABLE noise AS SELECT generate_series(1, 100) i")
         assert session.plan(position, Limit()).empty
         table.wait_until_free()
-        assert not session.behind("wal", position["wal"], session.ends()["wal"])
+        assert not session.lags("wal", position["wal"], session.end()["wal"])
         monkeypatch.setattr(idle_log, "IDLE_BYTES", 10_000)
         table.run("INSERT INTO noise SELECT generate_series(1, 1000)")
-        assert session.behind("wal", position["wal"], session.ends()["wal"])
+        assert session.lags("wal", position["wal"], session.end()["wal"])
         span = session.plan(position, Limit())
         assert not span.empty
         assert [b.num_rows for piece in span.slices for b in
@@ -239,7 +239,7 @@ def test_whoever_asks_for_the_end_does_not_wait_for_a_long_look(
     monkeypatch.setattr(idle_log, "LOOK_BYTES", 10_000)
     with closing(table.source.open("followed/asked")) as session:
         monkeypatch.setattr(idle_log, "look", None)
-        assert session.behind("wal", position, session.ends()["wal"])
+        assert session.lags("wal", position, session.end()["wal"])
 
 
 def test_the_lag_of_a_long_stretch_is_estimated_from_its_beginning(
@@ -308,10 +308,10 @@ def test_looks_that_take_long_are_far_apart(
     with closing(table.source.open("followed/asked")) as session:
         while time.monotonic() < deadline:
             table.run("CREATE TABLE IF NOT EXISTS noise (i int); INSERT INTO noise VALUES (1)")
-            assert not session.behind("wal", position["wal"], session.ends()["wal"])
+            assert not session.lags("wal", position["wal"], session.end()["wal"])
         assert 2 <= len(looks) <= 5
         table.run("INSERT INTO source VALUES (300, 'x', 1)")
-        while not session.behind("wal", position["wal"], session.ends()["wal"]):
+        while not session.lags("wal", position["wal"], session.end()["wal"]):
             assert time.monotonic() < deadline + 5
         assert not session.plan(position, Limit()).empty
 
@@ -332,8 +332,8 @@ def test_what_a_look_has_found_is_not_looked_for_again(
         for key in (300, 301):
             position = table.position()
             table.run("INSERT INTO source VALUES (%s, 'x', 1)", key)
-            assert session.behind("wal", position["wal"], session.ends()["wal"])
-            assert not session.plan(position, Limit(), session.ends()).empty
+            assert session.lags("wal", position["wal"], session.end()["wal"])
+            assert not session.plan(position, Limit(), session.end()).empty
             assert len(asked) == 1
             asked.clear()
             table.drain()
@@ -395,7 +395,7 @@ def _planned(table: Followed, limit: Limit) -> list[int]:
     """The changes of each stretch up to the end of the log."""
     stretches = list[int]()
     with closing(table.source.open("followed/asked")) as session:
-        at, ends = table.position(), session.ends()
+        at, ends = table.position(), session.end()
         while (span := session.plan(at, limit, ends)).slices:
             for batches in table.source.batches_in_order(span.slices, frozenset()):
                 stretches.append(sum(batch.num_rows for batch in batches))
@@ -594,7 +594,7 @@ def test_a_table_that_the_operator_has_not_loaded_is_loaded(table: Followed) -> 
     document = {"snapshotLSN": lsn, "snapshotCompletedTables": [f"{table.schema}.source"]}
     with closing(several.source.open("followed/adopt")) as session:
         adopted = session.adopt(document)
-        assert session.behind("wal", adopted["wal"], session.ends()["wal"])
+        assert session.lags("wal", adopted["wal"], session.end()["wal"])
     assert tuples(several.read(adopted), ["id"]) == []
     with closing(several.source.open("followed/adopt")) as session:
         first = session.plan(adopted, Limit())

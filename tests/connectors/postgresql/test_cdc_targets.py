@@ -116,7 +116,7 @@ def test_the_last_stretch_of_a_micro_batch_counts(
         flow.run(f"INSERT INTO source VALUES ({number % 2 + 2}, 'again', {number})")
     spans = list[int]()
     with closing(flow.source.open("followed/spans")) as session:
-        at, end = flow.position(), session.ends()
+        at, end = flow.position(), session.end()
         while slices := (span := session.plan(at, limit, end)).slices:
             spans.append(len(slices))
             at = span.upto

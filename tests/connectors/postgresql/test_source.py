@@ -142,7 +142,7 @@ def test_an_index_on_updated_at_alone_serves(polled: Polled) -> None:
     polled.run("ANALYZE source")
     before = _scans(polled)
     with closing(polled.source.open("x")) as session:
-        end = json.loads(str(session.ends()["table"]))
+        end = json.loads(str(session.end()["table"]))
         polled.run("UPDATE source SET updated_at = now() WHERE id < 5")
         assert len(session.plan({"table": json.dumps(end)}, Limit()).slices) == 1
         assert session.lag({"table": json.dumps(end)}).records == 4
@@ -256,11 +256,11 @@ class TestOverlap:
         add(late, "a", at="now()")
         late.drain()
         with closing(late.source.open("x")) as session:
-            assert not session.behind("table", late.position(), session.ends()["table"])
+            assert not session.lags("table", late.position(), session.end()["table"])
             time.sleep(2.1)
-            assert session.behind("table", late.position(), session.ends()["table"])
+            assert session.lags("table", late.position(), session.end()["table"])
             assert late.drain() == 1
-            assert not session.behind("table", late.position(), session.ends()["table"])
+            assert not session.lags("table", late.position(), session.end()["table"])
         assert late.drain() == 0
 
     def test_an_overlap_of_more_rows_than_a_span_has_is_read_to_its_end(self, late: Polled) -> None:
@@ -385,8 +385,8 @@ class TestPlaces:
             add(polled, "a", "b")
             lag = session.lag(session.start())
             assert lag.records == 2
-            assert 3590 < lag.seconds < 3700
-            assert session.lag(session.ends()).seconds == 0
+            assert 3590 < (lag.seconds or 0) < 3700
+            assert session.lag(session.end()).seconds == 0
 
     @pytest.mark.parametrize(
         ("document", "left"),
@@ -428,7 +428,7 @@ class TestPlaces:
         with closing(polled.source.open("x")) as session:
             found = session.peek(session.start(), 3)["table"]
             assert found.column("name").to_pylist() == ["a", "b", "c"]
-            assert session.peek(session.ends(), 3) == {}
+            assert session.peek(session.end(), 3) == {}
 
 
 def test_metadata_is_that_of_the_reference(polled: Polled) -> None:
@@ -451,7 +451,7 @@ def test_a_table_made_anew_is_another_one(polled: Polled) -> None:
         before = session.identity
         polled.run(f"DROP TABLE source; CREATE TABLE source ({TRACKED})")
         with pytest.raises(TransientError, match="was re-created while the flow ran"):
-            session.ends()
+            session.end()
     with closing(polled.source.open("x")) as session:
         assert session.identity != before
     with pytest.raises(PermanentError, match="was recreated since the last commit"):

@@ -25,8 +25,8 @@ def test_a_row_whose_order_value_is_nan_is_read(
     source = TrinoSource.model_validate({**config, "query": query, **columns})
     read = []
     with closing(source.open("ns/flow")) as session:
-        at, end = session.start(), session.ends()
-        while session.behind("table", at["table"], end["table"]):
+        at, end = session.start(), session.end()
+        while session.lags("table", at["table"], end["table"]):
             span = session.plan(at, Limit(2), end)
             for piece in span.slices:
                 for batch in source.batches(piece, frozenset()):

@@ -280,11 +280,11 @@ def test_what_ends_a_window_is_news_without_a_record(sql: Sql, run: Run, clock: 
     session = flow.resolved().source.open(flow.id)
     try:
         clock.at("12:00:09.999")
-        assert not news(session, last.checkpoint.positions, session.ends())
+        assert not news(session, last.checkpoint.positions, session.end())
         clock.at("12:00:10")
-        assert news(session, last.checkpoint.positions, session.ends())
+        assert news(session, last.checkpoint.positions, session.end())
         (*_, last) = run(flow)
-        assert not news(session, last.checkpoint.positions, session.ends())
+        assert not news(session, last.checkpoint.positions, session.end())
     finally:
         session.close()
 

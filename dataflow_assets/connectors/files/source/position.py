@@ -54,7 +54,7 @@ class FilesPosition:
         return cls(done, told.file, told.at, told.version)
 
     @classmethod
-    def behind(
+    def after(
         cls, files: Iterable[Stored], begun: tuple[Stored, int] | None = None
     ) -> FilesPosition:
         """All of these files are read, and of one that is begun the lines before a byte."""

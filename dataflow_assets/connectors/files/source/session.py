@@ -44,7 +44,7 @@ _SAMPLE = 64 * 1024  # bytes from which the length of a line is told
 
 
 class FilesSourceSession(SourceSession):
-    """Lists the folder for every question; `behind` only for what one position lacks."""
+    """Lists the folder for every question; `lags` only for what one position lacks."""
 
     def __init__(self, source: FilesSourceOptions) -> None:
         self._source, self._folder = source, Folder(source)
@@ -107,17 +107,17 @@ class FilesSourceSession(SourceSession):
         if where == "earliest":
             return self.start()
         if where == "latest":
-            return self.ends()
+            return self.end()
         at = datetime.fromisoformat(where)
         limit = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1e9
-        return _positions(FilesPosition.behind(one for one in self._files() if one.changed < limit))
+        return _positions(FilesPosition.after(one for one in self._files() if one.changed < limit))
 
     @override
-    def ends(self) -> Positions:
-        return _positions(FilesPosition.behind(self._files()))
+    def end(self) -> Positions:
+        return _positions(FilesPosition.after(self._files()))
 
     @override
-    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+    def lags(self, partition: str, position: Position | None, end: Position) -> bool:
         lacking = FilesPosition.parse(position).lacking(FilesPosition.parse(end))
         if not lacking:
             return False
@@ -132,7 +132,7 @@ class FilesSourceSession(SourceSession):
         self._check(start, files)
         new = unread(files, start, FilesPosition.parse(until[FOLDER]) if until else None)
         cut = Cut(self._step(new, limit), self._source.parallel_reads).take(new)
-        added = FilesPosition.behind(cut.done, cut.begun).text()
+        added = FilesPosition.after(cut.done, cut.begun).text()
         return Span.of_parts(added, map(text_of, cut.parts), full=cut.full)
 
     def _check(self, start: FilesPosition, files: Sequence[Stored]) -> None:
@@ -197,7 +197,7 @@ class FilesSourceSession(SourceSession):
         """Records by the length of the first lines; seconds since the oldest file was changed."""
         start, files = FilesPosition.parse(after.get(FOLDER)), self._files()
         unread = [one for one in files if not start.has(one)]
-        ends = _positions(FilesPosition.behind(files))
+        ends = _positions(FilesPosition.after(files))
         if not unread:
             return Lag(0, 0.0, ends)
         size = sum(one.size for one in unread) - start.at
@@ -214,7 +214,7 @@ class FilesSourceSession(SourceSession):
         return {} if first is None else {FOLDER: first.slice(0, limit)}
 
     @override
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         """A folder keeps nothing of its readers."""
 
     @override

@@ -65,7 +65,7 @@ def between(metadata: TableMetadata, position: SnapshotPosition, head: Snapshot)
     raise Lost
 
 
-def behind(metadata: TableMetadata, position: SnapshotPosition, end: SnapshotPosition) -> bool:
+def lags(metadata: TableMetadata, position: SnapshotPosition, end: SnapshotPosition) -> bool:
     """Returns whether a reader at the position has still to read something before it is at the end.
 
     Behind any end is a place in what the table was rolled back from. What the table does not know

@@ -155,12 +155,12 @@ def _following(table: Table, snapshot: Snapshot, before: Snapshot) -> Snapshot:
     if known := _kept(key):
         return known
     update: dict[str, Any] = {"parent_snapshot_id": before.snapshot_id}
-    if _written_behind(table, snapshot) != str(before.snapshot_id):
+    if _written_after(table, snapshot) != str(before.snapshot_id):
         update["summary"] = _compared(snapshot, changed(table.io, before, snapshot))
     return _keep(key, snapshot.model_copy(update=update))
 
 
-def _written_behind(table: Table, snapshot: Snapshot) -> str | None:
+def _written_after(table: Table, snapshot: Snapshot) -> str | None:
     """The snapshot's own parent, as whoever wrote it has noted in the manifest list."""
     with AvroFile[Any](table.io.new_input(snapshot.manifest_list)) as written:
         return written.header.meta.get(_PARENT)

@@ -29,7 +29,7 @@ def adopted(metadata: TableMetadata, document: Mapping[str, Any]) -> SnapshotPos
                 "the checkpoint has no lastAckedSnapshotID: give the object `iceberg` of the "
                 "DataFlow Operator's checkpoint.json"
             )
-        return position_behind(metadata, acked)
+        return position_after(metadata, acked)
     log.warning(
         "the DataFlow Operator was in the middle of snapshot %s: it is read again, so up to %s of "
         "its rows come twice",
@@ -37,18 +37,18 @@ def adopted(metadata: TableMetadata, document: Mapping[str, Any]) -> SnapshotPos
         document["scanRowOffset"],
     )
     return (
-        _before(metadata, scanned) if acked in (None, scanned) else position_behind(metadata, acked)
+        _before(metadata, scanned) if acked in (None, scanned) else position_after(metadata, acked)
     )
 
 
-def position_behind(metadata: TableMetadata, snapshot_id: int) -> SnapshotPosition:
-    """Behind this snapshot, which may have expired as long as its child has not.
+def position_after(metadata: TableMetadata, snapshot_id: int) -> SnapshotPosition:
+    """The position after a snapshot, which may have expired as long as its child has not.
 
     Raises PermanentError where the table does not know it.
     """
     known = metadata.snapshot_by_id(snapshot_id)
     if known is not None:
-        return SnapshotPosition.behind(known)
+        return SnapshotPosition.after(known)
     if any(one.parent_snapshot_id == snapshot_id for one in metadata.snapshots):
         return SnapshotPosition(snapshot_id)
     ids = [str(one.snapshot_id) for one in metadata.snapshots]
@@ -62,7 +62,7 @@ def _before(metadata: TableMetadata, snapshot_id: int) -> SnapshotPosition:
     if known is None or parent is None:
         return BEGINNING
     before = metadata.snapshot_by_id(parent)
-    return SnapshotPosition.behind(before) if before else SnapshotPosition(parent)
+    return SnapshotPosition.after(before) if before else SnapshotPosition(parent)
 
 
 def _id(document: Mapping[str, Any], key: str) -> int | None:

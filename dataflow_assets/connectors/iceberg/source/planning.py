@@ -89,12 +89,12 @@ def _steps(changes: Sequence[SnapshotChange]) -> Iterator[SnapshotStep]:
             yield SnapshotStep(SnapshotPosition.inside(one.snapshot, "added"), one.snapshot)
         else:
             note = str(one) if one.kind == "rewritten" else ""
-            yield SnapshotStep(SnapshotPosition.behind(one.snapshot), one.snapshot, note)
+            yield SnapshotStep(SnapshotPosition.after(one.snapshot), one.snapshot, note)
 
 
 def _noted(steps: tuple[SnapshotStep, ...], note: str, head: Snapshot) -> tuple[SnapshotStep, ...]:
     """The note on the first step; rolled back to an ancestor, there is none but to go there."""
-    first, *others = steps or (SnapshotStep(SnapshotPosition.behind(head), head),)
+    first, *others = steps or (SnapshotStep(SnapshotPosition.after(head), head),)
     return (replace(first, note=f"{note}; {first.note}".removesuffix("; ")), *others)
 
 

@@ -15,9 +15,9 @@ from dataflow_assets.connectors.iceberg.client import NessieCatalog, connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import TableSourceOptions
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile, files, row_groups
-from dataflow_assets.connectors.iceberg.source.history import arrivals, behind, lineage
+from dataflow_assets.connectors.iceberg.source.history import arrivals, lags, lineage
 from dataflow_assets.connectors.iceberg.source.nessie_history import BranchHistory
-from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_behind
+from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_after
 from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, cut
 from dataflow_assets.connectors.iceberg.source.planning import Ahead, SnapshotStep, ahead
 from dataflow_assets.connectors.iceberg.source.read import read
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class IcebergSourceSession(SourceSession):
-    """Loads the table from the catalog for every question; `behind` judges by the last answer."""
+    """Loads the table from the catalog for every question; `lags` judges by the last answer."""
 
     def __init__(self, source: TableSourceOptions, flow: str) -> None:
         self._source, self._flow = source, flow
@@ -91,7 +91,7 @@ class IcebergSourceSession(SourceSession):
         if given is None:
             return _positions(BEGINNING)
         there = SnapshotPosition(int(given))
-        return _positions(position_behind(self._look(there).metadata, int(given)))
+        return _positions(position_after(self._look(there).metadata, int(given)))
 
     def seek(self, where: str) -> Positions:
         """A timestamp: behind the snapshots that came before it, and before any other one.
@@ -102,17 +102,17 @@ class IcebergSourceSession(SourceSession):
             return _positions(BEGINNING)
         head = self._look(whole=where != "latest").metadata.current_snapshot()
         if where == "latest":
-            return _positions(_behind(head))
+            return _positions(_after(head))
         metadata = self._table.metadata
         came = self._history.arrivals() if self._history else arrivals(metadata, head)
-        return _positions(_behind(_before(lineage(metadata, head), came, where)))
+        return _positions(_after(_before(lineage(metadata, head), came, where)))
 
-    def ends(self) -> Positions:
-        return _positions(_behind(self._look().metadata.current_snapshot()))
+    def end(self) -> Positions:
+        return _positions(_after(self._look().metadata.current_snapshot()))
 
-    def behind(self, partition: str, position: Position | None, end: Position) -> bool:  # noqa: ARG002 - there is one
-        """By the table's history as it was seen last."""
-        return behind(self._table.metadata, _parsed(position), SnapshotPosition.parse(end))
+    def lags(self, partition: str, position: Position | None, end: Position) -> bool:  # noqa: ARG002 - there is one
+        """Judges by the table's history as it was seen last."""
+        return lags(self._table.metadata, _parsed(position), SnapshotPosition.parse(end))
 
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """Parts of one long snapshot, or one part of several short ones.
@@ -181,7 +181,7 @@ class IcebergSourceSession(SourceSession):
         start = _parsed(after.get(TABLE))
         table = self._look(start)
         head = table.metadata.current_snapshot()
-        ends = _positions(_behind(head))
+        ends = _positions(_after(head))
         if head is None:
             return Lag(0, 0.0, ends)
         steps = self._ahead(table, start, head).steps
@@ -199,7 +199,7 @@ class IcebergSourceSession(SourceSession):
         found = pa.Table.from_batches(batches).slice(0, limit).combine_chunks().to_batches()
         return {TABLE: found[0]} if found else {}
 
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         """The catalog keeps nothing of its readers."""
 
     def close(self) -> None:
@@ -236,8 +236,8 @@ def _before(line: Iterable[Snapshot], came: Mapping[int, int], where: str) -> Sn
     return found
 
 
-def _behind(snapshot: Snapshot | None) -> SnapshotPosition:
-    return SnapshotPosition.behind(snapshot) if snapshot else BEGINNING
+def _after(snapshot: Snapshot | None) -> SnapshotPosition:
+    return SnapshotPosition.after(snapshot) if snapshot else BEGINNING
 
 
 def _parsed(text: Position | None) -> SnapshotPosition:

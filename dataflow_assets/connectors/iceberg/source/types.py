@@ -7,7 +7,7 @@ from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
 from dataflow_assets.connectors.iceberg.types import JSON_DOC, NUMERIC_DOC, text_kind
-from dataflow_assets.contracts import KIND, TypeRow, checked_name
+from dataflow_assets.contracts import Kind, TypeRow, checked_name
 
 _SIMPLE: dict[type[ice.IcebergType], pa.DataType] = {
     ice.BooleanType: pa.bool_(),
@@ -39,17 +39,17 @@ def typed_schema(schema: Schema) -> pa.Schema:
 
 def arrow_field(column: ice.NestedField) -> pa.Field:
     kind = _kind(column)
-    metadata = {KIND: kind} if kind else None
+    metadata = kind.mark if kind else None
     return pa.field(
         checked_name(column.name), arrow_type(column.field_type), column.optional, metadata
     )
 
 
-def _kind(column: ice.NestedField) -> bytes | None:
+def _kind(column: ice.NestedField) -> Kind | None:
     if isinstance(column.field_type, ice.UUIDType):
-        return b"uuid"
+        return Kind.UUID
     if isinstance(column.field_type, ice.MapType):
-        return b"json"
+        return Kind.JSON
     if isinstance(column.field_type, ice.StringType):
         return text_kind(column)
     return None

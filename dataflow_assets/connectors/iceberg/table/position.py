@@ -48,13 +48,13 @@ class SnapshotPosition:
     done: int = 0
 
     @classmethod
-    def behind(cls, snapshot: Snapshot) -> SnapshotPosition:
+    def after(cls, snapshot: Snapshot) -> SnapshotPosition:
         return cls(snapshot.snapshot_id, snapshot.sequence_number or 0, committed(snapshot))
 
     @classmethod
     def inside(cls, snapshot: Snapshot, scan: Scan) -> SnapshotPosition:
         """At the first row of the snapshot."""
-        return replace(cls.behind(snapshot), scan=scan)
+        return replace(cls.after(snapshot), scan=scan)
 
     @classmethod
     def parse(cls, text: object) -> SnapshotPosition:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from dataflow_assets.connectors.kafka.peek import Peek, Seen, Where
 from dataflow_assets.connectors.kafka.topics import Offsets
-from dataflow_assets.contracts import Lag, Positions
+from dataflow_assets.contracts import Lag, Positions, oldest
 
 SECONDS = 5.0  # in which the oldest unread records are looked at: a broker that is well takes 0.01
 
 
 @dataclass(frozen=True)
-class Behind:
+class UnreadRecords:
     """One branch. `unread`: by partition the first record there is that it has not read."""
 
     topic: str
@@ -23,7 +23,7 @@ class Behind:
     ends: Positions
 
     @classmethod
-    def of(cls, topic: str, begins: Offsets, lows: Offsets, ends: Offsets) -> Behind:
+    def of(cls, topic: str, begins: Offsets, lows: Offsets, ends: Offsets) -> UnreadRecords:
         """A branch that goes on at `begins`."""
         unread = {p: max(begin, lows[p]) for p, begin in begins.items() if begin < ends[p]}
         records = sum(ends[p] - begins[p] for p in unread)
@@ -34,7 +34,7 @@ class Behind:
         return {(self.topic, partition): offset for partition, offset in self.unread.items()}
 
 
-def with_ages(peek: Peek, branches: Sequence[Behind]) -> list[Lag]:
+def with_ages(peek: Peek, branches: Sequence[UnreadRecords]) -> list[Lag]:
     """Each branch with the age of its oldest unread record; 0.0 where only markers are left.
 
     One consumer looks at all of them, for so long together. A partition that it has not reached
@@ -48,11 +48,11 @@ def with_ages(peek: Peek, branches: Sequence[Behind]) -> list[Lag]:
     return [_lag(branch, ages) for branch in branches]
 
 
-def _lag(branch: Behind, known: Mapping[tuple[Where, int], float]) -> Lag:
+def _lag(branch: UnreadRecords, known: Mapping[tuple[Where, int], float]) -> Lag:
     unread = {str(p): ((branch.topic, p), offset) for p, offset in branch.unread.items()}
-    ages = {partition: 0.0 for partition in branch.ends if partition not in unread}
-    ages |= {partition: known[at] for partition, at in unread.items() if at in known}
-    return Lag(branch.records, max(ages.values(), default=0.0), branch.ends, partitions=ages)
+    ages = {p: known.get(unread[p]) if p in unread else 0.0 for p in branch.ends}
+    looked_at = {partition: age for partition, age in ages.items() if age is not None}
+    return Lag(branch.records, oldest(ages.values()), branch.ends, partitions=looked_at)
 
 
 def _rounds(wanted: Iterable[Iterable[tuple[Where, int]]]) -> list[dict[Where, int]]:

@@ -20,7 +20,7 @@ from dataflow_assets.connectors.kafka.source.batch_size import Sizes
 from dataflow_assets.connectors.kafka.source.current_topic import CurrentTopic, listed
 from dataflow_assets.connectors.kafka.source.data_loss import LossCheck
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
-from dataflow_assets.connectors.kafka.source.lags import Behind, with_ages
+from dataflow_assets.connectors.kafka.source.lags import UnreadRecords, with_ages
 from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES, MOST_TOGETHER
 from dataflow_assets.connectors.kafka.source.start_offsets import MARK, StartOffsets
 from dataflow_assets.connectors.kafka.topics import Offsets, described
@@ -107,7 +107,7 @@ class KafkaSourceSession(SourceSession):
         return _named({p: offset if offset >= 0 else ends[p] for p, offset in found.items()})
 
     @override
-    def ends(self) -> Positions:
+    def end(self) -> Positions:
         return self.bounded(self._offsets(self.topic.now(), LATEST)[0])
 
     @override
@@ -180,7 +180,7 @@ class KafkaSourceSession(SourceSession):
         )
 
     @override
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         offsets = {int(p): int(offset) for p, offset in upto.items()}
         changed = {p: o for p, o in offsets.items() if self._released.get(p) != o}
         if changed:
@@ -202,7 +202,7 @@ class KafkaSourceSession(SourceSession):
             one if isinstance(one, DataflowError) else outcome(partial(session.unread, after, *one))
             for (session, after), one in zip(asked, offsets, strict=True)
         ]
-        branches = [one for one in found if isinstance(one, Behind)]
+        branches = [one for one in found if isinstance(one, UnreadRecords)]
         lags = iter(with_ages(asked[0][0].ahead, branches) if branches else [])
         return [one if isinstance(one, DataflowError) else next(lags) for one in found]
 
@@ -210,10 +210,10 @@ class KafkaSourceSession(SourceSession):
         """The ends of the partitions that are read, as the declaration has them."""
         return _named(self._caps(ends))
 
-    def unread(self, after: Positions | None, lows: Offsets, ends: Offsets) -> Behind:
+    def unread(self, after: Positions | None, lows: Offsets, ends: Offsets) -> UnreadRecords:
         """Returns what a branch has not read; None: it begins at the start."""
         begins = _begins(self.start() if after is None else after, lows)
-        return Behind.of(self._source.topic, begins, lows, self._bounded(ends, begins))
+        return UnreadRecords.of(self._source.topic, begins, lows, self._bounded(ends, begins))
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:

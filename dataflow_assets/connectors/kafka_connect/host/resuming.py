@@ -35,7 +35,7 @@ def resumable(offset: Any) -> bool:
     return all(str(offset.get(mark)).lower() not in _RUNS for mark in _MARKS)
 
 
-def behind(texts: Sequence[str], task: int, known: Offset | None) -> Offset:
+def after(texts: Sequence[str], task: int, known: Offset | None) -> Offset:
     """The offset that stands for records of one source partition.
 
     Args:

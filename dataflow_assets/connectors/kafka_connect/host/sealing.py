@@ -145,7 +145,7 @@ def offsets_of(table: pa.Table, task: int, known: Offsets) -> dict[str, Offset]:
             if partition not in keys:
                 keys[partition] = canonical(msgspec.json.decode(partition))
             texts[keys[partition]].append(offset)
-    return {key: resuming.behind(found, task, known.get(key)) for key, found in texts.items()}
+    return {key: resuming.after(found, task, known.get(key)) for key, found in texts.items()}
 
 
 def _not_resumable(offsets: Offsets) -> set[str]:

@@ -59,7 +59,7 @@ class KafkaConnectSession(SourceSession):
         """Number of the last part that any open branch has."""
 
     @override
-    def begin_behind(self, positions: Sequence[Positions]) -> None:
+    def begin_after(self, positions: Sequence[Positions]) -> None:
         texts = (text for one in positions for text in (one.get(CONNECT), folded(one, CONNECT)))
         self._furthest = max((ConnectPosition.parse(text).part for text in texts), default=0)
 
@@ -82,11 +82,11 @@ class KafkaConnectSession(SourceSession):
         return self.start()
 
     @override
-    def ends(self) -> Positions:
+    def end(self) -> Positions:
         return _positions(ConnectPosition(visible=int((time.monotonic() + self._shown) * 1_000)))
 
     @override
-    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+    def lags(self, partition: str, position: Position | None, end: Position) -> bool:
         """Without a process of its own nobody knows what the connector would deliver."""
         start, stop = ConnectPosition.parse(position), ConnectPosition.parse(end)
         if not stop.visible:
@@ -207,7 +207,7 @@ class KafkaConnectSession(SourceSession):
         return self._spool.size > _FULL
 
     @override
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         position = ConnectPosition.parse(upto.get(CONNECT))
         with disk(self._source.spool):
             state = self._spool.state()
@@ -222,7 +222,7 @@ class KafkaConnectSession(SourceSession):
         oldest = self._spool.sealed_at(parts[0]) if parts else None
         seconds = max(0.0, time.time() - oldest) if oldest else 0.0
         records, known = sum(part.rows for part in parts), states.read(self._spool.folder)
-        return Lag(records, seconds, self.ends(), connector=known)
+        return Lag(records, seconds, self.end(), connector=known)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:

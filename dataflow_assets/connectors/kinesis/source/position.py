@@ -100,6 +100,6 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
         shards = {name: one for name, one in self.shards.items() if name not in gone}
         return StreamPosition(shards, self.begin)
 
-    def behind(self, other: StreamPosition) -> bool:
+    def lags(self, other: StreamPosition) -> bool:
         """Returns whether the other one has read more of a shard."""
         return any(self.of(name).place < one.place for name, one in other.shards.items())

@@ -94,14 +94,14 @@ class KinesisSourceSession(SourceSession):
         return _positions(StreamPosition(begin=begin if begin > oldest else 0))
 
     @override
-    def ends(self) -> Positions:
+    def end(self) -> Positions:
         return _positions(StreamPosition(visible=now()))
 
     @override
-    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+    def lags(self, partition: str, position: Position | None, end: Position) -> bool:
         start, stop = self._start({partition: position or ""}), StreamPosition.parse(end)
         if not stop.visible:
-            return start.behind(stop)
+            return start.lags(stop)
         if start.visible >= stop.visible:
             return False
         return bool(self._walk(start, Limit(1, 1), stop).ranges)
@@ -257,7 +257,7 @@ class KinesisSourceSession(SourceSession):
         records = sum(map(_waiting, walk.found))
         oldest = min((one.arrived for one in walk.ranges), default=0)
         seconds = max(0.0, (now() - oldest) / 1_000) if oldest else 0.0
-        return Lag(records, seconds, self.ends())
+        return Lag(records, seconds, self.end())
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
@@ -268,7 +268,7 @@ class KinesisSourceSession(SourceSession):
         return {} if first is None else {STREAM: first.slice(0, limit)}
 
     @override
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         """A stream keeps nothing of its readers."""
 
     @override

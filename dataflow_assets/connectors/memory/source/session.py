@@ -46,11 +46,11 @@ class _StoreSession(SourceSession, ABC):
     def identity(self) -> str:
         return current_identity(self.source)
 
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         self.store.identify(f"released {self.source.topic}", json.dumps(dict(upto)))
 
     def lag(self, after: Positions) -> Lag:
-        ends = self.ends()
+        ends = self.end()
         records = sum(int(end) - int(after.get(name, 0)) for name, end in ends.items())
         return Lag(records, float(records > 0), ends)
 
@@ -71,17 +71,17 @@ class MemoryOffsetSession(_StoreSession):
 
     @override
     def seek(self, where: str) -> Positions:
-        return self.ends() if where == "latest" else self._begin
+        return self.end() if where == "latest" else self._begin
 
     @override
-    def ends(self) -> Positions:
+    def end(self) -> Positions:
         sql = 'select partition, max("offset") + 1 from messages where topic = ? group by 1'
         ends = self.store.query(sql, self.source.topic)
         return {**self._begin, **{str(partition): int(end) for partition, end in ends}}
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        ends = self.ends()
+        ends = self.end()
         slices, full = [], False
         for partition in sorted(ends, key=int):
             start = int(after.get(partition, 0))
@@ -111,16 +111,16 @@ class MemoryPartSession(_StoreSession):
 
     @override
     def seek(self, where: str) -> Positions:
-        return self.ends() if where == "latest" else self.start()
+        return self.end() if where == "latest" else self.start()
 
     @override
-    def ends(self) -> Positions:
+    def end(self) -> Positions:
         sql = 'select coalesce(max("offset") + 1, 0) from messages where topic = ?'
         return {"table": str(self.store.query(sql, self.source.topic)[0][0])}
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        low, high = int(after.get("table", "0")), int((until or self.ends())["table"])
+        low, high = int(after.get("table", "0")), int((until or self.end())["table"])
         upto = min(high, low + limit.records)
         step = max(1, -(-(upto - low) // _PARTS))
         return Span.of_parts(str(upto), _borders(low, upto, step), full=upto < high)
@@ -136,7 +136,7 @@ class MemoryPartSession(_StoreSession):
         return {"table": read_rows(self.source, low, low + limit)}
 
     @override
-    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+    def lags(self, partition: str, position: Position | None, end: Position) -> bool:
         return int(position or 0) < int(end)
 
     @override

@@ -257,7 +257,7 @@ class Planning:
         at = replace(at, tables=frozenset(followed)).within(names)
         self._warn_of_keys(at)
         parts = [dump_part(StreamPart(*two, followed, at.keys)) for two in pairwise(places)]
-        keys = self._keys.behind(bounds[-1], at.keys)
+        keys = self._keys.after(bounds[-1], at.keys)
         marks = self._watch.marks(followed, at.marks)
         reached = replace(at, lsn=bounds[-1], keys=keys, marks=marks)
         return Span.of_parts(dump(reached), parts, full=bounds[-1].value < end.value)

@@ -52,7 +52,7 @@ class SeenKeys:
         if self._seen is None and (keys := keys_of(link, found)):
             self._seen = slot.end_of_log(link), keys  # asked in this order: no change is between
 
-    def behind(self, upto: Lsn, before: Keys) -> Keys:
+    def after(self, upto: Lsn, before: Keys) -> Keys:
         """The keys to store with a position.
 
         Args:

@@ -108,7 +108,7 @@ class PostgresqlCdcSession(SourceSession):
             return {PARTITION: dump(self._loading.reached(slot.end_of_log(link)))}
 
     @override
-    def ends(self) -> Positions:
+    def end(self) -> Positions:
         with explained(self._source, "looking for changes"):
             with lent_to_source(self._source.dsn()) as link:
                 self._watch.look(link)
@@ -167,7 +167,7 @@ class PostgresqlCdcSession(SourceSession):
         return {PARTITION: dump(at if at is None else at.within(self._loading.names))}
 
     @override
-    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+    def lags(self, partition: str, position: Position | None, end: Position) -> bool:
         one, other = parse(position), parse(end)
         if other is None:
             return False
@@ -181,7 +181,7 @@ class PostgresqlCdcSession(SourceSession):
         return self._loading.holds
 
     @override
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         """Every branch has it: the server may remove the log before."""
         at = stored(upto)
         if at is None:

@@ -102,8 +102,8 @@ class ViewSession(SourceSession):
         return begun(self._messages.take_over(known))
 
     @override
-    def ends(self) -> Positions:
-        return ending(self._messages.ends())
+    def end(self) -> Positions:
+        return ending(self._messages.end())
 
     @override
     @classmethod
@@ -116,12 +116,12 @@ class ViewSession(SourceSession):
         return self._messages
 
     @override
-    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+    def lags(self, partition: str, position: Position | None, end: Position) -> bool:
         after = _NOTHING if position is None else position_of(position)
-        behind, ends = self._messages.behind, position_of(end)
+        lags, ends = self._messages.lags, position_of(end)
         if ends.seen is not None and after.due is not None and after.due <= ends.seen:
             return True  # a window ends
-        return any(behind(p, after.offsets.get(p), at) for p, at in ends.offsets.items())
+        return any(lags(p, after.offsets.get(p), at) for p, at in ends.offsets.items())
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
@@ -189,7 +189,7 @@ class ViewSession(SourceSession):
         """
         if not start.earlier or start.rebuilt_at:
             return start.rebuilt_at
-        return whole(self._messages.ends() if end is None else end.offsets)
+        return whole(self._messages.end() if end is None else end.offsets)
 
     def _read_upto(self, position: ViewPosition) -> Positions:
         known = self._messages.understands(position.offsets)
@@ -226,9 +226,9 @@ class ViewSession(SourceSession):
         """The partitions that have messages behind a span: they are not idle."""
         if not self._source.view.idle:
             return ()
-        ends, behind = self._messages.ends(), self._messages.behind
+        ends, lags = self._messages.end(), self._messages.lags
         upto = messages.upto
-        return [name for name, end in ends.items() if behind(name, upto.get(name), end)]
+        return [name for name, end in ends.items() if lags(name, upto.get(name), end)]
 
     @override
     def fold(self, positions: Positions) -> Positions:
@@ -260,9 +260,9 @@ class ViewSession(SourceSession):
         return {} if found is None else {VIEW: found}
 
     @override
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         position = position_of(upto[VIEW])
-        self._messages.release(position.offsets)
+        self._messages.acknowledge(position.offsets)
         now = time.monotonic()
         if self._states.followed(position) and now >= self._collected + LOOK:
             self._collected = now

@@ -18,6 +18,7 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
+    oldest,
 )
 
 _BETWEEN = "/"
@@ -72,8 +73,8 @@ class UnitedSession(SourceSession):
         return all(one.understands(some) for one, some in self._each(positions))
 
     @override
-    def ends(self) -> Positions:
-        return _merged(one.ends() for one in self._sessions)
+    def end(self) -> Positions:
+        return _merged(one.end() for one in self._sessions)
 
     @override
     def closed(self, after: Positions) -> frozenset[str]:
@@ -81,9 +82,9 @@ class UnitedSession(SourceSession):
         return frozenset(named(n, one) for n, some in enumerate(found) for one in some)
 
     @override
-    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+    def lags(self, partition: str, position: Position | None, end: Position) -> bool:
         number, own = of_table(partition)
-        return self._sessions[number].behind(own, position, end)
+        return self._sessions[number].lags(own, position, end)
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
@@ -111,7 +112,7 @@ class UnitedSession(SourceSession):
         ]
         return Lag(
             records=sum(one.records for one in found),
-            seconds=max(one.seconds for one in found),
+            seconds=oldest([one.seconds for one in found]),
             ends=_merged(one.ends for one in found),
             partitions=dict(chain.from_iterable(one.items() for one in partitions)),
         )
@@ -122,9 +123,9 @@ class UnitedSession(SourceSession):
         return {named(n, name): at for n, some in enumerate(found) for name, at in some.items()}
 
     @override
-    def release(self, upto: Positions) -> None:
+    def acknowledge(self, upto: Positions) -> None:
         for one, some in self._each(upto):
-            one.release(some)
+            one.acknowledge(some)
 
     @override
     def close(self) -> None:
