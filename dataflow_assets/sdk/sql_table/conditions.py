@@ -13,7 +13,7 @@ from dataflow_assets.sdk.sql_table.relation import C, SqlRelation
 
 @dataclass(frozen=True)
 class Conditions(Generic[C]):
-    """What stands behind WHERE, made on the driver while parts are planned, and in tasks.
+    """Makes conditions for WHERE, on the driver while parts are planned, and in tasks.
 
     Rows are ordered by the pair (change, order), or by the order column alone. A row without an
     order value comes before all others of its change value. Of a relation that has an order.
@@ -22,7 +22,7 @@ class Conditions(Generic[C]):
     relation: SqlRelation[C]
     dialect: SqlDialect[C]
     binds: Binds = field(default_factory=dict)
-    """What the statement binds so far."""
+    """The parameters of the statement so far."""
 
     def of(self, rows: Rows) -> str:
         """Returns the SQL for these rows; `1 = 1` for all."""
@@ -52,7 +52,7 @@ class Conditions(Generic[C]):
 
     def first_value(self, condition: Callable[[C], str]) -> str:
         """Returns a condition on the first change column that has a value, else on the order's."""
-        first, *others = self.relation.ranked
+        first, *others = self.relation.rank_columns
         return " OR ".join(
             [condition(first), *(f"({first.sql} IS NULL AND {condition(each)})" for each in others)]
         )
@@ -72,7 +72,7 @@ class Conditions(Generic[C]):
 
     def _upto(self, rows: Rows) -> str:
         """A load also reads the rows that have no place in the order, in its first range."""
-        ranked, tracks = self.relation.ranked, bool(self.relation.changes)
+        ranked, tracks = self.relation.rank_columns, bool(self.relation.changes)
         unplaced = " AND ".join(f"{column.rank} IS NULL" for column in ranked)
         if rows.upto[0 if tracks else 1] is None:
             return unplaced

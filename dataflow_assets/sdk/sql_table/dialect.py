@@ -1,4 +1,4 @@
-"""How a database writes in SQL what polling asks of it."""
+"""The SQL of polling, as each database writes it."""
 
 from __future__ import annotations
 

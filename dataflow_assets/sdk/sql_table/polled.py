@@ -1,4 +1,4 @@
-"""What a polled table answers, whatever the database: bounds, borders, counts, comparisons."""
+"""A polled table, whatever the database: bounds, borders, counts, comparisons."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PolledSqlTable(Generic[C]):
 
     def unordered(self) -> int:
         """Returns how many rows have no place in the order."""
-        ranked = self.relation.ranked
+        ranked = self.relation.rank_columns
         if not all(column.nullable for column in ranked):
             return 0
         return self._count(" AND ".join(f"{column.rank} IS NULL" for column in ranked), {})
@@ -120,9 +120,7 @@ class PolledSqlTable(Generic[C]):
         change = self.relation.first
         if change is None or change.digits is None:
             return None
-        names = ", ".join(column.sql for column in self.relation.ranked)
-        value = f"COALESCE({names})" if len(self.relation.ranked) > 1 else names
-        ((seconds,),) = self._select(self.dialect.age(change, value), rows)
+        ((seconds,),) = self._select(self.dialect.age(change, self.relation.rank), rows)
         return None if seconds is None else max(0.0, float(seconds))
 
     def key(self, rows: Rows, most: int) -> str | None:

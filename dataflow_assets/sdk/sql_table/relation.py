@@ -73,7 +73,7 @@ C = TypeVar("C", bound=SqlColumn)
 
 @dataclass(frozen=True)
 class SqlRelation(Generic[C]):
-    """What is read: `base` stands behind FROM. Without `order` nothing orders the rows."""
+    """A table or query: `base` stands after FROM. Without `order` nothing orders the rows."""
 
     base: str
     columns: tuple[C, ...]
@@ -90,9 +90,15 @@ class SqlRelation(Generic[C]):
         return self.order
 
     @property
-    def ranked(self) -> tuple[C, ...]:
+    def rank_columns(self) -> tuple[C, ...]:
         """Returns the columns of which one must have a value for a row to have a place."""
         return self.changes or ((self.order,) if self.order else ())
+
+    @property
+    def rank(self) -> str:
+        """Returns the SQL of a row's place: its change value, else its order value."""
+        names = ", ".join(column.sql for column in self.rank_columns)
+        return f"COALESCE({names})" if len(self.rank_columns) > 1 else names
 
     @property
     def first(self) -> C | None:

@@ -37,7 +37,7 @@ class PolledSqlSource(PolledSource):
         """Connects for one part. Raises the client's error."""
 
     @abstractmethod
-    def polled(self, client: Any) -> PolledSqlTable[Any]:
+    def describe(self, client: Any) -> PolledSqlTable[Any]:
         """Returns the table or query as of now. Raises PermanentError if it is not readable so."""
 
     @abstractmethod
@@ -60,7 +60,7 @@ class PolledSqlSource(PolledSource):
         self, part: Part, metadata: frozenset[str], most: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         with translated(f"reading {self.title}"), self.connect_task() as client:
-            table = self.polled(client)
+            table = self.describe(client)
             if table.identity != part.identity:
                 raise self.recreated()
             failpoints.reach(f"{self.type}.read")
@@ -120,7 +120,7 @@ class PolledSqlSession(PolledSession):
             identify: the id of the table itself; None where there is no such table.
         """
         super().__init__(source, flow)
-        self._ask = source.polled
+        self._ask = source.describe
         with ExitStack() as held:
             with translated(f"connecting to {source.title}"):
                 self._client = held.enter_context(connection)

@@ -18,7 +18,7 @@ from dataflow_assets.sdk.sql_table.relation import C, SqlColumn, SqlRelation
 
 @dataclass(frozen=True)
 class Sample:
-    """What the latest values of a column say. `now`, `latest`: nanoseconds by its own clock."""
+    """The latest values of a column, summed up. `now`, `latest`: nanoseconds by its own clock."""
 
     now: int
     latest: int | None
@@ -63,14 +63,14 @@ def upper_bound(
         overlap: seconds of which rows are read again; a tick that is not longer need not be over.
     """
     samples = dict[str, Sample]()
-    for column in relation.ranked:
+    empty = ""
+    for column in relation.rank_columns:
         if column.digits is not None:
-            # The second one counts where the first is null.
-            where = f"{relation.ranked[0].sql} IS NULL" if column != relation.ranked[0] else ""
-            samples[column.name] = _sample(ask, relation, dialect, column, where)
+            samples[column.name] = _sample(ask, relation, dialect, column, empty)
+        empty = f"{column.sql} IS NULL"  # the second one counts where the first is null
     tick = max((sample.tick for sample in samples.values()), default=0)
     # Without a zone, rows are read again by the server's clock, and their writer's may be another.
-    naive = any(c.name in samples and not (c.is_day or c.is_zoned) for c in relation.ranked)
+    naive = any(c.name in samples and not (c.is_day or c.is_zoned) for c in relation.rank_columns)
     least = ticks.SECOND if naive else 0
     return UpperBound(dialect, 0 if least < tick <= overlap * ticks.SECOND else tick, samples)
 

@@ -65,7 +65,7 @@ class ClickhouseSource(ClickhouseSourceOptions):
         return closing(connect(self.dsn(), "dataflow-read"))
 
     @override
-    def polled(self, client: Client) -> PolledSqlTable[ClickhouseColumn]:
+    def describe(self, client: Client) -> PolledSqlTable[ClickhouseColumn]:
         relation, ask = describe(client, self), partial(query_rows, client)
         return PolledSqlTable(ask, relation, ClickhouseDialect(), self.title)
 

@@ -1,4 +1,4 @@
-"""What a person should know about the order of rows: which are read late, and which are missed."""
+"""Notes for people about the order of rows: which are read late, and which are missed."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def notes(table: Table, position: PolledPosition) -> Iterator[str]:
     if position.state == "load":
         yield from _without_index(table)
     elif tracked.digits is not None:
-        yield from _of_the_future(table, tracked)
+        yield from _future_rows(table, tracked)
 
 
 def _ties(table: Table, column: SourceColumn) -> Iterator[str]:
     relation = table.relation
-    if not relation.identity or not _found(table, _UNIQUE, column):
+    if not relation.identity or not _has_index(table, _UNIQUE, column):
         yield ticks.ties(column.name, column.type_name, relation.key.name)
 
 
@@ -70,17 +70,17 @@ def _autumn(table: Table, column: SourceColumn) -> Iterator[str]:
 
 
 def _without_index(table: Table) -> Iterator[str]:
-    """Of a query nobody knows."""
+    """A query has no index that the catalogue knows of."""
     order = table.relation.key
-    if table.relation.identity and not _found(table, _INDEXED, order):
+    if table.relation.identity and not _has_index(table, _INDEXED, order):
         yield (
             f"no index begins with {order.name}: each span of the first load sorts what is left of "
             f"the table; an index on ({order.name}) spares that"
         )
 
 
-def _of_the_future(table: Table, column: SourceColumn) -> Iterator[str]:
-    """What the clock has not reached: such rows wait."""
+def _future_rows(table: Table, column: SourceColumn) -> Iterator[str]:
+    """Rows that the clock has not reached wait."""
     later = f"{column.sql} > {table.dialect.clock(column)}"
     query = f"SELECT 1 FROM {table.relation.base} WHERE {later} LIMIT 1"  # noqa: S608 - quoted
     if table.ask(query, {}):
@@ -90,7 +90,7 @@ def _of_the_future(table: Table, column: SourceColumn) -> Iterator[str]:
         )
 
 
-def _found(table: Table, query: str, column: SourceColumn) -> bool:
-    """Asks the catalogue about a column of a table."""
+def _has_index(table: Table, query: str, column: SourceColumn) -> bool:
+    """Asks the catalogue for an index that begins with a column."""
     ((found,),) = table.ask(query, {"1": table.relation.identity, "2": column.name})
     return bool(found)

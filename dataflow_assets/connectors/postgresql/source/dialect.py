@@ -116,7 +116,7 @@ class PostgresqlDialect(SqlDialect[SourceColumn]):
     ) -> str:
         """An order column alone is never null here: NULLS FIRST would keep the index from it."""
         *changes, order = columns
-        values = [change_of(relation) if changes else "NULL", order.sql][-len(columns) :]
+        values = [relation.rank if changes else "NULL", order.sql][-len(columns) :]
         listed = ", ".join(
             f"{value}::text AS {self.quote(f'{relation.alias}{n}')}"
             for n, value in enumerate(values)
@@ -139,13 +139,7 @@ class PostgresqlDialect(SqlDialect[SourceColumn]):
     @override
     def order_by(self, relation: Relation, columns: Sequence[SourceColumn]) -> str:
         *changes, order = columns
-        return ", ".join([*([change_of(relation)] if changes else []), f"{order.sql} NULLS FIRST"])
-
-
-def change_of(relation: Relation) -> str:
-    """The change value of a row; of one without any the order value."""
-    names = ", ".join(column.sql for column in relation.ranked)
-    return f"COALESCE({names})" if len(relation.ranked) > 1 else names
+        return ", ".join([*([relation.rank] if changes else []), f"{order.sql} NULLS FIRST"])
 
 
 def server_time(moment: str) -> str:

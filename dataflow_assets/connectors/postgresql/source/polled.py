@@ -1,4 +1,4 @@
-"""What PostgreSQL answers otherwise than by plain SQL: by its planner, its zone and its indexes."""
+"""A polled table of PostgreSQL: its planner, its zone and its indexes answer some questions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PolledPostgresqlTable(PolledSqlTable[SourceColumn]):
 
     @override
     def key(self, rows: Rows, most: int) -> str | None:
-        """Of a range whatever its changes are, so that the index of the order column serves."""
+        """Leaves the changes out of account, so that the index of the order column serves."""
         made, order = self._conditions(), self.relation.key
         within = made.between(rows.low, rows.high)
         where = f"{order.sql} IS NOT NULL{f' AND {within}' if within else ''}"

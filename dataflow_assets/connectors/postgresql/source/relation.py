@@ -1,4 +1,4 @@
-"""What a source reads, as the server describes it now: a table or a query, its columns, its order.
+"""The table or query that a source reads, as the server describes it now, and its order.
 
 The change column may be a pair: where `updated_at` is null, `created_at` counts.
 It is asked for as two conditions and not as COALESCE, so that an index on `updated_at` serves.

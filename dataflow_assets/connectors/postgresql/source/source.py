@@ -54,7 +54,7 @@ class PostgresqlSource(PostgresqlSourceOptions):
         return closing(TextLink(self.dsn(), "dataflow-read"))
 
     @override
-    def polled(self, client: TextLink) -> PolledPostgresqlTable:
+    def describe(self, client: TextLink) -> PolledPostgresqlTable:
         return polled_table(client, self)
 
     @override

@@ -1,4 +1,4 @@
-"""What a source reads, as Trino describes it now: a table or a query, and its order."""
+"""The table or query that a source reads, as Trino describes it now, and its order."""
 
 from __future__ import annotations
 

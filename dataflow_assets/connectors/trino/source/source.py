@@ -67,7 +67,7 @@ class TrinoSource(TrinoSourceOptions):
         return table.identity if table else None
 
     @override
-    def polled(self, client: Client) -> PolledSqlTable[TrinoColumn]:
+    def describe(self, client: Client) -> PolledSqlTable[TrinoColumn]:
         def ask(query: str, _: Binds) -> Sequence[Sequence[Any]]:
             return client.rows(query)
 
