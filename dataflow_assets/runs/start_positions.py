@@ -11,6 +11,7 @@ from dataflow_assets.contracts import (
     SinkSession,
     SourceSession,
     Span,
+    TakesOver,
     lasting,
 )
 from dataflow_assets.errors import Outdated, PermanentError, blamed
@@ -205,8 +206,9 @@ def first(source: SourceSession, session: SinkSession) -> Positions:
     Called on the driver, when the branch begins and by `dataflow reset --checkpoint`. Raises
     TransientError while that program still writes; PermanentError when a person must decide.
     """
-    known = session.inherited()
-    return source.start() if known is None else source.take_over(known)
+    if isinstance(session, TakesOver):
+        return source.take_over(session.inheritance())
+    return source.start()
 
 
 def _meet_another(

@@ -13,7 +13,7 @@ from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
 from dataflow_assets.connectors.iceberg.source.projection import project
-from dataflow_assets.connectors.iceberg.source.types import arrow_type
+from dataflow_assets.connectors.iceberg.source.types import TRAVELLING
 from dataflow_assets.connectors.iceberg.table.encode import encode
 from dataflow_assets.connectors.iceberg.table.stored_rows import _aligned
 from dataflow_assets.connectors.iceberg.types import file_schema
@@ -172,7 +172,7 @@ def test_files_of_others(case: Any) -> None:
 def test_an_iceberg_table_as_source(case: Any) -> None:
     kind, values, _ = case
     schema = schema_of(kind)
-    column = hiding(pa.array(values, arrow_type(kind) if not is_map(kind) else None))
+    column = hiding(pa.array(values, TRAVELLING.arrow(kind) if not is_map(kind) else None))
     if not is_map(kind):
         found = project(pa.record_batch([column], names=["v"]), schema, schema, {})
         assert found.column("v").is_null().to_pylist() == [row is None for row in ROWS]

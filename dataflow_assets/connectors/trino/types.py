@@ -6,21 +6,18 @@ nine digits of a second, and what has no Arrow form of its own, travel as their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino.type_names import Type
-from dataflow_assets.contracts import MAX_LENGTH, Kind, TypeRow, checked_name, kind_of
+from dataflow_assets.contracts import MAX_LENGTH, Kind, TypeRow, checked_name
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.types.comments import COMMENTS, commented_kind, text_kind
 
 TRINO_TYPE = b"dataflow.trino.type"
 """Field metadata: the column's own type, for a sink of the same system."""
-JSON_DOC = "JSON text"
-"""How the comment of a varchar column begins that holds JSON."""
-NUMERIC_DOC = "Digits of a number"
-DOCS: Mapping[Kind | None, str] = {Kind.JSON: JSON_DOC, Kind.NUMERIC: NUMERIC_DOC}
 _TEXT = pa.string()
 
 
@@ -103,9 +100,8 @@ def _field(
     name: str, text: str, arrow: pa.DataType, mark: Kind | None, comment: str = ""
 ) -> pa.Field:
     kind = Type.of(text)
-    told = next((k for k, doc in DOCS.items() if comment.startswith(doc)), None)
     if mark is None and kind.name == "varchar":
-        mark = told
+        mark = commented_kind(comment)
     metadata = {TRINO_TYPE: text.encode(), **(mark.mark if mark else {})}
     if kind.name in {"varchar", "char"} and kind.numbers:
         metadata[MAX_LENGTH] = str(kind.numbers[0]).encode()
@@ -210,44 +206,28 @@ def _with_texts(kind: Type) -> Type:
 
 def declared(column: pa.Field) -> str:
     """The narrowest Trino type that loses nothing of an interchange field's values."""
-    metadata = column.metadata or {}
-    if hint := metadata.get(TRINO_TYPE):
+    if hint := (column.metadata or {}).get(TRINO_TYPE):
         return str(hint.decode())
-    return "varchar" if _holds_json(column) else _declared(column.type, kind_of(column))
+    kind = text_kind(column, inside=False)
+    return _declared(column.type) if kind is None else "uuid" if kind == Kind.UUID else "varchar"
 
 
 def doc(column: pa.Field) -> str:
     """The comment of a column that is made for this one: what its text is."""
-    wide = pa.types.is_decimal(column.type) and column.type.precision > 38
-    kind = Kind.NUMERIC if wide else kind_of(column)
-    return DOCS.get(Kind.JSON if _holds_json(column) else kind, "")
+    return COMMENTS.get(text_kind(column, inside=False), "")
 
 
-def _holds_json(column: pa.Field) -> bool:
-    kind = column.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _holds_json(kind.value_field)
-    if pa.types.is_map(kind):
-        return _holds_json(kind.item_field)
-    if pa.types.is_struct(kind):
-        return kind.num_fields == 0 or any(map(_holds_json, kind))
-    return isinstance(kind, pa.JsonType) or kind_of(column) == Kind.JSON
-
-
-def _declared(arrow: pa.DataType, kind: Kind | None) -> str:
-    if kind is not None:
-        return "uuid" if kind == Kind.UUID else "varchar"
+def _declared(arrow: pa.DataType) -> str:
     if pa.types.is_decimal(arrow):
-        fits = 0 <= arrow.scale <= arrow.precision <= 38
-        return f"decimal({arrow.precision}, {arrow.scale})" if fits else "varchar"
+        return f"decimal({arrow.precision}, {arrow.scale})"
     if pa.types.is_timestamp(arrow):
         digits = 9 if arrow.unit == "ns" else 6
         return f"timestamp({digits})" + (" with time zone" if arrow.tz else "")
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         return f"array({declared(arrow.value_field)})"
     if pa.types.is_map(arrow):
-        return f"map({_declared(arrow.key_type, None)}, {declared(arrow.item_field)})"
-    if pa.types.is_struct(arrow) and arrow.num_fields:
+        return f"map({declared(arrow.key_field)}, {declared(arrow.item_field)})"
+    if pa.types.is_struct(arrow):
         members = (f'"{each.name}" {declared(each)}' for each in arrow)
         return f"row({', '.join(members)})"
     return _SIMPLE.get(arrow, "varchar")
