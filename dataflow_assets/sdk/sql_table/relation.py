@@ -103,7 +103,7 @@ class SqlRelation(Generic[C]):
     @property
     def first(self) -> C | None:
         """Returns the first column of the order of changes."""
-        return self.ranked[0] if self.ranked else None
+        return self.rank_columns[0] if self.rank_columns else None
 
     @property
     def alias(self) -> str:
