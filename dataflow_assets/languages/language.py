@@ -22,6 +22,7 @@ from dataflow_assets.contracts import Lag
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.json_schema import DocumentSchema
 from dataflow_assets.languages.common.reading import Reading
 
 
@@ -104,6 +105,10 @@ class Language(ABC):
     @abstractmethod
     def reference(self) -> str:
         """Writes the page docs/reference/<name>.md from the models, for `make docs`."""
+
+    def document_schema(self) -> DocumentSchema | None:
+        """Describes its documents of YAML for editors; None: it has none that an editor knows."""
+        return None
 
     def parse_connections(self, document: Document) -> Parsed:
         """Reads this language's keys in a document of connections.yaml."""

@@ -13,7 +13,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json import Decoded, JsonDecoder
 from dataflow_assets.formats.json_tombstones import Tombstones
-from dataflow_assets.formats.parse_path_reader import Reader
+from dataflow_assets.languages.justone.messages.column_reader import Reader
 
 DIGITS = Kind.NUMERIC.field("n")
 INNER = pa.struct([pa.field('a"b', pa.int64()), DIGITS, pa.field("\x01", pa.date32())])
