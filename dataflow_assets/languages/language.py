@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import PurePath
 from typing import Any, ClassVar
 
 from dataflow_assets import languages as packages
@@ -67,7 +68,8 @@ class Language(ABC):
     title: ClassVar[str]
     """The name of the language in messages."""
     suffixes: ClassVar[frozenset[str]]
-    """The endings of its files: `.yaml` (also for `.yml`), `.json`, `.properties`, `.sql`."""
+    """The endings of its files: `.yaml` (also for `.yml`), `.json`, `.properties`; a file with any
+    other one, such as `.sql`, is one document, whose value is the text."""
     connectors: ClassVar[tuple[str, ...]] = ()
     """The extras that every flow of it needs."""
     connector_classes: ClassVar[frozenset[str]] = frozenset()
@@ -83,7 +85,7 @@ class Language(ABC):
 
         Args:
             document: of a file with one of the suffixes. The value of a YAML document is what it
-                says; that of properties maps keys to texts; that of `.sql` is the text.
+                says; that of properties maps keys to texts; any other is the text.
 
         Returns:
             Where the document shows that it is of this language: a document that two languages
@@ -144,6 +146,18 @@ class Language(ABC):
         """
         del flow, lag
         return ()
+
+
+@cache
+def suffixes() -> frozenset[str]:
+    """The suffixes of files of manifests; connections and Secrets are YAML."""
+    return frozenset({".yaml"}.union(*(one.suffixes for one in languages().values())))
+
+
+def form_of(file: str) -> str:
+    """Returns the suffix that says how a file is read: `.yaml` for JSON and all others, too."""
+    suffix = PurePath(file).suffix
+    return suffix if suffix in suffixes() - {".json"} else ".yaml"
 
 
 @cache
