@@ -6,12 +6,14 @@ members any more: until then the connector would store what the flow reads.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
-from dataflow_assets.contracts import Run, SinkSession, SourceSession, Target
+from dataflow_assets.contracts import MessageFormat, Run, SinkSession, SourceSession, Target
 
 
 class JdbcTable(LoginSink):
@@ -32,6 +34,18 @@ class LakeTable(IcebergSink):
         from dataflow_assets.languages.connect_sink.sessions import LakeTableSession
 
         return LakeTableSession(self, target, run)
+
+
+class JdbcTopic(KafkaSource):
+    """A topic that a JDBC sink has read so far."""
+
+    @override
+    def message_format(self) -> MessageFormat | None:
+        """Keys of Avro stay JSON: a text and a number are told apart where they become columns."""
+        from dataflow_assets.formats.avro import AvroFormat
+
+        found = super().message_format()
+        return replace(found, keys_as_json=True) if isinstance(found, AvroFormat) else found
 
 
 class LakeTopic(KafkaSource):

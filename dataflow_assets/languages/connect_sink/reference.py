@@ -55,8 +55,9 @@ values of Avro |
 
 Keys matter with `record_key` alone: the fields of the key are written into the row, as the
 connectors do it, and win over fields of the same name in the value. A record without a key, or
-whose key lacks one of the fields, is rejected; so is one whose text as key is empty. With
-`schemas.enable=true` a value without its schema is rejected. Settings of a converter whose class is
+whose key lacks one of the fields, is rejected; so is one whose text as key is empty. A key of
+`StringConverter` is its text, also where that looks like JSON. With `schemas.enable=true` values
+and keys without their schema are rejected. Settings of a converter whose class is
 in the other file only have no effect, as in Connect, and are noted. A null stays null, also where
 its schema has a default.
 

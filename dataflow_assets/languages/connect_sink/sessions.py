@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from io import BytesIO
 
+from fastavro import schemaless_writer
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.sink.session import IcebergSinkSession
@@ -58,7 +60,8 @@ class LakeTopicSession(KafkaSourceSession):
         offsets = self._broker.committed(source.consumer_group, self.topic.now()).values()
         if all(one.metadata.startswith(MARK) for one in offsets):  # no file waits without one
             return found
-        if any(self._waits(event) for event in self._events()):
+        own = _in_avro(source.consumer_group)
+        if any(own in event and any(f in event for f in _FILES) for event in self._events()):
             raise PermanentError(
                 f"topic {self._control_topic} names files of {source.consumer_group} that are in "
                 "no table yet: the connector was stopped between its workers' offsets and the "
@@ -66,10 +69,6 @@ class LakeTopicSession(KafkaSourceSession):
                 "wait until it has committed (iceberg.control.commit.interval-ms), then stop it"
             )
         return found
-
-    def _waits(self, event: bytes) -> bool:
-        named = self._source.consumer_group.encode() in event
-        return named and any(field in event for field in _FILES)
 
     def _events(self) -> Iterator[bytes]:
         """Reads the control topic from the last commit of the connector's coordinator on."""
@@ -91,3 +90,10 @@ class LakeTopicSession(KafkaSourceSession):
                     if first < end:
                         for message in peek.records(number, first, end - 1):
                             yield message.value() or b""
+
+
+def _in_avro(text: str) -> bytes:
+    """A text as events have it: behind its length, so that no longer name begins with it."""
+    found = BytesIO()
+    schemaless_writer(found, "string", text)
+    return found.getvalue()

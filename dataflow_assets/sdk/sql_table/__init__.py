@@ -1,4 +1,4 @@
-"""Tables of SQL databases: what the connectors of such systems repeat is written once here.
+"""Tables that statements read and write: what connectors of databases share.
 
 A polled source is a `SqlColumn`, a `SqlDialect` and the hooks of `PolledSqlSource`.
 """

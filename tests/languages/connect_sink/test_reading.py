@@ -208,7 +208,7 @@ def test_iceberg_is_a_branch_for_each_table_of_a_route(tmp_path: Path) -> None:
     sink = one.branches[1].sink
     assert isinstance(sink, LakeTable)
     assert sink.partition_by == ("day(at)", "bucket(4, id)")
-    assert (sink.flush_seconds(), sink.unknown_fields) == (60.0, "ignore")
+    assert (sink.traits.flush_seconds, sink.unknown_fields) == (60.0, "ignore")
     assert sink.s3_path_style_access is False
     assert isinstance(one.source, LakeTopic)
     assert one.source.control_topic == "control-iceberg"

@@ -276,7 +276,7 @@ def test_a_table_of_a_database_is_upserted_by_its_key(tmp_path: Path) -> None:
     assert (sink.upsert_mode, sink.conflict_key, sink.delete_mode) == (True, ("k",), "hard")
     keyless = table.replace(", PRIMARY KEY (k) NOT ENFORCED", "")
     flow = one(loaded(tmp_path, SOURCE, keyless, "INSERT INTO p SELECT a, b FROM s"))
-    assert not flow.branches[0].sink.upserts
+    assert not flow.branches[0].sink.traits.upserts
 
 
 DATABASE = (

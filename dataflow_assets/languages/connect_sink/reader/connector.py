@@ -22,7 +22,7 @@ from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import entry
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.common.references import ALLOWED, mentions
-from dataflow_assets.languages.connect_sink.ends import LakeTopic
+from dataflow_assets.languages.connect_sink.ends import JdbcTopic, LakeTopic
 from dataflow_assets.languages.connect_sink.reader.converters import (
     Converter,
     converter,
@@ -155,7 +155,7 @@ def _flow(plan: _Plan, name: str, topic: str) -> Flow | None:
 
 def _source(plan: _Plan, topic: str, tombstones: str) -> KafkaSource | None:
     notes, document = plan.values.notes, plan.values.document
-    made = LakeTopic if isinstance(plan.sink, IcebergTables) else KafkaSource
+    made = LakeTopic if isinstance(plan.sink, IcebergTables) else JdbcTopic
     where = (document, "topics")
     try:
         return made(**{**plan.source, "topic": topic, "tombstones": tombstones})

@@ -10,7 +10,8 @@ from typing import Any
 from dataflow_assets.languages.common.client_security import referred
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.notes import Notes, Where
-from dataflow_assets.languages.connect_sink.reader.steps import insert, step
+from dataflow_assets.languages.connect_sink.reader.steps import step
+from dataflow_assets.languages.connect_sink.record_key import RecordKey
 from dataflow_assets.records.chain import Transformation
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -18,7 +19,6 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 AVRO = "io.confluent.connect.avro.AvroConverter"
 _VALUES = f"allowed: {JSON}, {AVRO}"
 _KEYS = f"{_VALUES}, {STRING}"
-_KEY = "__record_key"
 _PAIR = re.compile(r"(\$\{[^}]*\}|[^:]+):(.+)")
 _NO_AUTH = (
     "needs basic.auth.credentials.source=USER_INFO and basic.auth.user.info=user:password; with no "
@@ -99,38 +99,11 @@ def key_fields(key: Converter | None, value: Converter | None, notes: Notes, whe
     return {}
 
 
-def key_steps(key: Converter, fields: Sequence[str]) -> list[Transformation]:
-    """Writes the fields of a record's key, or the one value that it is, into its body.
-
-    As in the connectors, a key wins over a field of the body, and a record whose key is not there,
-    or lacks one of the fields, is rejected.
-    """
-    base = f"{_KEY}.payload" if key.has_schema else _KEY
-    taken = insert({_KEY: "${metadata.key}"}, "metadata.key != ''")
-    check = step("validate", schema=_key_schema(key, fields))
-    whole = {fields[0]: f"${{$.{base}}}"}
-    if key.kind == STRING:
-        return [taken, check, insert(whole), step("remove", fields=[_KEY])]
-    return [
-        taken,
-        step("jsonParse", fields=[_KEY]),
-        check,
-        *([insert(whole, f"!$.{base} =~ '^[{{[]'")] if len(fields) == 1 else []),
-        insert({name: f"${{$.{base}.{name}}}" for name in fields}),
-        step("remove", fields=[_KEY]),
-    ]
-
-
-def _key_schema(key: Converter, fields: Sequence[str]) -> Mapping[str, Any]:
-    """Describes a body with the key in it; a single field may be the key itself."""
-    found: dict[str, Any] = {"type": "object", "required": list(fields)}
-    if key.kind == STRING:
-        found = {}
-    elif len(fields) == 1:
-        found = {"if": {"type": ["object", "array", "null"]}, "then": found}
-    if key.has_schema:
-        found = {"type": "object", "required": ["payload"], "properties": {"payload": found}}
-    return {"required": [_KEY], "properties": {_KEY: found}}
+def key_step(key: Converter, fields: Sequence[str]) -> Transformation:
+    """Writes the fields of a record's key, or the one value that it is, into its body."""
+    form = {STRING: "text", JSON: "json with schema" if key.has_schema else "json"}
+    made = RecordKey(fields=tuple(fields), form=form.get(key.kind, "json"))  # type: ignore[arg-type]
+    return Transformation(made)
 
 
 def _registry(found: Converter, notes: Notes) -> Mapping[str, Any] | None:

@@ -13,7 +13,7 @@ from dataflow_assets.flow import Branch
 from dataflow_assets.languages.common.notes import Where
 from dataflow_assets.languages.common.references import mentions
 from dataflow_assets.languages.connect_sink.ends import JdbcTable
-from dataflow_assets.languages.connect_sink.reader.converters import STRING, Converter, key_steps
+from dataflow_assets.languages.connect_sink.reader.converters import STRING, Converter, key_step
 from dataflow_assets.languages.connect_sink.reader.jdbc_url import JdbcUrl
 from dataflow_assets.languages.connect_sink.reader.keys import DEBEZIUM
 from dataflow_assets.languages.connect_sink.reader.steps import NO_DELETES, field, insert, step
@@ -133,7 +133,7 @@ class JdbcSink:
             own = self.fields if self.mode == "record_value" else ()
             found.append(step("replaceField", include=list(map(field, (*own, *chosen)))))
         if self.mode == "record_key" and self.fields and self.key is not None:
-            found += key_steps(self.key, [field(name) for name in self.fields])
+            found.append(key_step(self.key, self.fields))
         if self.mode == "kafka":
             topic, *numbers = self.fields or _COORDINATES
             written = zip(numbers, ("${metadata.partition}", "${metadata.offset}"), strict=True)

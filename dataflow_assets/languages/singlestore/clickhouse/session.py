@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.rejected import table as rejected
+from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseRejected
 from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -40,7 +40,7 @@ class PipelineSession(ClickhouseSinkSession, NotesEnd):
         unfinished = self._state.head.intent is not None
         with self._noting():
             monitoring.prepare(self._client, self._database)
-            rejected.prepare(self._client, rejected.place(*place))
+            ClickhouseRejected.beside(self._client, sink).prepare()
             self._monitor.opened(name, config, self._branch.epoch)
             self._monitor.settle(self.checkpoint.totals, unfinished=unfinished)
             views.prepare(self._client, self._database)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
-from dataflow_assets.connectors.clickhouse.rejected.table import place as rejected_place
+from dataflow_assets.connectors.clickhouse.rejected.error_sink import place as rejected_place
 
 _MARK = "Made by dataflow-assets"  # then a hash of what the view says
 _OF = "{database} AS DATABASE_NAME, pipeline_name AS PIPELINE_NAME"
