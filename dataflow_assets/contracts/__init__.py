@@ -154,12 +154,9 @@ from dataflow_assets.contracts.slices import (
 from dataflow_assets.contracts.source import (
     MessageSource,
     NewColumnRule,
-    Offset,
     Source,
-)
-from dataflow_assets.contracts.source_reader import Asked
-from dataflow_assets.contracts.source_session import (
     SourceSession,
+    SourceTraits,
 )
 from dataflow_assets.contracts.target import (
     Rejects,
@@ -213,7 +210,6 @@ __all__ = [
     "UNKNOWN",
     "UPDATE",
     "Address",
-    "Asked",
     "Checkpoint",
     "Chunk",
     "Connector",
@@ -232,7 +228,6 @@ __all__ = [
     "MessageSource",
     "N",
     "NewColumnRule",
-    "Offset",
     "OffsetSlice",
     "PartSlice",
     "Place",
@@ -250,6 +245,7 @@ __all__ = [
     "Slice",
     "Source",
     "SourceSession",
+    "SourceTraits",
     "Span",
     "StoredSchema",
     "Target",

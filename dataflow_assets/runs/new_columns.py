@@ -38,7 +38,7 @@ def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
         raise error
     columns = narrowed(pa.ipc.read_schema(pa.py_buffer(error.columns)))
     with blamed(opened.branch.id):
-        if flow.source.new_columns != "add":
+        if flow.source.traits.new_columns != "add":
             raise _unknown(opened, error, columns)
         _check_renamed(opened, columns, error.gone)
         _check_filled(opened, columns)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from dataflow_assets.contracts import SinkSession, SourceSession
+from dataflow_assets.contracts.declared import ChecksKeys, KeepsLog
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
@@ -53,7 +54,7 @@ def open_branches(
             stack.push(partial(_end, session, progress))
             columns = session.schema()
             branch.sink.shape(columns)  # a table that does not fit is told at once
-            if columns is not None:
+            if columns is not None and isinstance(flow.source, ChecksKeys):
                 flow.source.check_keys(columns, branch.sink.address().name)
             if _begins_log(flow, session):  # a slot that nobody reads would keep it
                 session.check_target()
@@ -71,7 +72,7 @@ def open_branches(
 
 def _begins_log(flow: Flow, session: SinkSession) -> bool:
     new = not session.checkpoint.positions
-    return flow.source.holds_log and new and not flow.transformations
+    return isinstance(flow.source, KeepsLog) and new and not flow.transformations
 
 
 def _end(

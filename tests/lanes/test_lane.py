@@ -21,7 +21,8 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     MemorySpanSink,
 )
-from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice, Ticket
+from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice, SourceTraits, Ticket
+from dataflow_assets.contracts.reading import ReadsInOrder
 from dataflow_assets.errors import Locked, PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
 from dataflow_assets.lanes.events import Began, Ended, Event
@@ -204,7 +205,7 @@ class Unframed(MemoryOffsetSource):
         def frame(*_: Any) -> Any:
             raise ZeroDivisionError("nobody has thought of this")
 
-        session.frame = frame  # type: ignore[assignment]
+        session.frame = frame  # type: ignore[assignment,method-assign]
         return session
 
 
@@ -343,8 +344,7 @@ def test_too_many_rejected_records_end_the_flow(memory: Any, drive: Any) -> None
     driven.until(lambda: other.complete, SOON)
 
 
-class InOrder(MemoryPartSource):
-    parts_in_order: ClassVar[bool] = True
+class InOrder(MemoryPartSource, ReadsInOrder):
     seen: ClassVar[list[str]] = []
 
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
@@ -428,8 +428,8 @@ class Polled(MemoryPartSource):
     looks: ClassVar[list[float]] = []
 
     @property
-    def poll_seconds(self) -> float:
-        return 1.5
+    def traits(self) -> SourceTraits:
+        return SourceTraits(poll_seconds=1.5)
 
     def open(self, flow: str) -> Any:
         session = super().open(flow)
@@ -461,8 +461,8 @@ class Query(MemoryPartSource):
     plans: ClassVar[list[float]] = []
 
     @property
-    def poll_seconds(self) -> float:
-        return 3600.0
+    def traits(self) -> SourceTraits:
+        return SourceTraits(poll_seconds=3600.0)
 
     def open(self, flow: str) -> Any:
         session = super().open(flow)
@@ -478,8 +478,8 @@ class Query(MemoryPartSource):
 
 class Whole(MemoryPartSource):
     @property
-    def incremental(self) -> bool:
-        return False
+    def traits(self) -> SourceTraits:
+        return SourceTraits(incremental=False)
 
 
 def test_a_query_that_is_read_as_a_whole_joins_no_others(memory: Any, drive: Any) -> None:
@@ -618,8 +618,8 @@ class Known(MemoryPartSource):
     """Only a run can know what it delivers."""
 
     @property
-    def keeps_running(self) -> bool:
-        return True
+    def traits(self) -> SourceTraits:
+        return SourceTraits(keeps_running=True)
 
 
 def test_a_lane_does_not_end_while_only_a_run_can_know_what_is_new(memory: Any, drive: Any) -> None:

@@ -16,6 +16,7 @@ from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.news import Answer, Found, Looks, OpenSource
 from dataflow_assets.runs.questions import Group, Question, grouped
+from dataflow_assets.runs.together import lags_together, open_together
 
 OPEN_SECONDS = 5.0  # how long a tick waits for connections that are made
 LAG_SECONDS = 10.0  # how long it waits for the age of unread records
@@ -166,13 +167,13 @@ class Sources:
 
 
 def _opened(sources: Mapping[str, Source]) -> Mapping[str, SourceSession | DataflowError]:
-    return type(next(iter(sources.values()))).open_together(sources)
+    return open_together(sources)
 
 
 def _lags(
     asked: Mapping[int, tuple[SourceSession, Positions | None]],
 ) -> Mapping[int, Lag | DataflowError]:
-    found = type(next(iter(asked.values()))[0]).lags_together(list(asked.values()))
+    found = lags_together(list(asked.values()))
     return dict(zip(asked, found, strict=True))
 
 

@@ -20,7 +20,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.contracts import MESSAGES, Asked, OffsetSlice, Span, reserved
+from dataflow_assets.contracts import MESSAGES, OffsetSlice, Span, reserved
+from dataflow_assets.contracts.reading import Asked
 from dataflow_assets.languages.flink.engine.function import Environment
 from dataflow_assets.languages.flink.kafka.source import SqlKafkaSource
 from dataflow_assets.languages.flink.state import reading

@@ -12,11 +12,12 @@ from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.source.read import read
 from dataflow_assets.connectors.clickhouse.source.session import ClickhouseSourceSession
-from dataflow_assets.contracts import SourceSession, TypeRow
+from dataflow_assets.contracts import TypeRow
+from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.sdk.polling import Part
 
 
-class ClickhouseSource(ClickhouseSourceOptions):
+class ClickhouseSource(ClickhouseSourceOptions, ListsTypes):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
     A row is read again each time its change value has grown. Rows whose change value is the current
@@ -43,7 +44,7 @@ class ClickhouseSource(ClickhouseSourceOptions):
         return types.rows()
 
     @override
-    def open(self, flow: str) -> SourceSession:
+    def open(self, flow: str) -> ClickhouseSourceSession:
         return ClickhouseSourceSession(self, flow)
 
     @override

@@ -12,11 +12,12 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOption
 from dataflow_assets.connectors.postgresql.source.read import read
 from dataflow_assets.connectors.postgresql.source.session import PostgresqlSourceSession
 from dataflow_assets.connectors.postgresql.source.types import listed
-from dataflow_assets.contracts import SourceSession, TypeRow
+from dataflow_assets.contracts import TypeRow
+from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.sdk.polling import Part
 
 
-class PostgresqlSource(PostgresqlSourceOptions):
+class PostgresqlSource(PostgresqlSourceOptions, ListsTypes):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
     A row is read again each time its change value has grown; deletes are not seen.
@@ -38,7 +39,7 @@ class PostgresqlSource(PostgresqlSourceOptions):
     }
 
     @override
-    def open(self, flow: str) -> SourceSession:
+    def open(self, flow: str) -> PostgresqlSourceSession:
         return PostgresqlSourceSession(self, flow)
 
     @override

@@ -12,11 +12,12 @@ from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.options import TrinoSourceOptions
 from dataflow_assets.connectors.trino.source.read import read
 from dataflow_assets.connectors.trino.source.session import TrinoSourceSession
-from dataflow_assets.contracts import Slice, SourceSession, TypeRow
+from dataflow_assets.contracts import Slice, TypeRow
+from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.sdk.polling import Part
 
 
-class TrinoSource(TrinoSourceOptions):
+class TrinoSource(TrinoSourceOptions, ListsTypes):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
     A row is read again each time its change value has grown. Rows whose change value is the current
@@ -45,7 +46,7 @@ class TrinoSource(TrinoSourceOptions):
         return types.rows()
 
     @override
-    def open(self, flow: str) -> SourceSession:
+    def open(self, flow: str) -> TrinoSourceSession:
         return TrinoSourceSession(self, flow)
 
     @override
