@@ -19,7 +19,8 @@ from pyiceberg.table import Table
 from bench.places import Places
 from dataflow_assets.connectors.iceberg import IcebergSource
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
-from dataflow_assets.connectors.iceberg.types import JSON_DOC
+from dataflow_assets.contracts import Kind
+from dataflow_assets.sdk.types.comments import COMMENTS
 
 NAMESPACE, TABLE = "bench", "source"
 SCHEMA = pa.schema(
@@ -29,7 +30,7 @@ SCHEMA = pa.schema(
         ("amount", pa.float64()),
         ("at", pa.timestamp("us", "UTC")),
         ("quantity", pa.int32()),
-        pa.field("address", pa.string(), metadata={b"doc": JSON_DOC.encode()}),
+        pa.field("address", pa.string(), metadata={b"doc": COMMENTS[Kind.JSON].encode()}),
     ]
 )
 BATCHES = 64 << 20  # bytes of CSV on their way into the table

@@ -18,7 +18,7 @@ from bench import flows, messages
 from dataflow_assets import registry
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import KIND, OffsetSlice, Run, Target, Ticket
+from dataflow_assets.contracts import Kind, OffsetSlice, Run, Target, Ticket
 from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
 from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.transform import reader
@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
         ("amount", pa.float64()),
         ("at", pa.timestamp("us", "UTC")),
         ("quantity", pa.int32()),
-        pa.field("address", pa.string(), metadata={KIND: b"json"}),
+        Kind.JSON.field("address"),
     ]
 )
 

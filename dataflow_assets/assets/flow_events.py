@@ -25,7 +25,7 @@ from dataflow_assets.assets.metadata import (
     state_metadata,
 )
 from dataflow_assets.assets.tally import Tally
-from dataflow_assets.contracts import Checkpoint
+from dataflow_assets.contracts import Checkpoint, oldest
 from dataflow_assets.runs.request import Report
 
 
@@ -61,8 +61,12 @@ class FlowEvents:
             self._tallies[branch].add(report)
 
     def lag_seconds(self) -> float | None:
-        """Returns the seconds that the flow lagged when it last reported; None before that."""
-        return max((report.lag.seconds for report in self._last.values()), default=None)
+        """Returns the seconds that the flow lagged when it last reported; None where unknown."""
+        return oldest([report.lag.seconds for report in self._last.values()])
+
+    @property
+    def has_reports(self) -> bool:
+        return bool(self._last)
 
     def due(self, *, idle: bool = False) -> list[Node]:
         """The assets whose last event is old enough; `idle`: only where reports have paused."""

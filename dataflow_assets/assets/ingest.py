@@ -127,10 +127,11 @@ class Ingest:
             text = mask(sentence(failing.error), [flow])
             return FlowState(f"has met an error and tries again: {text}", failing=True)
         events = self._events.get(flow.id)
-        behind = None if events is None else events.lag_seconds()
-        if behind is None:
+        if events is None or not events.has_reports:
             return FlowState("nothing came yet")
-        return FlowState(f"{behind:.0f} s behind; {self._lane.state(flow)}")
+        behind = events.lag_seconds()
+        age = "an unknown time" if behind is None else f"{behind:.0f} s"
+        return FlowState(f"{age} behind; {self._lane.state(flow)}")
 
     def _take(self, event: Event) -> None:
         match event:

@@ -14,7 +14,7 @@ from dataflow_assets.assets import mirror
 from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.lineage import origins
 from dataflow_assets.assets.tally import Figures
-from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, Lag
+from dataflow_assets.contracts import HAS_DEFAULT, Address, Checkpoint, Lag, kind_of
 from dataflow_assets.contracts.declared import KeepsLog
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.language import languages
@@ -32,6 +32,7 @@ COLUMN_LINEAGE = "dagster/column_lineage"
 LAG_CHECK, REJECTED_CHECK, SLOT_CHECK = "lag", "rejected", "slot"
 QUIET_SECONDS = 900.0  # without a rejected record, after which the check passes again
 LAGGING_SECONDS = 300.0
+UNKNOWN_AGE = "not known: the source gave none of the records that are not read in time"
 HELD_BYTES = 1 << 30  # of log that a server keeps for a flow
 
 
@@ -149,7 +150,7 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
         columns=[
             dg.TableColumn(
                 name=column.name,
-                type=(column.metadata or {}).get(KIND, str(column.type).encode()).decode(),
+                type=str(kind_of(column) or column.type),
                 constraints=dg.TableColumnConstraints(nullable=column.nullable),
             )
             for column in schema
@@ -230,8 +231,10 @@ def check_results(
         )
 
 
-def lag_check(seconds: float) -> tuple[bool, dict[str, Any]]:
-    """Returns whether the oldest unread record has waited too long, and for how long."""
+def lag_check(seconds: float | None) -> tuple[bool, dict[str, Any]]:
+    """Returns whether the oldest unread record is known to be young enough, and how old it is."""
+    if seconds is None:
+        return False, {"lag_seconds": dg.MetadataValue.text(UNKNOWN_AGE)}
     return seconds <= LAGGING_SECONDS, {"lag_seconds": _number(round(seconds, 3))}
 
 
@@ -243,8 +246,9 @@ def slot_check(held: int) -> tuple[bool, dict[str, Any]]:
 def lag_metadata(lag: Lag) -> dict[str, Any]:
     """An observed lag, under the names that events of runs use too."""
     log = {"lag_bytes": lag.bytes, "held_bytes": lag.held}
+    age = {} if lag.seconds is None else {"lag_seconds": _number(round(lag.seconds, 3))}
     return {
-        "lag_seconds": _number(round(lag.seconds, 3)),
+        **age,
         "lag_records": _number(lag.records),
         **{name: _number(size) for name, size in log.items() if size is not None},
         **state_metadata(lag),

@@ -17,7 +17,7 @@ IDLE_SECONDS = 1.0  # without a report, after which a run counts as idle
 class Figures:
     """The flat numbers of one event, in the order in which they are shown."""
 
-    lag_seconds: float
+    lag_seconds: float | None
     lag_records: int
     rows: int
     rejected: int
@@ -59,8 +59,9 @@ class Tally:
     def final(self, report: Report) -> Figures:
         """The same as of this report, which may repeat the last one: its rows are 0 then."""
         rate = self._delta.rows / self._seconds if self._seconds > 0 else 0.0
+        age = report.lag.seconds
         figures = Figures(
-            round(report.lag.seconds, 3),
+            None if age is None else round(age, 3),
             report.lag.records,
             self._delta.rows,
             self._delta.rejected,

@@ -91,7 +91,8 @@ def _of_branches(answers: Sequence[Answer]) -> Iterator[Metric]:
     for status in (status for answer in answers for status in answer.found):
         labels = [status.flow, status.branch, status.address.name]
         for family, value in zip(found, (status.lag.records, status.lag.seconds), strict=True):
-            family.add_metric(labels, value)
+            if value is not None:
+                family.add_metric(labels, value)
     yield from found
 
 

@@ -60,9 +60,10 @@ class BranchProgress:
 
     def __str__(self) -> str:
         lag, rate = self.report.lag, self.report.rows_per_second
+        age = "an unknown time" if lag.seconds is None else f"{lag.seconds:.0f} s"
         return (
             f"{self.totals.rows:,} rows ({rate:,.0f}/s), {self.totals.rejected:,} rejected, "
-            f"behind by {lag.records:,} records, {lag.seconds:.0f} s"
+            f"behind by {lag.records:,} records, {age}"
         )
 
 
@@ -214,12 +215,12 @@ def _next(branches: dict[tuple[str, str], BranchProgress], report: Report) -> Br
 def _cells(branch: BranchProgress) -> list[str]:
     report, totals = branch.report, branch.totals
     numbers = (totals.rows, round(report.rows_per_second), totals.rejected, report.lag.records)
-    ages = f"{report.lag.seconds:.0f}"
-    return [report.flow, str(report.address), *(f"{number:,}" for number in numbers), ages]
+    age = "?" if report.lag.seconds is None else f"{report.lag.seconds:.0f}"
+    return [report.flow, str(report.address), *(f"{number:,}" for number in numbers), age]
 
 
 def _as_json(report: Report) -> dict[str, Any]:
-    totals = report.checkpoint.totals
+    totals, age = report.checkpoint.totals, report.lag.seconds
     return {
         "flow": report.flow,
         "branch": report.branch.id,
@@ -232,7 +233,7 @@ def _as_json(report: Report) -> dict[str, Any]:
         "total_rows": totals.rows,
         "total_rejected": totals.rejected,
         "lag_records": report.lag.records,
-        "lag_seconds": round(report.lag.seconds, 3),
+        "lag_seconds": None if age is None else round(age, 3),
         "seconds": round(report.seconds, 3),
         "rows_per_second": round(report.rows_per_second, 1),
         "last": report.last,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 from collections import Counter
@@ -59,9 +60,13 @@ def as_rows(answers: Sequence[Answer], driven: Driven) -> list[list[str]]:
         if answer.error is not None and branch.id not in {one.branch for one in answer.found}
     ]
     rows = [(answer, found) for answer in answers for found in answer.found]
-    rows.sort(key=lambda row: (-row[1].lag.seconds, -row[1].lag.records))
+    rows.sort(key=lambda row: _urgency(row[1].lag), reverse=True)
     known = [[*_row(*row), _shown_state(*row, driven), _lane(row[0], driven)] for row in rows]
     return unknown + known
+
+
+def _urgency(lag: Lag) -> tuple[float, int]:
+    return math.inf if lag.seconds is None else lag.seconds, lag.records
 
 
 def as_summary(answers: Sequence[Answer], driven: Driven) -> str:
@@ -69,7 +74,7 @@ def as_summary(answers: Sequence[Answer], driven: Driven) -> str:
 
     It is the last line: those that fail have been said on stderr, hundreds of lines above.
     """
-    unknown = sum(answer.error is not None for answer in answers)
+    unknown = sum(not answer.is_known for answer in answers)
     late = sum(answer.error is None and answer.is_late for answer in answers)
     in_time = len(answers) - unknown - late
     flows = "1 flow" if len(answers) == 1 else f"{len(answers)} flows"
@@ -161,7 +166,7 @@ def _row(answer: Answer, found: Status) -> list[str]:
         _where(found.checkpoint),
         _positions(found.lag.ends),
         _behind(found.lag),
-        f"{found.lag.seconds:.0f}",
+        "?" if found.lag.seconds is None else f"{found.lag.seconds:.0f}",
         f"{totals.rows:,}",
         f"{totals.rejected:,}",
         _age(checkpoint.committed_at),
@@ -266,7 +271,7 @@ def _branch(found: Status) -> dict[str, Any]:
         "asset": str(found.address),
         "source_end": dict(found.lag.ends),
         "lag_records": found.lag.records,
-        "lag_seconds": round(found.lag.seconds, 3),
+        "lag_seconds": None if found.lag.seconds is None else round(found.lag.seconds, 3),
         "lag_bytes": found.lag.bytes,
         "held_bytes": found.lag.held,
         "connector": dict(found.lag.connector) or None,

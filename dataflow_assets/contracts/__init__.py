@@ -16,8 +16,8 @@ Who calls what when, in the order of a run:
 | `Source.open`, `Sink.open` | the driver | once for each attempt of a run, and each branch |
 | `ErrorStore.prepare` | the driver, before anything is read | once for each attempt |
 | `SinkSession.schema`, `identity`, `create`, `restart` | the driver, when a branch opens | once |
-| `SinkSession.check_target` | the driver, when a branch opens that will hold log | once |
-| `SinkSession.inherited`, `SourceSession.take_over` | the driver, without a checkpoint | once |
+| `ChecksTarget.check_target` | the driver, when a branch opens that will hold log | once |
+| `TakesOver.inheritance`, `SourceSession.take_over` | the driver, without a checkpoint | once |
 | `SourceSession.understands` | the driver, with a checkpoint | once |
 | `SourceSession.rewound` | the driver, when a run rewinds, or a topic was recreated | once |
 | `SourceSession.plan` | the driver, before anything is read | once for each micro-batch |
@@ -31,7 +31,7 @@ Who calls what when, in the order of a run:
 | `ErrorStore.store` | a task, before the commit of the rows | at most once for each commit |
 | `Source.confirm` | a task, before the commit of the rows | once for each slice |
 | `Writer.close`, or `abort` | a task, at the end of its slice | once |
-| `SinkSession.stage`, `finish` | the driver, once the whole pass succeeded | the same |
+| `SinkSession.finish` | the driver, once the whole pass succeeded | the same |
 | `SourceSession.acknowledge` | the driver, once every branch has finished | the same, or never |
 | `SourceSession.lag` | the driver with each report, `dataflow status`, the lag sensor | by time |
 | `SourceSession.close`, `SinkSession.close` | the driver | at the end of each attempt |
@@ -54,6 +54,7 @@ from dataflow_assets.contracts.checkpoint import (
     Totals,
     local_now,
     next_reading,
+    oldest,
     utc_now,
 )
 from dataflow_assets.contracts.connector import (
@@ -120,6 +121,7 @@ from dataflow_assets.contracts.schema import (
     UNFIT,
     UNKNOWN,
     UPDATE,
+    Kind,
     N,
     TypeRow,
     checked_name,
@@ -132,6 +134,14 @@ from dataflow_assets.contracts.schema import (
 from dataflow_assets.contracts.sink import (
     Shape,
     Sink,
+)
+from dataflow_assets.contracts.sink_capabilities import (
+    AddsColumns,
+    ChecksTarget,
+    CountsRows,
+    NotesEnd,
+    StagesWithSpark,
+    TakesOver,
 )
 from dataflow_assets.contracts.sink_session import (
     SinkSession,
@@ -210,9 +220,12 @@ __all__ = [
     "UNKNOWN",
     "UPDATE",
     "Address",
+    "AddsColumns",
     "Checkpoint",
+    "ChecksTarget",
     "Chunk",
     "Connector",
+    "CountsRows",
     "Cut",
     "Entries",
     "Entry",
@@ -222,12 +235,14 @@ __all__ = [
     "ErrorStore",
     "Group",
     "Grouped",
+    "Kind",
     "Lag",
     "Limit",
     "MessageFormat",
     "MessageSource",
     "N",
     "NewColumnRule",
+    "NotesEnd",
     "OffsetSlice",
     "PartSlice",
     "Place",
@@ -247,7 +262,9 @@ __all__ = [
     "SourceSession",
     "SourceTraits",
     "Span",
+    "StagesWithSpark",
     "StoredSchema",
+    "TakesOver",
     "Target",
     "Texts",
     "Ticket",
@@ -267,6 +284,7 @@ __all__ = [
     "named_in",
     "next_attempt",
     "next_reading",
+    "oldest",
     "part_of",
     "place_of",
     "refuse_shared",

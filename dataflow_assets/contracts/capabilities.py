@@ -134,7 +134,7 @@ class ReloadsTables(ABC):
 
 
 # runs/start_positions.py
-class TakesOver(ABC):
+class TakesOverPositions(ABC):
     """A session whose positions others may have stored."""
 
     @abstractmethod

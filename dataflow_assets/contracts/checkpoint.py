@@ -6,7 +6,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -78,13 +78,14 @@ def next_reading(last: int) -> int:
 class Lag:
     """How far the checkpoint is behind: records, seconds since the oldest unread one, the ends.
 
+    `seconds`: of the oldest one that could be looked at; None where that was none of them.
     Of a source that reads a server's log, `bytes` are those between checkpoint and end, and `held`
     those that the server keeps because the flow has not read them, or has not said so.
     `partitions`: the seconds of each partition of a topic, without those that nobody could look at.
     """
 
     records: int
-    seconds: float
+    seconds: float | None
     ends: Positions
     bytes: int | None = None
     held: int | None = None
@@ -97,6 +98,16 @@ class Lag:
     """Up to when its windows have ended, in milliseconds since 1970, where it has windows."""
     connector: Mapping[str, str] = field(default_factory=dict)
     """States of the connector that the source runs, and of its tasks, by their names."""
+
+
+def oldest(ages: Collection[float | None]) -> float | None:
+    """Returns the greatest of several `Lag.seconds`.
+
+    Called by whoever sums up partitions, sources or branches. None, which stands for an age that
+    nobody knows, counts unless an age above 0 is known.
+    """
+    known = max((age for age in ages if age is not None), default=0.0)
+    return None if not known and None in ages else known
 
 
 @dataclass(frozen=True)

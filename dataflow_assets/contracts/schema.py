@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import pyarrow as pa
 
@@ -57,9 +58,33 @@ SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
 # does not know some values of the row, which a change has left as they were; null: it knows all
 UNKNOWN = reserved("unknown")
 
-# Field metadata. KIND says what a string holds: b"json" JSON text, b"numeric" digits (or NaN and
-# infinities), b"uuid" its canonical text, b"text" the textual form of any other type.
-KIND = b"dataflow.kind"
+KIND = b"dataflow.kind"  # field metadata: a Kind
+
+
+class Kind(StrEnum):
+    """A column of text may hold one of these: `mark` writes it, `kind_of` reads it."""
+
+    JSON = "json"
+    NUMERIC = "numeric"
+    """Digits, NaN and infinities."""
+    UUID = "uuid"
+    """Its canonical text."""
+    TEXT = "text"
+    """The textual form of any other type."""
+
+    @property
+    def mark(self) -> dict[bytes, bytes]:
+        """Returns the metadata of such a column."""
+        return {KIND: self.encode()}
+
+    def field(self, name: str, *, nullable: bool = True) -> pa.Field:
+        """A column of such text."""
+        return pa.field(name, pa.string(), nullable, self.mark)
+
+
+_KINDS = {kind.encode(): kind for kind in Kind}
+
+# Field metadata, too.
 DECIMAL = b"dataflow.decimal"  # of KIND numeric: b"10,2", the digits that its table declares
 # Of KIND json, where its values are arrays: one of their elements as a column, a schema of Arrow's.
 ELEMENT = b"dataflow.element"
@@ -112,8 +137,8 @@ MESSAGES = pa.schema(
 """The schema of a sink that takes messages."""
 
 
-def kind_of(field: pa.Field) -> bytes | None:
-    """The KIND of a string column.
+def kind_of(field: pa.Field) -> Kind | None:
+    """Returns the `Kind` of a string column.
 
     Called by sinks on the driver and inside tasks, when they choose how a column is written.
 
@@ -121,10 +146,9 @@ def kind_of(field: pa.Field) -> bytes | None:
         field: a column of a batch's schema.
 
     Returns:
-        The KIND; None where the column is plain text.
+        None where the column is plain text.
     """
-    found: bytes | None = (field.metadata or {}).get(KIND)
-    return found
+    return _KINDS.get((field.metadata or {}).get(KIND, b""))
 
 
 def element_of(field: pa.Field) -> pa.Field | None:
@@ -158,7 +182,7 @@ class TypeRow:
         """The type of the column for docs/types.md.
 
         Returns:
-            Arrow's name of the type, the KIND of a string behind it.
+            Arrow's name of the type, the `Kind` of a string behind it.
         """
         kind = kind_of(self.column)
-        return f"{self.column.type} ({kind.decode()})" if kind else str(self.column.type)
+        return f"{self.column.type} ({kind})" if kind else str(self.column.type)

@@ -66,9 +66,7 @@ class Sink(ErrorSink):
     unknown_fields: Annotated[Literal["reject", "ignore"], Addition()] = "reject"
     """A key of the record without a column in the target: reject the record, or leave it out."""
     adds_columns: ClassVar[bool] = False
-    """Whether `SinkSession.add_columns` can add columns to a table that exists."""
-    fills_columns: ClassVar[bool] = False
-    """Whether it gives the rows that are there the value that FILLED says."""
+    """Whether its sessions can add columns to a table that exists (`AddsColumns`)."""
     unwraps: ClassVar[bool] = False
     """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
     replaces_whole_rows: ClassVar[bool] = False

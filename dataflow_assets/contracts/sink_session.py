@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -12,9 +11,6 @@ from dataflow_assets.contracts.checkpoint import Checkpoint
 from dataflow_assets.contracts.slices import Cut, Positions, Span
 from dataflow_assets.contracts.source import SourceSession
 from dataflow_assets.contracts.tasks import Receipt, Ticket
-
-if TYPE_CHECKING:  # a manifest is loaded without Spark
-    from pyspark.sql import SparkSession
 
 
 class SinkSession(ABC):
@@ -54,22 +50,6 @@ class SinkSession(ABC):
         """
         return None
 
-    def inherited(self) -> Positions | None:
-        """Positions that another program has stored beside the table, together with its rows.
-
-        Called by the driver once, when a branch begins that has no checkpoint, and by `dataflow
-        reset --checkpoint`. By default there is no such program.
-
-        Returns:
-            None where the sink takes nothing over; else a position for each partition that is
-            known, which may be none.
-
-        Raises:
-            TransientError while the other program still writes; PermanentError when a person must
-            act.
-        """
-        return None
-
     @abstractmethod
     def schema(self) -> pa.Schema | None:
         """The target's columns with their metadata (KIND and so on) set.
@@ -81,26 +61,6 @@ class SinkSession(ABC):
 
         Raises:
             PermanentError where the target cannot be written to (a view, a foreign table).
-        """
-
-    def row_count(self) -> int | None:
-        """The table's rows in all, where that is exact and costs nothing; None elsewhere.
-
-        Called by the driver with each report.
-        """
-        return None
-
-    def check_target(self) -> None:  # noqa: B027 - some targets are always there
-        """Looks whether rows can be written, as far as the target tells without a row.
-
-        Called by the driver when a branch without a checkpoint opens, only where the source will
-        hold log (its slot is not created for a target that takes nothing) and no step may drop all
-        of its records; and by `create`. By default nothing is asked: some targets are always there,
-        and others are looked for when the session is opened.
-
-        Raises:
-            PermanentError where the target is missing and may not be created, or the role may not
-            write to it.
         """
 
     @abstractmethod
@@ -118,34 +78,6 @@ class SinkSession(ABC):
             PermanentError when tables may not be made, or when no column is known at all (an empty
             sample, and no `columns`), with what to do.
         """
-
-    def adding(self, columns: pa.Schema) -> str:  # noqa: ARG002 - what overrides need
-        """The statement by which a person would add columns to the table.
-
-        Called by the driver where rows have columns that the target lacks.
-
-        Args:
-            columns: with the types of the source, as for `create`.
-
-        Returns:
-            The statement; empty where the system has none.
-        """
-        return ""
-
-    def add_columns(self, columns: pa.Schema) -> None:
-        """Adds columns to the table, which may be null; those that the table has by now stay.
-
-        Called by the driver between two micro-batches, only where `Sink.adds_columns`; it may be
-        repeated. `schema` has the columns afterwards.
-
-        Args:
-            columns: with the types of the source, as for `create`.
-
-        Raises:
-            PermanentError where the role may not alter the table; TransientError when the target
-            cannot be reached, or others keep the table locked.
-        """
-        raise NotImplementedError(f"{type(self).__name__} adds no columns")
 
     @abstractmethod
     def holds_rows(self) -> bool:
@@ -237,23 +169,6 @@ class SinkSession(ABC):
         Called by the driver once for each micro-batch; the ticket is pickled to the workers.
         """
 
-    def stage(  # noqa: B027 - most sinks have nothing to prepare
-        self, span: Span, receipts: Sequence[Receipt], spark: Callable[[], SparkSession]
-    ) -> None:
-        """Prepares, with Spark jobs of the sink's own, what `finish` publishes (Iceberg upserts).
-
-        Called by the driver once for each micro-batch, between the pass and `finish`. Nothing of it
-        is visible to readers; doing it twice changes nothing.
-
-        Args:
-            span: what was read.
-            receipts: of this branch's writers, by partition.
-            spark: gives a live session.
-
-        Raises:
-            TransientError when Spark fails.
-        """
-
     @abstractmethod
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         """Publishes what the writers have staged, steps over gaps, folds parts: one commit.
@@ -280,15 +195,6 @@ class SinkSession(ABC):
         """Removes the branch's checkpoint; the rows stay.
 
         Called by `dataflow reset`.
-        """
-
-    def ended(self, error: BaseException | None) -> None:  # noqa: B027 - most sinks tell nobody
-        """Notes for people why the attempt ends; nothing that is stored depends on it.
-
-        Called by the driver once at the end of each attempt, before `close`. It must not raise.
-
-        Args:
-            error: what the attempt ends with; None where it ends by itself.
         """
 
     @abstractmethod

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.contracts import KIND, SYSTEM_COLUMNS, TypeRow
+from dataflow_assets.contracts import SYSTEM_COLUMNS, Kind, TypeRow
 from dataflow_assets.formats import avro_logical
 from dataflow_assets.formats.avro_json import texts
 from dataflow_assets.formats.avro_logical import Build, Made, logical_type
@@ -41,7 +41,7 @@ _SIMPLE: dict[str, pa.DataType] = {
     "bytes": pa.binary(),
     "fixed": pa.binary(),
 }
-_JSON_FIELD = pa.field("", pa.string(), metadata={KIND: b"json"})
+_JSON_FIELD = Kind.JSON.field("")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _made(schema: AvroSchema, name: str, kind: Schema) -> Made:
         if not some:
             return _made(schema, name, "null")
     if schema.is_json(kind):
-        return pa.field(name, pa.string(), metadata={KIND: b"json"}), texts(schema, kind)
+        return Kind.JSON.field(name), texts(schema, kind)
     if isinstance(found, dict) and logical_type(found):
         return avro_logical.column(name, found)
     if isinstance(found, dict) and found["type"] == "record":

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import Kind
 from dataflow_assets.formats.text_forms import UUID, all_have
 
 Build = Callable[[Sequence[Any]], pa.Array]
@@ -70,9 +70,9 @@ def column(name: str, schema: Mapping[str, Any]) -> Made:
     if logical == "decimal":
         return _decimal(name, *(_digits(schema) or (1, 0)))
     if logical == "uuid":
-        return pa.field(name, pa.string(), metadata={KIND: b"uuid"}), _uuids
+        return Kind.UUID.field(name), _uuids
     if logical == "duration":
-        return pa.field(name, pa.string(), metadata={KIND: b"text"}), _durations
+        return Kind.TEXT.field(name), _durations
     kind = pa.date32() if logical == "date" else pa.time64("us")
     if "timestamp-" in logical:
         kind = _moments(logical)
@@ -151,7 +151,7 @@ def duration(value: bytes) -> str:
 
 def _decimal(name: str, precision: int, scale: int) -> Made:
     if precision > _MOST_DIGITS:
-        field = pa.field(name, pa.string(), metadata={KIND: b"numeric"})
+        field = Kind.NUMERIC.field(name)
         return field, lambda values: pa.array([_text(one, scale) for one in values], pa.string())
     short = precision <= _SHORT
     kind = (pa.decimal128 if short else pa.decimal256)(precision, scale)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import Kind
 from dataflow_assets.formats import avro_logical
 from dataflow_assets.formats.avro_cursor import Block, Cursor, Misfit, Rows
 from dataflow_assets.formats.avro_logical import logical_type
@@ -124,7 +124,7 @@ def _as_json(column: Column) -> Column:
     def read(cursor: Cursor, rows: Rows) -> pa.Array:
         return json_texts(inner(cursor, rows))
 
-    return pa.field(field.name, pa.string(), metadata={KIND: b"json"}), read
+    return Kind.JSON.field(field.name), read
 
 
 def _logical(name: str, schema: Any) -> Column:

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from dataflow_assets.contracts import (
     ABSENT,
     INFINITE,
-    KIND,
     MAX_LENGTH,
     NO_NUL,
     SYSTEM_COLUMNS,
     TYPED,
+    Kind,
     kind_of,
 )
 from dataflow_assets.errors import NewColumns, PermanentError
@@ -90,9 +90,9 @@ def refused(table: object, reason: str) -> PermanentError:
 
 
 def _as_json(given: pa.Field, wanted: pa.Field) -> pa.Field:
-    json_text = kind_of(wanted) == b"json" or pa.types.is_nested(wanted.type)
+    json_text = kind_of(wanted) == Kind.JSON or pa.types.is_nested(wanted.type)
     if pa.types.is_string(given.type) and json_text:
-        return given.with_metadata({KIND: b"json"})
+        return given.with_metadata(Kind.JSON.mark)
     return given
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import INFINITE, element_of, kind_of
+from dataflow_assets.contracts import INFINITE, Kind, element_of, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.decimals import read_decimals
@@ -47,13 +47,13 @@ def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
 
 def _string(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     kind = kind_of(wanted)
-    if kind == b"json":
+    if kind == Kind.JSON:
         return (
-            column if kind_of(given) == b"json" else _json(*_with_elements(column, given, wanted))
+            column if kind_of(given) == Kind.JSON else _json(*_with_elements(column, given, wanted))
         )
-    if kind == b"numeric":
+    if kind == Kind.NUMERIC:
         return _digits(column, given, wanted)
-    if kind == b"uuid" and kind_of(given) != b"uuid":
+    if kind == Kind.UUID and kind_of(given) != Kind.UUID:
         return _checked(_text(column, given), UUID, "a UUID")
     return _text(column, given)
 
@@ -77,8 +77,8 @@ def _holds_numbers(given: pa.Field, wanted: pa.Field) -> bool:
     """Numbers, and text that may be digits; JSON reads digits of a decimal from text itself."""
     if not pa.types.is_string(given.type):
         return _is_number(given.type)
-    text = kind_of(given) in (None, b"text") and not pa.types.is_decimal(wanted.type)
-    return text or kind_of(given) == b"numeric"
+    text = kind_of(given) in (None, Kind.TEXT) and not pa.types.is_decimal(wanted.type)
+    return text or kind_of(given) == Kind.NUMERIC
 
 
 def _is_moment(kind: pa.DataType) -> bool:
@@ -88,7 +88,7 @@ def _is_moment(kind: pa.DataType) -> bool:
 def _read_from_json(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     if pa.types.is_binary(wanted.type) and not pa.types.is_string(given.type):
         raise ValueError("only text in base64 can be bytes")  # as the word Infinity could be
-    texts = column if kind_of(given) == b"json" else _json(column, given)
+    texts = column if kind_of(given) == Kind.JSON else _json(column, given)
     decode = msgspec.json.Decoder(or_null(json_times.as_text(wanted))).decode
     try:
         found = [None if text is None else decode(text) for text in texts.to_pylist()]
@@ -181,9 +181,9 @@ def _decimal(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _digits(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
-    if kind_of(given) == b"numeric":
+    if kind_of(given) == Kind.NUMERIC:
         return column
-    if not _holds_numbers(given, wanted) and kind_of(given) != b"json":
+    if not _holds_numbers(given, wanted) and kind_of(given) != Kind.JSON:
         raise ValueError("expected a number")  # bytes as base64 may look like digits
     return _checked(_text(column, given), NUMBER, "a number")
 
@@ -195,7 +195,7 @@ def _checked(texts: pa.Array, pattern: str, what: str) -> pa.Array:
 
 
 def _text(column: pa.Array, given: pa.Field) -> pa.Array:
-    if kind_of(given) == b"json":
+    if kind_of(given) == Kind.JSON:
         return pa.array([_bare(text) for text in column.to_pylist()], pa.string())
     if pa.types.is_string(given.type):
         return column
@@ -242,7 +242,7 @@ def _with_elements(
 def _listed(given: Any, element: pa.Field) -> pa.DataType:
     """Lists as deep as these; of JSON an inner list is one element."""
     inner = given.value_field
-    if pa.types.is_list(inner.type) and kind_of(element) != b"json":
+    if pa.types.is_list(inner.type) and kind_of(element) != Kind.JSON:
         return pa.list_(pa.field("item", _listed(inner.type, element)))
     return pa.list_(element.with_name("item"))
 

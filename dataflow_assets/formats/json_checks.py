@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
-from dataflow_assets.contracts import KIND, SCALARS
+from dataflow_assets.contracts import SCALARS, Kind, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_types import has_plain_keys
 from dataflow_assets.records.record import exact_json
@@ -44,7 +44,7 @@ def check_bodies(bodies: pa.Array, quotes: int, nested: AbstractSet[str], *, no_
 def count_quotes(field: pa.Field, cells: Sequence[Any], array: pa.Array, absent: int) -> int:
     """Quotation marks that a column's members stand for: its keys, and its values."""
     keys = 2 * (len(cells) - absent)
-    if (field.metadata or {}).get(KIND) in (b"json", b"numeric"):
+    if kind_of(field) in (Kind.JSON, Kind.NUMERIC):
         return keys + _count(array, _QUOTE)
     if SCALARS in (field.metadata or {}):
         return keys + 2 * sum(bytes(cell)[:1] == b'"' for cell in cells if cell)

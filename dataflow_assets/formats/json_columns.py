@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
-from dataflow_assets.contracts import KIND, SCALARS
+from dataflow_assets.contracts import SCALARS, Kind, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.decimals import decimals
@@ -76,10 +76,10 @@ def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
     """The column of values that are all there, dates and times as text."""
     if json_times.served(field.type):
         return json_times.times(field, cells)
-    kind = (field.metadata or {}).get(KIND)
-    if kind == b"json":
+    kind = kind_of(field)
+    if kind == Kind.JSON:
         return _raw_text(cells)
-    if kind == b"numeric":
+    if kind == Kind.NUMERIC:
         return _numbers(cells)
     if taken := (field.metadata or {}).get(SCALARS):
         return pa.array([_scalar(cell, taken.decode()) for cell in cells], pa.string())

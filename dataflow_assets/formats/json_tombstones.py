@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec import UNSET
 from msgspec.structs import astuple
 
-from dataflow_assets.contracts import INSERT, KIND, OFFSET, OP
+from dataflow_assets.contracts import INSERT, OFFSET, OP, Kind, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_columns import first_line, named
@@ -108,7 +108,7 @@ def _json(text: bytes) -> Any:
 
 
 def _is_text(field: pa.Field) -> bool:
-    kind = (field.metadata or {}).get(KIND)
-    return kind not in (b"json", b"numeric") and (
+    kind = kind_of(field)
+    return kind not in (Kind.JSON, Kind.NUMERIC) and (
         pa.types.is_string(field.type) or pa.types.is_binary(field.type)
     )

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Meta
 
-from dataflow_assets.contracts import HAS_DEFAULT, KIND, MAX_LENGTH, SCALARS
+from dataflow_assets.contracts import HAS_DEFAULT, MAX_LENGTH, SCALARS, Kind, kind_of
 from dataflow_assets.formats.text_forms import UUID
 
 _INTEGERS: dict[pa.DataType, tuple[int, int | None]] = {
@@ -72,9 +72,9 @@ def _member(name: str, field: pa.Field) -> Any:
 def value_type(field: pa.Field) -> Any:
     """The Python type that a column's JSON value decodes to."""
     metadata = field.metadata or {}
-    if metadata.get(KIND) in (b"json", b"numeric") or SCALARS in metadata:
+    if kind_of(field) in (Kind.JSON, Kind.NUMERIC) or SCALARS in metadata:
         return msgspec.Raw
-    if metadata.get(KIND) == b"uuid":
+    if kind_of(field) == Kind.UUID:
         return Annotated[str, Meta(pattern=UUID)]
     if field.type in _INTEGERS:
         low, high = _INTEGERS[field.type]

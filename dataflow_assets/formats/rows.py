@@ -33,6 +33,7 @@ from dataflow_assets.contracts import (
     PLACE,
     SYSTEM_COLUMNS,
     UNFIT,
+    Kind,
     kind_of,
     reserved,
 )
@@ -119,9 +120,9 @@ def values(column: pa.Array, field: pa.Field) -> list[Any]:
 def cells(column: pa.Array, field: pa.Field) -> list[Any]:
     """The values as the JSON encoder takes them."""
     kind, arrow = kind_of(field), field.type
-    if kind == b"json":
+    if kind == Kind.JSON:
         return [None if text is None else msgspec.Raw(text.encode()) for text in column.to_pylist()]
-    if kind == b"numeric":
+    if kind == Kind.NUMERIC:
         return _numbers(column)
     if pa.types.is_floating(arrow):
         return [None if value is None else fraction(value) for value in _floats(column)]

@@ -17,6 +17,7 @@ from dataflow_assets.contracts import (
     SOURCE,
     Chunk,
     Group,
+    Kind,
     MessageFormat,
     Rejection,
     Sink,
@@ -119,7 +120,7 @@ class Formatted:
         self._form, self._decoder = form, decoder
         self._schema, self._unknown = branch.ticket.schema, branch.unknown_fields
         self._unwraps, self._branch = branch.unwraps, branch
-        self._as_json = frozenset(one.name for one in self._schema if kind_of(one) == b"json")
+        self._as_json = frozenset(one.name for one in self._schema if kind_of(one) == Kind.JSON)
 
     def __call__(self, batch: pa.RecordBatch, sent: Messages) -> Chunk:
         bodies = batch.column("body")

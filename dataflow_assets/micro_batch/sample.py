@@ -16,6 +16,7 @@ from dataflow_assets.contracts import (
     KIND,
     TYPED,
     Group,
+    Kind,
     MessageFormat,
     OffsetSlice,
     Sink,
@@ -241,7 +242,7 @@ def _united(one: pa.Field, other: pa.Field) -> pa.Field:
             return pa.unify_schemas(pair, promote_options="permissive").field(0)
     except pa.ArrowException:
         pass
-    return pa.field(one.name, pa.string(), metadata={KIND: b"json"})
+    return Kind.JSON.field(one.name)
 
 
 def _with_types(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from dataflow_assets import registry
-from dataflow_assets.contracts import KIND, Sink, Source, TypeRow
+from dataflow_assets.contracts import Kind, Sink, Source, TypeRow
 from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.formats import avro_columns
 from dataflow_assets.languages.common.pages import escaped
@@ -48,10 +48,7 @@ INTERCHANGE = tuple(
         pa.field("decimal", pa.decimal128(18, 4)),
         pa.field("wide", pa.decimal256(50, 10)),
         pa.field("string", pa.string()),
-        *(
-            pa.field(kind, pa.string(), metadata={KIND: kind.encode()})
-            for kind in ("json", "numeric", "uuid", "text")
-        ),
+        *(kind.field(kind) for kind in Kind),
         pa.field("binary", pa.binary()),
         pa.field("date", pa.date32()),
         pa.field("time", pa.time64("us")),

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
+from dataflow_assets.contracts import Limit, Positions, Receipt, Span, StagesWithSpark, local_now
 from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog, PreparesSpans
 from dataflow_assets.errors import DataflowError, NewColumns, blamed
 from dataflow_assets.flow import Flow
@@ -259,8 +259,9 @@ class Attempt:
         place = {piece.partition: index for index, piece in enumerate(span.slices)}
         ordered = sorted(receipts, key=lambda receipt: place[receipt.partition])
         with blamed(opened.branch.id):
-            with self._host.beside() as spark:
-                opened.session.stage(span, ordered, spark)
+            if isinstance(opened.session, StagesWithSpark):
+                with self._host.beside() as spark:
+                    opened.session.stage(span, ordered, spark)
             opened.session.finish(span, ordered, self._source)
             return self._reporting.commit(opened, seconds)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import FILLED, HAS_DEFAULT, kind_of
+from dataflow_assets.contracts import FILLED, HAS_DEFAULT, AddsColumns, Kind, SinkSession, kind_of
 from dataflow_assets.errors import NewColumns, PermanentError, blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
@@ -37,13 +37,15 @@ def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
     if opened is None or not error.columns:
         raise error
     columns = narrowed(pa.ipc.read_schema(pa.py_buffer(error.columns)))
+    session = opened.session
     with blamed(opened.branch.id):
-        if flow.source.traits.new_columns != "add":
-            raise _unknown(opened, error, columns)
+        if flow.source.traits.new_columns != "add" or not isinstance(session, AddsColumns):
+            advice = f". To add them, run{run}" if (run := _statement(session, columns)) else ""
+            raise PermanentError(f"{error}{advice}")
         _check_renamed(opened, columns, error.gone)
-        _check_filled(opened, columns)
+        _check_filled(opened, session, columns)
         failpoints.reach("drain.new-columns")
-        opened.session.add_columns(columns)
+        session.add_columns(columns)
         _check_added(opened, columns)
     failpoints.reach("drain.columns-added")
     log.warning(
@@ -53,11 +55,6 @@ def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
         opened.branch.address,
         ", ".join(columns.names),
     )
-
-
-def _unknown(opened: OpenBranch, error: NewColumns, columns: pa.Schema) -> PermanentError:
-    statement = opened.session.adding(columns)
-    return PermanentError(f"{error}. To add them, run: {statement}" if statement else str(error))
 
 
 def _check_added(opened: OpenBranch, columns: pa.Schema) -> None:
@@ -90,35 +87,35 @@ def _check_renamed(opened: OpenBranch, columns: pa.Schema, gone: Sequence[str]) 
                     f"the source delivers {new.name}, which {opened.branch.address} lacks, and "
                     f"no {field.name} any more, which it has: if the column was renamed, rename "
                     f"{field.name} to {new.name} in the target too. If {new.name} is another "
-                    f"column, add it by hand{_statement(opened, columns)}"
+                    f"column, add it by hand{_statement(opened.session, columns)}"
                 )
 
 
-def _check_filled(opened: OpenBranch, columns: pa.Schema) -> None:
+def _check_filled(opened: OpenBranch, session: AddsColumns, columns: pa.Schema) -> None:
     """The source has filled the column in rows that are there, and delivers none of them for it."""
     filled = [field for field in columns if FILLED in (field.metadata or {})]
-    if not filled or opened.branch.sink.fills_columns or not opened.session.holds_rows():
+    if not filled or session.fills_columns or not opened.session.holds_rows():
         return
     values = ", ".join(f"{field.name} ({field.metadata[FILLED].decode()!r})" for field in filled)
     raise PermanentError(
         f"the source has added columns with a value for all rows that are there, which its log "
         f"does not have: {values}. {opened.branch.address} would have none in its rows: add the "
         f"columns by hand with that value, or load the table again behind "
-        f"that{_statement(opened, columns)}"
+        f"that{_statement(opened.session, columns)}"
     )
 
 
-def _statement(opened: OpenBranch, columns: pa.Schema) -> str:
-    statement = opened.session.adding(columns)
+def _statement(session: SinkSession, columns: pa.Schema) -> str:
+    statement = session.statement(columns) if isinstance(session, AddsColumns) else ""
     return f": {statement}" if statement else ""
 
 
 def _family(field: pa.Field) -> str:
     kind = kind_of(field)
-    if kind == b"numeric" or pa.types.is_decimal(field.type) or pa.types.is_floating(field.type):
+    if kind == Kind.NUMERIC or pa.types.is_decimal(field.type) or pa.types.is_floating(field.type):
         return "number"
     if pa.types.is_integer(field.type):
         return "integer"
     if pa.types.is_timestamp(field.type):
         return "timestamp"
-    return (kind or b"").decode() or str(field.type)
+    return kind or str(field.type)

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 
-from dataflow_assets.contracts import SinkSession, SourceSession
+from dataflow_assets.contracts import ChecksTarget, NotesEnd, SinkSession, SourceSession
 from dataflow_assets.contracts.declared import ChecksKeys, KeepsLog
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Branch, Flow
@@ -51,13 +51,9 @@ def open_branches(
             target = replace(flow.target(branch), source_id=source.identity)
             session = branch.sink.open(target, request.run)
             stack.enter_context(closing(session))
-            stack.push(partial(_end, session, progress))
-            columns = session.schema()
-            branch.sink.shape(columns)  # a table that does not fit is told at once
-            if columns is not None and isinstance(flow.source, ChecksKeys):
-                flow.source.check_keys(columns, branch.sink.address().name)
-            if _begins_log(flow, session):  # a slot that nobody reads would keep it
-                session.check_target()
+            if isinstance(session, NotesEnd):
+                stack.push(partial(_end, session, progress))
+            _check(flow, branch, session)
         progress.opened(branch, session.checkpoint)
         opened.append(OpenBranch(branch, session))
     for one in opened:
@@ -70,20 +66,26 @@ def open_branches(
     return opened
 
 
-def _begins_log(flow: Flow, session: SinkSession) -> bool:
-    new = not session.checkpoint.positions
-    return isinstance(flow.source, KeepsLog) and new and not flow.transformations
+def _check(flow: Flow, branch: Branch, session: SinkSession) -> None:
+    """Raises at once where the table does not fit, or where a slot would hold log for no reader."""
+    columns = session.schema()
+    branch.sink.shape(columns)
+    if columns is not None and isinstance(flow.source, ChecksKeys):
+        flow.source.check_keys(columns, branch.sink.address().name)
+    begins_log = isinstance(flow.source, KeepsLog) and not session.checkpoint.positions
+    if begins_log and not flow.transformations and isinstance(session, ChecksTarget):
+        session.check_target()
 
 
 def _end(
-    session: SinkSession,
+    session: NotesEnd,
     progress: Progress,
     _: object,
     error: BaseException | None,
     __: object,
 ) -> None:
     """Also the record at which the flow has stopped is why the attempt ends."""
-    session.ended(error or next(iter(progress.stopped.values()), None))
+    session.note_end(error or next(iter(progress.stopped.values()), None))
 
 
 def check_still_ours(flow: Flow, branch: Branch, progress: Progress, request: Request) -> None:

@@ -25,6 +25,7 @@ from dataflow_assets.contracts import (
     Run,
     SinkSession,
     Span,
+    StagesWithSpark,
     Totals,
     local_now,
 )
@@ -250,7 +251,8 @@ class _Putting:
         work = Pass(source, span, (branch,), 100.0, steps, format=self._format)
         receipts = job.run(self._spark(), Planned(work, session)).receipts[self._target.branch]
         failpoints.reach("replay.passed")
-        self._sink.stage(span, receipts, self._spark)
+        if isinstance(self._sink, StagesWithSpark):
+            self._sink.stage(span, receipts, self._spark)
         self._sink.finish(span, receipts, session)
 
 

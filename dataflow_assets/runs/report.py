@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from dataflow_assets.contracts import Lag, Positions, SourceSession
+from dataflow_assets.contracts import CountsRows, Lag, Positions, SinkSession, SourceSession
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.rejected_share import too_many
@@ -30,14 +30,14 @@ class Reporting:
     def commit(self, opened: OpenBranch, seconds: float) -> Report:
         """Of a commit just made, `seconds` after the one before."""
         report = self._report(opened, seconds)
-        return replace(report, table_rows=opened.session.row_count())
+        return replace(report, table_rows=_row_count(opened.session))
 
     def last(self, opened: OpenBranch, reason: str) -> Report:
         """Of the state in which the run leaves the branch."""
         self._lags.pop(opened.branch.id, None)
         report = replace(self._report(opened, 0.0), last=True, reason=reason)
         session = opened.session
-        return replace(report, schema=session.schema(), table_rows=session.row_count())
+        return replace(report, schema=session.schema(), table_rows=_row_count(session))
 
     def judge(self) -> None:
         """Raises PermanentError when the run has rejected more than the flow allows."""
@@ -69,10 +69,14 @@ class Reporting:
         return lag
 
 
+def _row_count(session: SinkSession) -> int | None:
+    return session.row_count() if isinstance(session, CountsRows) else None
+
+
 def _moved(lag: Lag, positions: Positions) -> Lag:
     """The lag with its records counted again from positions that have moved since."""
     ends = {p: end for p, end in lag.ends.items() if isinstance(end, int)}
     if not ends:
         return lag
-    waiting = (max(0, end - int(positions.get(p, end))) for p, end in ends.items())
-    return replace(lag, records=sum(waiting))
+    records = sum(max(0, end - int(positions.get(p, end))) for p, end in ends.items())
+    return replace(lag, records=records, seconds=lag.seconds if records else 0.0)

@@ -11,9 +11,14 @@ from dataflow_assets.contracts import (
     SinkSession,
     SourceSession,
     Span,
+    TakesOver,
     lasting,
 )
-from dataflow_assets.contracts.capabilities import ReloadsTables, RewindsTargets, TakesOver
+from dataflow_assets.contracts.capabilities import (
+    ReloadsTables,
+    RewindsTargets,
+    TakesOverPositions,
+)
 from dataflow_assets.errors import Outdated, PermanentError, blamed
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.request import Start
@@ -80,7 +85,7 @@ def _check_start(flow: Flow, start: Start) -> None:
 
 def _check_understood(flow: Flow, source: SourceSession, session: SinkSession) -> None:
     known = lasting(session.checkpoint.positions)
-    if known and isinstance(source, TakesOver) and not source.understands(known):
+    if known and isinstance(source, TakesOverPositions) and not source.understands(known):
         raise PermanentError(
             f"flow {flow.id}: its checkpoint was written when the flow read {flow.source_address} "
             "in another way (a query of SQL with state, without, or over other tables): begin "
@@ -212,10 +217,12 @@ def first(source: SourceSession, session: SinkSession) -> Positions:
     Called on the driver, when the branch begins and by `dataflow reset --checkpoint`. Raises
     TransientError while that program still writes; PermanentError when a person must decide.
     """
-    known = session.inherited()
-    if known is not None and isinstance(source, TakesOver):
+    if not isinstance(session, TakesOver):
+        return source.start()
+    known = session.inheritance()
+    if isinstance(source, TakesOverPositions):
         return source.take_over(known)
-    return {**source.start(), **(known or {})}
+    return {**source.start(), **known}
 
 
 def _meet_another(

@@ -55,7 +55,13 @@ class Answer:
     def is_late(self) -> bool:
         """Whether one of its branches has records to read that are older than it promises."""
         promised = self.flow.policies.freshness_seconds
-        return any(one.lag.records > 0 and one.lag.seconds > promised for one in self.found)
+        return any(one.lag.records > 0 and (one.lag.seconds or 0) > promised for one in self.found)
+
+    @property
+    def is_known(self) -> bool:
+        """Returns whether each branch answered and tells its oldest record, or one is late."""
+        ages = [one.lag.seconds for one in self.found]
+        return self.error is None and (self.is_late or None not in ages)
 
 
 def statuses(flows: Sequence[Flow], silence: float = SILENCE) -> list[Answer]:

@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dataflow_assets.contracts import Run
+from dataflow_assets.contracts import Run, TakesOver
 from dataflow_assets.contracts.capabilities import AdoptsCheckpoints
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
@@ -68,7 +68,7 @@ def adopt_stored(flow: Flow, run: Run) -> list[Branch]:
     with closing(resolved.source.open(flow.id)) as source:
         for branch in resolved.branches:
             with closing(branch.sink.open(resolved.target(branch), run)) as session:
-                if session.inherited() is None:
+                if not isinstance(session, TakesOver):
                     raise PermanentError(
                         f"flow {flow.id}: {branch.address} has no positions of another program: "
                         f"name the file with the DataFlow Operator's checkpoint: --checkpoint FILE"

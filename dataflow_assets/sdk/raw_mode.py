@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import field_validator
 from typing_extensions import override
 
-from dataflow_assets.contracts import Shape, Sink, kind_of
+from dataflow_assets.contracts import Kind, Shape, Sink, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA, Flat, Raw, Sampled, Whole, defaulted
@@ -115,7 +115,7 @@ class RawSink(Sink):
             return None
         data = schema.field(DATA)
         as_text = self.text_bodies and len(schema) == 1 and data.type == pa.string()
-        return Whole(data, schema) if kind_of(data) == b"json" or as_text else None
+        return Whole(data, schema) if kind_of(data) == Kind.JSON or as_text else None
 
     def _column(self, schema: pa.Schema, name: str) -> pa.Field:
         found = [field for field in schema if field.name.casefold() == name]
@@ -124,7 +124,7 @@ class RawSink(Sink):
                 f"table {self.address().name} has no column {name}, which rawMode writes to; it "
                 f"has {', '.join(schema.names)}: add the column, or write to a new table"
             )
-        if found[0].type != pa.string() or kind_of(found[0]) not in (None, b"json"):
+        if found[0].type != pa.string() or kind_of(found[0]) not in (None, Kind.JSON):
             raise PermanentError(
                 f"column {found[0].name} of table {self.address().name} must hold JSON or text for "
                 "rawMode: change its type, or write to a new table"

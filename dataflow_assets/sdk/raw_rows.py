@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import EVERYTHING, HAS_DEFAULT, HEADER_LIST, Shape, kind_of
+from dataflow_assets.contracts import EVERYTHING, HAS_DEFAULT, HEADER_LIST, Kind, Shape, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import NotJson, Record, encode, text_form
 from dataflow_assets.records.times.instant import Instant, read, rfc3339_nano
@@ -182,13 +182,13 @@ def _writer(field: pa.Field) -> Write:
             raise RejectedRecord("encode", f"nothing to store: null in column {field.name}")
         return value
 
-    return as_json if kind_of(field) == b"json" else as_text
+    return as_json if kind_of(field) == Kind.JSON else as_text
 
 
 def _converter(field: pa.Field) -> Write:
     if pa.types.is_timestamp(field.type):
         return _moment
-    if field.type == pa.string() and kind_of(field) in (None, b"text"):
+    if field.type == pa.string() and kind_of(field) in (None, Kind.TEXT):
         return lambda value: text_form(_stamped(value))
     return _stamped
 

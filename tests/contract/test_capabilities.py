@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from abc import ABC
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,9 +25,7 @@ CAPABILITIES: list[type] = [
     one
     for module in MODULES
     for one in vars(module).values()
-    if inspect.isclass(one)
-    and issubclass(one, capabilities.ABC)
-    and one.__module__ == module.__name__
+    if inspect.isclass(one) and issubclass(one, ABC) and one.__module__ == module.__name__
 ]
 
 

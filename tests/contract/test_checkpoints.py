@@ -22,6 +22,7 @@ from dataflow_assets.contracts import (
     Run,
     SinkSession,
     Span,
+    StagesWithSpark,
     Target,
     Ticket,
     local_now,
@@ -110,7 +111,8 @@ class Driving:
         self.finish(session, begun, self.read(session.ticket(), begun))
 
     def finish(self, session: SinkSession, span: Span, receipts: Sequence[Receipt]) -> None:
-        session.stage(span, receipts, lambda: self.engine)
+        if isinstance(session, StagesWithSpark):
+            session.stage(span, receipts, lambda: self.engine)
         session.finish(span, receipts, self.source)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.contracts import KIND, StoredSchema
+from dataflow_assets.contracts import Kind, StoredSchema
 from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.formats import protobuf_schema, registry_client
 from dataflow_assets.formats.avro import AvroFormat
@@ -180,7 +180,7 @@ def test_a_decimal_becomes_the_nearest_fraction() -> None:
 
 
 def test_a_lone_text_of_a_union_goes_into_a_text_column_as_itself() -> None:
-    json = pa.schema([pa.field("a", pa.string(), metadata={KIND: b"json"})])
+    json = pa.schema([Kind.JSON.field("a")])
     given = pa.record_batch([pa.array(['"x"', "5", None, '{"b":"y"}'])], schema=json)
     found = conform(given, pa.schema([("a", pa.string())]))
     assert found.rows.column("a").to_pylist() == ["x", "5", None, '{"b":"y"}']

@@ -14,7 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from dataflow_assets.contracts import ABSENT, HAS_DEFAULT, KIND, MAX_LENGTH, NO_NUL, OFFSET, OP
+from dataflow_assets.contracts import (
+    ABSENT,
+    HAS_DEFAULT,
+    KIND,
+    MAX_LENGTH,
+    NO_NUL,
+    OFFSET,
+    OP,
+    Kind,
+)
 from dataflow_assets.formats.json import Decoded, JsonDecoder, Tombstones
 from dataflow_assets.formats.json_types import infer
 from tests.examples import examples
@@ -26,8 +35,8 @@ SCHEMA = pa.schema(
         pa.field("name", pa.string()),
         pa.field("amount", pa.float64()),
         pa.field("at", pa.timestamp("us", "UTC")),
-        pa.field("data", pa.string(), metadata={KIND: b"json"}),
-        pa.field("price", pa.string(), metadata={KIND: b"numeric"}),
+        Kind.JSON.field("data"),
+        Kind.NUMERIC.field("price"),
     ],
     metadata={NO_NUL: b"1"},
 )
@@ -140,8 +149,8 @@ def test_a_deletion_whose_key_does_not_fit_is_rejected_alone(
     assert decoded.rows.column(OFFSET).to_pylist() == [6]
 
 
-NUMERIC = pa.field("x", pa.string(), metadata={KIND: b"numeric"})
-JSON = pa.field("x", pa.string(), metadata={KIND: b"json"})
+NUMERIC = Kind.NUMERIC.field("x")
+JSON = Kind.JSON.field("x")
 NESTED = pa.field("x", pa.struct([("a", pa.struct([("b", pa.string())]))]))
 STORED = {
     "quoted quote": ('"a\\"b"', pa.field("x", pa.string()), 'a"b'),

@@ -8,14 +8,14 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.contracts import DELETE, KIND, NO_NUL, OP
+from dataflow_assets.contracts import DELETE, NO_NUL, OP, Kind
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json import Decoded, JsonDecoder
 from dataflow_assets.formats.json_tombstones import Tombstones
 from dataflow_assets.formats.parse_path_reader import Reader
 
-DIGITS = pa.field("n", pa.string(), metadata={KIND: b"numeric"})
+DIGITS = Kind.NUMERIC.field("n")
 INNER = pa.struct([pa.field('a"b', pa.int64()), DIGITS, pa.field("\x01", pa.date32())])
 SCHEMA = pa.schema(
     [

@@ -7,13 +7,13 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import Kind
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.formats.json_tombstones import Tombstones
 
 TEXT = pa.field("id", pa.string())
 NUMBER = pa.field("id", pa.int64())
-DIGITS = pa.field("id", pa.string(), metadata={KIND: b"numeric"})
+DIGITS = Kind.NUMERIC.field("id")
 BYTES = pa.field("id", pa.binary())
 
 

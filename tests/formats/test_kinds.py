@@ -148,7 +148,7 @@ def _equal(one: pa.Array | None, other: pa.Array | None) -> bool:
 
 def name(one: pa.Field) -> str:
     kind = kind_of(one)
-    return f"{one.type}" + (f" ({kind.decode()})" if kind else "")
+    return f"{one.type}" + (f" ({kind})" if kind else "")
 
 
 PAIRS = [
@@ -186,7 +186,7 @@ def loses_with_steps(given: pa.Field, wanted: pa.Field) -> bool:
     whole = pa.types.is_integer(given.type) and pa.types.is_floating(wanted.type)
     cut = given.type == FINE and pa.types.is_timestamp(wanted.type)
     words = pa.types.is_binary(wanted.type) and not pa.types.is_string(given.type)
-    digits = pa.types.is_binary(given.type) and kind_of(wanted) == b"numeric"
+    digits = pa.types.is_binary(given.type) and kind_of(wanted) == "numeric"
     return bool(whole or cut or words or digits)
 
 
@@ -194,7 +194,7 @@ def is_narrower_in_json(value: pa.Array, given: pa.Field, ours: pa.Array, wanted
     """A float of 32 bits is its shortest decimal in JSON, and JSON's null in a document is none."""
     if given.type == pa.float32() and wanted.type == pa.float64():
         return bool(ours.equals(value.cast(pa.float64())))
-    return kind_of(wanted) == b"json" and bool(ours[0].as_py() == value[0].as_py() == "null")
+    return kind_of(wanted) == "json" and bool(ours[0].as_py() == value[0].as_py() == "null")
 
 
 def is_the_same(value: pa.Array, given: pa.Field, ours: pa.Array, wanted: pa.Field) -> bool:
@@ -217,7 +217,7 @@ def is_the_same(value: pa.Array, given: pa.Field, ours: pa.Array, wanted: pa.Fie
 
 
 def _counts(one: pa.Field) -> bool:
-    text = pa.types.is_string(one.type) and kind_of(one) in (None, b"text", b"numeric")
+    text = pa.types.is_string(one.type) and kind_of(one) in (None, "text", "numeric")
     floating = pa.types.is_floating(one.type) or pa.types.is_decimal(one.type)
     return bool(text or floating or pa.types.is_integer(one.type))
 

@@ -13,13 +13,13 @@ from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
 from dataflow_assets.connectors.iceberg.source.projection import project
-from dataflow_assets.connectors.iceberg.source.types import arrow_type
+from dataflow_assets.connectors.iceberg.source.types import TRAVELLING
 from dataflow_assets.connectors.iceberg.table.encode import encode
 from dataflow_assets.connectors.iceberg.table.stored_rows import _aligned
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.connectors.trino.decode import decoded
 from dataflow_assets.connectors.trino.type_names import Type
-from dataflow_assets.contracts import KIND, OFFSET
+from dataflow_assets.contracts import OFFSET, Kind
 from dataflow_assets.formats.conversions import convert
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.formats.structs import cast, sound, struct_of
@@ -138,7 +138,7 @@ def test_columns_of_json(case: Any) -> None:
     """As sources deliver maps."""
     kind, values, expected = case
     (field,) = file_schema(schema_of(kind), ["v"])
-    given = pa.field("v", pa.string(), metadata={KIND: b"json"})
+    given = Kind.JSON.field("v")
     texts = pa.array([None if one is None else json.dumps(one) for one in values])
     assert in_parquet(convert(texts, given, field)) == expected
 
@@ -172,7 +172,7 @@ def test_files_of_others(case: Any) -> None:
 def test_an_iceberg_table_as_source(case: Any) -> None:
     kind, values, _ = case
     schema = schema_of(kind)
-    column = hiding(pa.array(values, arrow_type(kind) if not is_map(kind) else None))
+    column = hiding(pa.array(values, TRAVELLING.arrow(kind) if not is_map(kind) else None))
     if not is_map(kind):
         found = project(pa.record_batch([column], names=["v"]), schema, schema, {})
         assert found.column("v").is_null().to_pylist() == [row is None for row in ROWS]

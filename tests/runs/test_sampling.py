@@ -15,6 +15,7 @@ from dataflow_assets.contracts import (
     DECIMAL,
     KIND,
     Address,
+    Kind,
     OffsetSlice,
     PartSlice,
     Slice,
@@ -39,7 +40,7 @@ from dataflow_assets.records.step import Context
 from dataflow_assets.runs.create_table import narrowed
 from tests.in_process import Session
 
-NUMERIC = pa.field("total", pa.string(), metadata={KIND: b"numeric"})
+NUMERIC = Kind.NUMERIC.field("total")
 AT = pa.field("at", pa.timestamp("us", "UTC"))
 SCHEMA = pa.schema([("id", pa.int32()), NUMERIC, AT, ("name", pa.string())])
 ROWS: list[dict[str, Any]] = [

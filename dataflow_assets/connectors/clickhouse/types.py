@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import literal, quote
 from dataflow_assets.connectors.clickhouse.type_names import Type
-from dataflow_assets.contracts import KIND, TypeRow, checked_name
+from dataflow_assets.contracts import Kind, TypeRow, checked_name, kind_of
 from dataflow_assets.errors import PermanentError
 
 CLICKHOUSE_TYPE = b"dataflow.clickhouse.type"
@@ -59,7 +59,7 @@ class Rule:
 
     names: tuple[str, ...]
     arrow: pa.DataType
-    kind: bytes | None = None
+    kind: Kind | None = None
     cast: str | None = None
     note: str = ""
 
@@ -70,20 +70,20 @@ RULES = (
     Rule(("Bool",), pa.bool_()),
     *(Rule((f"Int{bits}",), pa.type_for_alias(f"int{bits}")) for bits in (8, 16, 32, 64)),
     *(Rule((f"UInt{bits}",), pa.type_for_alias(f"uint{bits}")) for bits in (8, 16, 32, 64)),
-    Rule(("Int128", "Int256", "UInt128", "UInt256"), _TEXT, b"numeric", "String"),
+    Rule(("Int128", "Int256", "UInt128", "UInt256"), _TEXT, Kind.NUMERIC, "String"),
     Rule(("Float32",), pa.float32()),
     Rule(("BFloat16",), pa.float32(), cast="Float32"),
     Rule(("Float64",), pa.float64()),
     Rule(("String",), _TEXT, note="bytes that are not UTF-8 stop the read"),
     Rule(("FixedString",), _TEXT, cast="String", note="without the zero bytes that fill it up"),
-    Rule(("UUID",), _TEXT, b"uuid", "String"),
-    Rule(("Enum", "Enum8", "Enum16"), _TEXT, b"text", "String", "the name, not the number"),
-    Rule(("IPv4", "IPv6"), _TEXT, b"text", "String"),
+    Rule(("UUID",), _TEXT, Kind.UUID, "String"),
+    Rule(("Enum", "Enum8", "Enum16"), _TEXT, Kind.TEXT, "String", "the name, not the number"),
+    Rule(("IPv4", "IPv6"), _TEXT, Kind.TEXT, "String"),
     Rule(DAYS, pa.date32(), cast="Date32"),
     Rule(("DateTime", "DateTime32"), _SECONDS, cast="DateTime64(6, 'UTC')"),
-    Rule(("Time", "Time64"), _TEXT, b"text", "String", "may lie beyond 24 hours"),
-    Rule(("JSON",), _TEXT, b"json", "String"),
-    Rule(("Dynamic", "Variant"), _TEXT, b"text", "Nullable(String)"),
+    Rule(("Time", "Time64"), _TEXT, Kind.TEXT, "String", "may lie beyond 24 hours"),
+    Rule(("JSON",), _TEXT, Kind.JSON, "String"),
+    Rule(("Dynamic", "Variant"), _TEXT, Kind.TEXT, "Nullable(String)"),
     Rule(
         tuple(
             f"Interval{unit}"
@@ -119,14 +119,14 @@ def rows() -> tuple[TypeRow, ...]:
         TypeRow("Tuple(a Int32)", field("", "Tuple(a Int32)"), "without names: `1`, `2`, ..."),
         TypeRow(
             ", ".join(JSON_TEXT),
-            _made(_TEXT, b"json"),
+            _made(_TEXT, Kind.JSON),
             "also inside arrays and tuples; a sink fills maps from objects",
         ),
     )
 
 
-def _made(arrow: pa.DataType, kind: bytes | None) -> pa.Field:
-    return pa.field("", arrow, nullable=False, metadata={KIND: kind} if kind else None)
+def _made(arrow: pa.DataType, kind: Kind | None) -> pa.Field:
+    return pa.field("", arrow, nullable=False, metadata=kind.mark if kind else None)
 
 
 def field(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> pa.Field:
@@ -135,8 +135,8 @@ def field(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> pa.Field:
     Types with one of `as_json` inside are JSON text.
     """
     kind = Type.of(text)
-    arrow, mark = (_TEXT, b"json") if _is_json(kind, as_json) else _arrow(name, kind)
-    metadata = {CLICKHOUSE_TYPE: text.encode()} | ({KIND: mark} if mark else {})
+    arrow, mark = (_TEXT, Kind.JSON) if _is_json(kind, as_json) else _arrow(name, kind)
+    metadata = {CLICKHOUSE_TYPE: text.encode()} | (mark.mark if mark else {})
     return pa.field(checked_name(name), arrow, kind.nullable, metadata)
 
 
@@ -162,14 +162,14 @@ def declared(column: pa.Field) -> str:
     metadata = column.metadata or {}
     if hint := metadata.get(CLICKHOUSE_TYPE):
         return str(hint.decode())
-    name = _declared(column.type, metadata.get(KIND))
+    name = _declared(column.type, kind_of(column))
     wrapped = column.nullable and not name.startswith(("Array(", "Map(", "Tuple("))
     return f"Nullable({name})" if wrapped else name
 
 
-def _declared(arrow: pa.DataType, kind: bytes | None) -> str:
+def _declared(arrow: pa.DataType, kind: Kind | None) -> str:
     if kind is not None:
-        return "UUID" if kind == b"uuid" else "String"
+        return "UUID" if kind == Kind.UUID else "String"
     if pa.types.is_decimal(arrow):
         return f"Decimal({arrow.precision}, {arrow.scale})"
     if pa.types.is_timestamp(arrow):
@@ -207,7 +207,7 @@ def _is_integer(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_integer(arrow))
 
 
-def _arrow(name: str, kind: Type) -> tuple[pa.DataType, bytes | None]:
+def _arrow(name: str, kind: Type) -> tuple[pa.DataType, Kind | None]:
     bare = kind.bare
     if bare.name == "Array":
         return pa.list_(_element("item", name, Type.of(bare.arguments[0]))), None
@@ -233,7 +233,7 @@ def _arrow(name: str, kind: Type) -> tuple[pa.DataType, bytes | None]:
 
 def _element(label: str, column: str, kind: Type) -> pa.Field:
     arrow, mark = _arrow(column, kind)
-    return pa.field(label, arrow, kind.nullable, {KIND: mark} if mark else None)
+    return pa.field(label, arrow, kind.nullable, mark.mark if mark else None)
 
 
 def _cast(kind: Type) -> str:

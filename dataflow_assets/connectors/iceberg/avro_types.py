@@ -21,9 +21,10 @@ from typing import Any
 
 from pyiceberg import types as ice
 
-from dataflow_assets.connectors.iceberg.types import JSON_DOC, NUMERIC_DOC
+from dataflow_assets.contracts import Kind
 from dataflow_assets.formats.avro_logical import logical_type
 from dataflow_assets.formats.avro_schema import AvroSchema, Schema, filled, is_null
+from dataflow_assets.sdk.types.comments import COMMENTS
 
 NO_ID = 0
 """Of all fields: who makes a table of them gives them ids."""
@@ -79,7 +80,7 @@ def _typed(schema: AvroSchema, kind: Schema, *, inside: bool) -> Typed:
     if isinstance(found, list):
         some = filled(found)
         if len(some) > 1:
-            return ice.StringType(), JSON_DOC
+            return ice.StringType(), COMMENTS[Kind.JSON]
         return _typed(schema, some[0] if some else "null", inside=inside)
     if isinstance(found, str):
         return _SIMPLE[found], None
@@ -87,7 +88,7 @@ def _typed(schema: AvroSchema, kind: Schema, *, inside: bool) -> Typed:
         return _logical(found, inside=inside)
     if found["type"] == "fixed":
         return (ice.BinaryType() if inside else ice.FixedType(found["size"])), None
-    return _compound(schema, found) or (ice.StringType(), JSON_DOC)
+    return _compound(schema, found) or (ice.StringType(), COMMENTS[Kind.JSON])
 
 
 def _logical(found: Any, *, inside: bool) -> Typed:
@@ -95,7 +96,7 @@ def _logical(found: Any, *, inside: bool) -> Typed:
     if name == "decimal" and found["precision"] <= _MOST_DIGITS:
         return ice.DecimalType(found["precision"], found.get("scale", 0)), None
     if name == "decimal":
-        return ice.StringType(), NUMERIC_DOC
+        return ice.StringType(), COMMENTS[Kind.NUMERIC]
     if name == "uuid" and not inside:
         return ice.UUIDType(), None
     return _LOGICAL.get(name, ice.StringType()), None

@@ -24,8 +24,9 @@ from typing import Any
 
 from pyiceberg import types as ice
 
-from dataflow_assets.connectors.iceberg.types import JSON_DOC
+from dataflow_assets.contracts import Kind
 from dataflow_assets.formats.json_schema_document import Node
+from dataflow_assets.sdk.types.comments import COMMENTS
 
 NO_ID = 0
 """Of all fields: who makes a table of them gives them ids."""
@@ -48,7 +49,7 @@ Typed = tuple[ice.IcebergType, str | None]
 """A type, and the comment of a string column that holds JSON."""
 Inside = tuple[Any, ...]
 """The objects and arrays that a property is in."""
-_JSON: Typed = (ice.StringType(), JSON_DOC)
+_JSON: Typed = (ice.StringType(), COMMENTS[Kind.JSON])
 
 
 def columns(schema: Node) -> list[ice.NestedField]:

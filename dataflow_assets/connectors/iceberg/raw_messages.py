@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import KIND, METADATA, reserved
+from dataflow_assets.contracts import METADATA, Kind, reserved
 from dataflow_assets.formats.rows import is_beside
 
 DATA, WHOLE = "data", "_metadata"
@@ -53,7 +53,7 @@ def _wrapped(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     ]
     values = pa.array([_json(text) for text in batch.column(DATA).to_pylist()], pa.string())
     schema = [
-        pa.field("value", pa.string(), metadata={KIND: b"json"}),
+        Kind.JSON.field("value"),
         pa.field(WHOLE, pa.struct(fields)),
         *(field.with_name(reserved(f"column {field.name}")) for field in marked),
         *told,

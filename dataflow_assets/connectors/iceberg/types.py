@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import count
 
 import pyarrow as pa
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
-from dataflow_assets.contracts import KIND, checked_name
+from dataflow_assets.contracts import Kind, checked_name
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.types.comments import COMMENTS, commented_kind, fits, text_kind
 
 FIELD_ID = b"PARQUET:field_id"
-JSON_DOC = "JSON text"
-NUMERIC_DOC = "Digits of a number"
-
-_SIMPLE: dict[ice.IcebergType, pa.DataType] = {
-    ice.BooleanType(): pa.bool_(),
-    ice.IntegerType(): pa.int32(),
-    ice.LongType(): pa.int64(),
-    ice.FloatType(): pa.float32(),
-    ice.DoubleType(): pa.float64(),
-    ice.DateType(): pa.date32(),
-    ice.TimeType(): pa.time64("us"),
-    ice.TimestampType(): pa.timestamp("us"),
-    ice.TimestamptzType(): pa.timestamp("us", "UTC"),
-    ice.StringType(): pa.string(),
-    ice.BinaryType(): pa.binary(),
+SIMPLE: Mapping[type[ice.IcebergType], pa.DataType] = {
+    ice.BooleanType: pa.bool_(),
+    ice.IntegerType: pa.int32(),
+    ice.LongType: pa.int64(),
+    ice.FloatType: pa.float32(),
+    ice.DoubleType: pa.float64(),
+    ice.DateType: pa.date32(),
+    ice.TimeType: pa.time64("us"),
+    ice.TimestampType: pa.timestamp("us"),
+    ice.TimestamptzType: pa.timestamp("us", "UTC"),
+    ice.StringType: pa.string(),
+    ice.BinaryType: pa.binary(),
 }
-_DOCS = {b"json": JSON_DOC, b"numeric": NUMERIC_DOC}
-"""By KIND: how the comment of a string column begins that holds such text."""
-_BACK = {arrow: iceberg for iceberg, arrow in _SIMPLE.items()} | {
+_KINDS = {ice.UUIDType: Kind.UUID, ice.MapType: Kind.JSON}
+_BACK = {arrow: iceberg() for iceberg, arrow in SIMPLE.items()} | {
     pa.null(): ice.StringType(),
     pa.int8(): ice.IntegerType(),
     pa.int16(): ice.IntegerType(),
@@ -49,6 +47,46 @@ class Unfillable(Exception):
     """No value of a record can become this Iceberg type."""
 
 
+@dataclass(frozen=True)
+class ArrowForm:
+    """A form in which columns travel: `others` are its types beside those of SIMPLE.
+
+    `ids`: as they stand in files, with their numbers; otherwise text says which kind it is of.
+    """
+
+    others: Mapping[type[ice.IcebergType], pa.DataType]
+    ids: bool = False
+
+    def field(self, column: ice.NestedField) -> pa.Field:
+        arrow, metadata = self.arrow(column.field_type), {}
+        if self.ids:
+            metadata = {FIELD_ID: str(column.field_id).encode()}
+        elif arrow == pa.string():
+            kind = _KINDS.get(type(column.field_type)) or commented_kind(column.doc)
+            metadata = kind.mark if kind else {}
+        return pa.field(checked_name(column.name), arrow, column.optional, metadata or None)
+
+    def arrow(self, kind: ice.IcebergType) -> pa.DataType:
+        """The type in Arrow, with its kinds inside. Raises Unfillable where there is none."""
+        if isinstance(kind, ice.FixedType) and self.ids:
+            return pa.binary(len(kind))
+        if arrow := SIMPLE.get(type(kind)) or self.others.get(type(kind)):
+            return arrow
+        if isinstance(kind, ice.DecimalType):
+            return pa.decimal128(kind.precision, kind.scale)
+        if isinstance(kind, ice.StructType):
+            return pa.struct(map(self.field, kind.fields))
+        if isinstance(kind, ice.ListType):
+            return pa.list_(self.field(kind.element_field))
+        if isinstance(kind, ice.MapType):
+            return pa.map_(self.field(kind.key_field), self.field(kind.value_field))
+        raise Unfillable(str(kind))
+
+
+_ROWS = ArrowForm({ice.UUIDType: pa.string(), ice.FixedType: pa.binary()})
+_FILES = ArrowForm({ice.UUIDType: pa.binary(16)}, ids=True)
+
+
 def row_schema(schema: Schema) -> pa.Schema:
     """The columns that rows arrive in: no field ids, JSON text marked, uuid as text.
 
@@ -57,7 +95,7 @@ def row_schema(schema: Schema) -> pa.Schema:
     fields: list[pa.Field] = []
     for column in schema.fields:
         try:
-            fields.append(_field(column, ids=False))
+            fields.append(_ROWS.field(column))
         except Unfillable:
             if column.required:
                 raise PermanentError(
@@ -70,46 +108,7 @@ def row_schema(schema: Schema) -> pa.Schema:
 def file_schema(schema: Schema, names: Iterable[str]) -> pa.Schema:
     """The columns as they stand in the file: with field ids."""
     wanted = set(names)
-    columns = [column for column in schema.fields if column.name in wanted]
-    return pa.schema([_field(column, ids=True) for column in columns])
-
-
-def _field(column: ice.NestedField, *, ids: bool) -> pa.Field:
-    metadata: dict[bytes, bytes] = {}
-    if ids:
-        metadata[FIELD_ID] = str(column.field_id).encode()
-    elif isinstance(column.field_type, ice.UUIDType):
-        metadata[KIND] = b"uuid"
-    elif isinstance(column.field_type, ice.StringType) and (kind := text_kind(column)):
-        metadata[KIND] = kind
-    arrow = _arrow(column.field_type, ids=ids)
-    return pa.field(
-        checked_name(column.name), arrow, nullable=column.optional, metadata=metadata or None
-    )
-
-
-def text_kind(column: ice.NestedField) -> bytes | None:
-    """Returns what a string column holds by its comment: json, numeric, or plain text."""
-    doc = column.doc or ""
-    return next((kind for kind, start in _DOCS.items() if doc.startswith(start)), None)
-
-
-def _arrow(kind: ice.IcebergType, *, ids: bool) -> pa.DataType:
-    if kind in _SIMPLE:
-        return _SIMPLE[kind]
-    if isinstance(kind, ice.DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, ice.StructType):
-        return pa.struct([_field(member, ids=ids) for member in kind.fields])
-    if isinstance(kind, ice.ListType):
-        return pa.list_(_field(kind.element_field, ids=ids))
-    if isinstance(kind, ice.MapType):
-        return pa.map_(_field(kind.key_field, ids=ids), _field(kind.value_field, ids=ids))
-    if isinstance(kind, ice.UUIDType):
-        return pa.binary(16) if ids else pa.string()
-    if isinstance(kind, ice.FixedType):
-        return pa.binary(len(kind)) if ids else pa.binary()
-    raise Unfillable(str(kind))
+    return pa.schema([_FILES.field(column) for column in schema.fields if column.name in wanted])
 
 
 def table_schema(columns: Iterable[pa.Field]) -> Schema:
@@ -119,41 +118,17 @@ def table_schema(columns: Iterable[pa.Field]) -> Schema:
     uuids inside of lists and structs.
     """
     ids = count(1)
-    return Schema(*[_top(field, ids) for field in columns])
+    return Schema(*[_column(field, ids, top=True) for field in columns])
 
 
-def _top(field: pa.Field, ids: count[int]) -> ice.NestedField:
-    if _text(field) == b"uuid":
-        return ice.NestedField(next(ids), field.name, ice.UUIDType(), required=not field.nullable)
-    return _column(field, ids)
-
-
-def _column(field: pa.Field, ids: count[int]) -> ice.NestedField:
-    text = _text(field)
-    kind = ice.StringType() if text in _DOCS else _iceberg(field.type, ids)
-    doc = _DOCS.get(text or b"")
+def _column(field: pa.Field, ids: count[int], *, top: bool = False) -> ice.NestedField:
+    text = text_kind(field, inside=True)
+    if top and text == Kind.UUID:
+        kind: ice.IcebergType = ice.UUIDType()
+    else:
+        kind = ice.StringType() if text in COMMENTS else _iceberg(field.type, ids)
+    doc = COMMENTS.get(text)
     return ice.NestedField(next(ids), field.name, kind, doc=doc, required=not field.nullable)
-
-
-def _text(field: pa.Field) -> bytes | None:
-    """The KIND of text that a column becomes or is."""
-    if _is_json(field):
-        return b"json"
-    if pa.types.is_decimal(field.type) and not _fits(field.type):
-        return b"numeric"
-    found: bytes | None = (field.metadata or {}).get(KIND)
-    return found
-
-
-def _is_json(field: pa.Field) -> bool:
-    """JSON text, empty structs, and lists whose elements would be: a list element has no doc."""
-    kind = field.type
-    if pa.types.is_list(kind):
-        return _is_json(kind.value_field)
-    if pa.types.is_map(kind):
-        return _is_json(kind.item_field)
-    empty = pa.types.is_struct(kind) and kind.num_fields == 0
-    return isinstance(kind, pa.JsonType) or empty or (field.metadata or {}).get(KIND) == b"json"
 
 
 def _iceberg(kind: pa.DataType, ids: count[int]) -> ice.IcebergType:
@@ -161,21 +136,12 @@ def _iceberg(kind: pa.DataType, ids: count[int]) -> ice.IcebergType:
         return _BACK[kind]
     if pa.types.is_timestamp(kind) and kind.unit != "ns":
         return ice.TimestamptzType() if kind.tz else ice.TimestampType()
-    if pa.types.is_timestamp(kind) or (pa.types.is_decimal(kind) and not _fits(kind)):
+    if pa.types.is_timestamp(kind) or (pa.types.is_decimal(kind) and not fits(kind)):
         return ice.StringType()
     if pa.types.is_decimal(kind):
         return ice.DecimalType(kind.precision, kind.scale)
     if pa.types.is_fixed_size_binary(kind):
         return ice.FixedType(kind.byte_width)
-    return _compound(kind, ids)
-
-
-def _fits(kind: pa.DataType) -> bool:
-    """Iceberg's decimals have at most 38 digits, and none are cut off before the point."""
-    return bool(kind.precision <= 38 and 0 <= kind.scale <= kind.precision)
-
-
-def _compound(kind: pa.DataType, ids: count[int]) -> ice.IcebergType:
     if pa.types.is_struct(kind):
         return ice.StructType(*[_column(member, ids) for member in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

@@ -12,15 +12,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino.type_names import Type
-from dataflow_assets.contracts import KIND, MAX_LENGTH, TypeRow, checked_name
+from dataflow_assets.contracts import MAX_LENGTH, Kind, TypeRow, checked_name
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.types.comments import COMMENTS, commented_kind, text_kind
 
 TRINO_TYPE = b"dataflow.trino.type"
 """Field metadata: the column's own type, for a sink of the same system."""
-JSON_DOC = "JSON text"
-"""How the comment of a varchar column begins that holds JSON."""
-NUMERIC_DOC = "Digits of a number"
-DOCS = {b"json": JSON_DOC, b"numeric": NUMERIC_DOC}
 _TEXT = pa.string()
 
 
@@ -30,7 +27,7 @@ class Rule:
 
     name: str
     arrow: pa.DataType
-    kind: bytes | None = None
+    kind: Kind | None = None
     note: str = ""
 
 
@@ -46,11 +43,11 @@ RULES = (
     Rule("char", _TEXT, note="filled up with spaces"),
     Rule("varbinary", pa.binary()),
     Rule("date", pa.date32()),
-    Rule("json", _TEXT, b"json"),
-    Rule("uuid", _TEXT, b"uuid"),
-    Rule("ipaddress", _TEXT, b"text"),
-    Rule("interval day to second", _TEXT, b"text"),
-    Rule("interval year to month", _TEXT, b"text"),
+    Rule("json", _TEXT, Kind.JSON),
+    Rule("uuid", _TEXT, Kind.UUID),
+    Rule("ipaddress", _TEXT, Kind.TEXT),
+    Rule("interval day to second", _TEXT, Kind.TEXT),
+    Rule("interval year to month", _TEXT, Kind.TEXT),
 )
 _BY_NAME = {rule.name: rule for rule in RULES}
 _ZONED, _TIME_ZONED = "timestamp with time zone", "time with time zone"
@@ -84,8 +81,8 @@ def rows() -> tuple[TypeRow, ...]:
     return (*plain, *others)
 
 
-def _plain(arrow: pa.DataType, kind: bytes | None) -> pa.Field:
-    return pa.field("", arrow, metadata={KIND: kind} if kind else None)
+def _plain(arrow: pa.DataType, kind: Kind | None) -> pa.Field:
+    return pa.field("", arrow, metadata=kind.mark if kind else None)
 
 
 def field(name: str, text: str) -> pa.Field:
@@ -100,25 +97,23 @@ def sink_field(name: str, text: str, *, nullable: bool, comment: str) -> pa.Fiel
 
 
 def _field(
-    name: str, text: str, arrow: pa.DataType, mark: bytes | None, comment: str = ""
+    name: str, text: str, arrow: pa.DataType, mark: Kind | None, comment: str = ""
 ) -> pa.Field:
     kind = Type.of(text)
-    told = next((k for k, doc in DOCS.items() if comment.startswith(doc)), None)
-    metadata = {TRINO_TYPE: text.encode()}
-    if mark or (kind.name == "varchar" and told):
-        metadata[KIND] = mark or told or b""
+    if mark is None and kind.name == "varchar":
+        mark = commented_kind(comment)
+    metadata = {TRINO_TYPE: text.encode(), **(mark.mark if mark else {})}
     if kind.name in {"varchar", "char"} and kind.numbers:
         metadata[MAX_LENGTH] = str(kind.numbers[0]).encode()
     return pa.field(checked_name(name), arrow, metadata=metadata)
 
 
-Made = tuple[pa.DataType, bytes | None]
-"""A type of Arrow, and the KIND of a text."""
+Made = tuple[pa.DataType, Kind | None]
 
 
 def _json_text(name: str, kind: Type) -> Made:
     del name, kind
-    return _TEXT, b"json"
+    return _TEXT, Kind.JSON
 
 
 def _map(name: str, kind: Type) -> Made:
@@ -150,18 +145,18 @@ def _arrow(name: str, kind: Type, of_map: Callable[[str, Type], Made] = _json_te
     return rule.arrow, rule.kind
 
 
-def _time(kind: Type) -> tuple[pa.DataType, bytes | None]:
+def _time(kind: Type) -> Made:
     if kind.name == "time" and kind.digits <= 6:
         return pa.time64("us"), None
     if kind.name.startswith("time ") or kind.name == "time" or kind.digits > 9:
-        return _TEXT, b"text"
+        return _TEXT, Kind.TEXT
     unit = "us" if kind.digits <= 6 else "ns"
     return pa.timestamp(unit, "UTC" if kind.name == _ZONED else None), None
 
 
 def _element(label: str, column: str, kind: Type, of_map: Callable[[str, Type], Made]) -> pa.Field:
     arrow, mark = _arrow(column, kind, of_map)
-    return pa.field(label, arrow, metadata={KIND: mark} if mark else None)
+    return pa.field(label, arrow, metadata=mark.mark if mark else None)
 
 
 def selected(name: str, text: str) -> str:
@@ -211,45 +206,28 @@ def _with_texts(kind: Type) -> Type:
 
 def declared(column: pa.Field) -> str:
     """The narrowest Trino type that loses nothing of an interchange field's values."""
-    metadata = column.metadata or {}
-    if hint := metadata.get(TRINO_TYPE):
+    if hint := (column.metadata or {}).get(TRINO_TYPE):
         return str(hint.decode())
-    return "varchar" if _holds_json(column) else _declared(column.type, metadata.get(KIND))
+    kind = text_kind(column, inside=False)
+    return _declared(column.type) if kind is None else "uuid" if kind == Kind.UUID else "varchar"
 
 
 def doc(column: pa.Field) -> str:
     """The comment of a column that is made for this one: what its text is."""
-    metadata = column.metadata or {}
-    wide = pa.types.is_decimal(column.type) and column.type.precision > 38
-    kind = b"numeric" if wide else metadata.get(KIND)
-    return DOCS.get(b"json" if _holds_json(column) else kind or b"", "")
+    return COMMENTS.get(text_kind(column, inside=False), "")
 
 
-def _holds_json(column: pa.Field) -> bool:
-    kind = column.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _holds_json(kind.value_field)
-    if pa.types.is_map(kind):
-        return _holds_json(kind.item_field)
-    if pa.types.is_struct(kind):
-        return kind.num_fields == 0 or any(map(_holds_json, kind))
-    return isinstance(kind, pa.JsonType) or (column.metadata or {}).get(KIND) == b"json"
-
-
-def _declared(arrow: pa.DataType, kind: bytes | None) -> str:
-    if kind is not None:
-        return "uuid" if kind == b"uuid" else "varchar"
+def _declared(arrow: pa.DataType) -> str:
     if pa.types.is_decimal(arrow):
-        fits = 0 <= arrow.scale <= arrow.precision <= 38
-        return f"decimal({arrow.precision}, {arrow.scale})" if fits else "varchar"
+        return f"decimal({arrow.precision}, {arrow.scale})"
     if pa.types.is_timestamp(arrow):
         digits = 9 if arrow.unit == "ns" else 6
         return f"timestamp({digits})" + (" with time zone" if arrow.tz else "")
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         return f"array({declared(arrow.value_field)})"
     if pa.types.is_map(arrow):
-        return f"map({_declared(arrow.key_type, None)}, {declared(arrow.item_field)})"
-    if pa.types.is_struct(arrow) and arrow.num_fields:
+        return f"map({declared(arrow.key_field)}, {declared(arrow.item_field)})"
+    if pa.types.is_struct(arrow):
         members = (f'"{each.name}" {declared(each)}' for each in arrow)
         return f"row({', '.join(members)})"
     return _SIMPLE.get(arrow, "varchar")

@@ -15,28 +15,25 @@ from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.connectors.kafka.source.start_offsets import MARK
 from dataflow_assets.connectors.kafka.topics import described
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.contracts import Positions, SinkSession
+from dataflow_assets.contracts import Positions, TakesOver
 from dataflow_assets.errors import PermanentError, TransientError, told
 
 _FILES = (b"data_files", b"dataFiles")
 """In the schema that an event about written files has in front, in new versions and old ones."""
 
 
-def _no_positions(_: SinkSession) -> Positions:
-    """Says that the table is taken over, and that the consumer group alone knows from where."""
-    return {}
+class _GoesOn(TakesOver):
+    @override
+    def inheritance(self) -> Positions:
+        return {}  # the consumer group alone knows from where
 
 
-class JdbcTableSession(PostgresqlSinkSession):
+class JdbcTableSession(_GoesOn, PostgresqlSinkSession):
     """Goes on in a table that a JDBC sink has filled."""
 
-    inherited = _no_positions
 
-
-class LakeTableSession(IcebergSinkSession):
+class LakeTableSession(_GoesOn, IcebergSinkSession):
     """Goes on in a table that Iceberg's sink has filled."""
-
-    inherited = _no_positions
 
 
 class LakeTopicSession(KafkaSourceSession):

@@ -29,7 +29,8 @@ def partition_lags(flow: Flow, lag: Lag) -> Iterator[LagMetric]:
     }
     by = {name: round(seconds, 3) for name, seconds in lag.partitions.items()}
     if "partition" in os.environ.get(UNTAGGED, "").split(","):
-        yield LagMetric(PARTITION_LAG, _HELP, tags, max(by.values()))
+        if lag.seconds is not None:
+            yield LagMetric(PARTITION_LAG, _HELP, tags, round(lag.seconds, 3))
         return
     for name, seconds in by.items():
         yield LagMetric(PARTITION_LAG, _HELP, {**tags, "partition": name}, seconds)

@@ -77,7 +77,7 @@ class _Seen:
     def __str__(self) -> str:
         """Returns what is remembered until the next look."""
         held = "" if self.lag.held is None else f":{slot_check(self.lag.held)[0]}"
-        return f"{self.lag.records}:{self.lag.seconds > 0}{held}" + ":forgotten" * self.forgotten
+        return f"{self.lag.records}:{self.lag.seconds != 0}{held}" + ":forgotten" * self.forgotten
 
 
 def _look(

@@ -14,6 +14,7 @@ import devservers
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.table import table as tables
 from dataflow_assets.contracts import (
+    CountsRows,
     OffsetSlice,
     PartSlice,
     Receipt,
@@ -77,6 +78,7 @@ def test_rows_and_checkpoint(place: Place) -> None:
     stored = place.sink().peek(TARGET)
     assert stored is not None
     assert (stored.positions, stored.totals) == ({"0": 3}, session.checkpoint.totals)
+    assert isinstance(session, CountsRows)
     assert session.row_count() == 3
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import devservers
-from dataflow_assets.contracts import DELETE, KEY, OP
+from dataflow_assets.contracts import DELETE, KEY, OP, CountsRows
 from dataflow_assets.errors import PermanentError
 from tests.connectors.clickhouse.driver import Place, start, store
 
@@ -47,6 +47,7 @@ def test_the_last_row_of_a_key_stands(place: Place) -> None:
     )
     store(place.sink(), [{"id": 2}, {"id": 3, "name": "d"}], session=session)
     assert final(place) == [(1, "c"), (2, None), (3, "d")]
+    assert isinstance(session, CountsRows)
     assert session.row_count() is None
 
 

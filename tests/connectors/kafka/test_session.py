@@ -455,7 +455,7 @@ def test_a_partition_that_nobody_could_look_at_has_no_age(
     session = opened(name)
     monkeypatch.setattr(lags, "SECONDS", 0.0)
     lag = session.lag({"0": 0, "1": 1})
-    assert (lag.records, dict(lag.partitions)) == (1, {"1": 0.0})
+    assert (lag.records, lag.seconds, dict(lag.partitions)) == (1, None, {"1": 0.0})
     monkeypatch.setattr(lags, "SECONDS", 60.0)
     assert set(session.lag({"0": 0, "1": 1}).partitions) == {"0", "1"}
 

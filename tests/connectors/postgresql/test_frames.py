@@ -24,7 +24,7 @@ from dataflow_assets.connectors.postgresql.frames import write as frames_write
 from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
 from dataflow_assets.connectors.postgresql.frames.read import read
 from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import Kind
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.table_frames import Mode
@@ -182,7 +182,7 @@ def test_nested_values_keep_their_types() -> None:
         {"n": {"d": None, "b": None}, "l": [], "m": [('a"b', None)], "k": None, "t": [], "e": []},
     ]
     batch = pa.RecordBatch.from_pylist(list(rows), pa.schema(kinds))
-    json_texts = pa.schema([pa.field(n, pa.string(), metadata={KIND: b"json"}) for n in kinds])
+    json_texts = pa.schema([Kind.JSON.field(n) for n in kinds])
     for start in (0, 1, 2):
         (found, *_) = fit("t", batch.slice(start), json_texts).to_pylist()
         assert (

@@ -23,7 +23,10 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Head, Sta
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
 from dataflow_assets.connectors.clickhouse.table.table import Table, find, forgetful_views
 from dataflow_assets.contracts import (
+    AddsColumns,
     Checkpoint,
+    ChecksTarget,
+    CountsRows,
     Cut,
     PartSlice,
     Positions,
@@ -47,7 +50,7 @@ from dataflow_assets.sdk.server_failure import translated
 log = logging.getLogger(__name__)
 
 
-class ClickhouseSinkSession(SinkSession):
+class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
     _state: State
@@ -107,7 +110,7 @@ class ClickhouseSinkSession(SinkSession):
             self._head(replace(self._state.snapshot(), target=self.identity))
 
     @override
-    def adding(self, columns: pa.Schema) -> str:
+    def statement(self, columns: pa.Schema) -> str:
         return create_table.adding(self._sink, columns)
 
     @override

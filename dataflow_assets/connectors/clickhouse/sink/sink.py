@@ -17,16 +17,17 @@ from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSes
 from dataflow_assets.connectors.clickhouse.sink.writer import ClickhouseWriter
 from dataflow_assets.connectors.clickhouse.table.create_table import column_type
 from dataflow_assets.contracts import (
-    KIND,
     Checkpoint,
     Entries,
     ErrorStore,
+    Kind,
     Run,
     SinkSession,
     Slice,
     Target,
     Ticket,
     Writer,
+    kind_of,
 )
 from dataflow_assets.errors import DataflowError, told
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
@@ -54,7 +55,7 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
     @override
     @classmethod
     def keeps(cls, column: pa.Field) -> bool:
-        return (column.metadata or {}).get(KIND) != b"json"
+        return kind_of(column) != Kind.JSON
 
     @override
     @classmethod

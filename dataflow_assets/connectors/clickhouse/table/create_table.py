@@ -11,7 +11,7 @@ from dataflow_assets.connectors.clickhouse.client import Client, listed, literal
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.options import DELETED, VERSION, ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.table import JSON_TEXT, WINDOW
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import Kind, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
@@ -150,7 +150,7 @@ def _field(sink: ClickhouseSinkOptions, field: pa.Field) -> pa.Field:
 def column_type(field: pa.Field, *, required: bool = False, messages: bool = True) -> str:
     """A sample's type as a column's; what is compound in messages becomes JSON text."""
     compound = pa.types.is_struct(field.type) or pa.types.is_list(field.type)
-    as_json = isinstance(field.type, pa.JsonType) or (field.metadata or {}).get(KIND) == b"json"
+    as_json = isinstance(field.type, pa.JsonType) or kind_of(field) == Kind.JSON
     if as_json or (compound and messages):
         column = pa.field(field.name, pa.string(), nullable=not required)
         return f"{types.declared(column)} COMMENT {literal(JSON_TEXT)}"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
 from dataflow_assets.connectors.clickhouse.type_names import Type, listed, unquoted
-from dataflow_assets.contracts import DIGITS, HAS_DEFAULT, KEY, KIND, LOOSE
+from dataflow_assets.contracts import DIGITS, HAS_DEFAULT, KEY, LOOSE, Kind
 from dataflow_assets.errors import PermanentError
 
 JSON_TEXT = "JSON text"
@@ -71,7 +71,7 @@ class Column:
         field = types.field(self.name, self.type, types.SINK_TEXT)
         metadata = dict(field.metadata or {})
         if self.comment == JSON_TEXT and field.type == pa.string():
-            metadata[KIND] = b"json"
+            metadata |= Kind.JSON.mark
         if field.type == pa.string() and Type.of(self.type).bare.name not in _EXACT:
             metadata[LOOSE] = b"1"
         if (digits := types.digits(self.type)) is not None:

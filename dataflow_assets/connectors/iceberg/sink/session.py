@@ -28,9 +28,12 @@ from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import (
     KEY,
+    AddsColumns,
+    CountsRows,
     Receipt,
     Run,
     Span,
+    StagesWithSpark,
     Target,
     Ticket,
     refuse_shared,
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class IcebergSinkSession(StoredSession):
+class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark):
     """The state is a property of the table, moved by the commit that adds the files."""
 
     _sink: TableSinkOptions

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
-from dataflow_assets.connectors.iceberg.source.types import arrow_type, typed_schema
+from dataflow_assets.connectors.iceberg.source.types import TRAVELLING, typed_schema
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.structs import nulls, struct_of
 from dataflow_assets.records.record import exact_json
@@ -52,7 +52,7 @@ def _made_up(column: ice.NestedField, rows: int, values: Values) -> pa.Array:
         )
     if isinstance(column.field_type, ice.UUIDType) and value is not None:
         value = str(value)
-    kind = arrow_type(column.field_type)
+    kind = TRAVELLING.arrow(column.field_type)
     return nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
@@ -65,7 +65,7 @@ def _cast(array: pa.Array, have: ice.IcebergType, want: ice.IcebergType) -> pa.A
         return _list(array, have, want)
     if isinstance(want, ice.MapType) and isinstance(have, ice.MapType):
         return _map_texts(array, have, want)
-    kind = arrow_type(want)
+    kind = TRAVELLING.arrow(want)
     finer = pa.types.is_timestamp(kind) and array.type.unit == "ns"
     return array if array.type == kind else array.cast(kind, safe=not finer)
 
@@ -79,7 +79,7 @@ def _struct(array: pa.StructArray, have: ice.StructType, want: ice.StructType) -
         else _made_up(one, len(array), {})
         for one in want.fields
     ]
-    return struct_of(arrays, list(arrow_type(want)), array.is_null())
+    return struct_of(arrays, list(TRAVELLING.arrow(want)), array.is_null())
 
 
 def _list(array: pa.ListArray, have: ice.ListType, want: ice.ListType) -> pa.Array:
@@ -87,7 +87,9 @@ def _list(array: pa.ListArray, have: ice.ListType, want: ice.ListType) -> pa.Arr
     inner = array.values.slice(first, last - first)
     values = _cast(inner, have.element_type, want.element_type)
     offsets = pc.subtract(array.offsets, array.offsets[0]).cast(pa.int32())
-    return pa.ListArray.from_arrays(offsets, values, type=arrow_type(want), mask=array.is_null())
+    return pa.ListArray.from_arrays(
+        offsets, values, type=TRAVELLING.arrow(want), mask=array.is_null()
+    )
 
 
 def _map_texts(array: pa.MapArray, have: ice.MapType, want: ice.MapType) -> pa.Array:

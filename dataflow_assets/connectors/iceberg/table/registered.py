@@ -28,11 +28,11 @@ from dataflow_assets.connectors.iceberg import avro_types, json_schema_types
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, RECORD_TIME, Registered
 from dataflow_assets.connectors.iceberg.table.difference import WIDER, Difference, shown
 from dataflow_assets.connectors.iceberg.table.partitioning import keyed
-from dataflow_assets.connectors.iceberg.types import text_kind
 from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.avro_schema import AvroSchema
 from dataflow_assets.formats.json_schema_document import document
+from dataflow_assets.sdk.types.comments import commented_kind
 
 _KINDS = {"AVRO": "Avro", "JSON": "JSON Schema"}
 
@@ -169,7 +169,7 @@ class Merge:
         if (known, given) in WIDER:
             return given
         # Of comments only those count that say what a text is: any other one is a person's.
-        if text_kind(one) != text_kind(other) or not _takes(known, given):
+        if commented_kind(one.doc) != commented_kind(other.doc) or not _takes(known, given):
             self.differences.append(
                 Difference(
                     f"{name} is {_named(one)} in the table, and {_named(other)} in {self.where}: "

@@ -32,6 +32,7 @@ from dataflow_assets.connectors.kafka.sink.key_spelling import FLINK
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,
+    ChecksTarget,
     Cut,
     PartSlice,
     Positions,
@@ -53,7 +54,7 @@ log = logging.getLogger(__name__)
 MOMENT = 0.3  # seconds in which a commit that was decided becomes visible
 
 
-class KafkaSinkSession(SinkSession):
+class KafkaSinkSession(SinkSession, ChecksTarget):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
 
     def __init__(self, sink: KafkaSinkOptions, target: Target, run: Run) -> None:

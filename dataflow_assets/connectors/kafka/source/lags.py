@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dataflow_assets.connectors.kafka.peek import Peek, Seen, Where
 from dataflow_assets.connectors.kafka.topics import Offsets
-from dataflow_assets.contracts import Lag, Positions
+from dataflow_assets.contracts import Lag, Positions, oldest
 
 SECONDS = 5.0  # in which the oldest unread records are looked at: a broker that is well takes 0.01
 
@@ -50,9 +50,9 @@ def with_ages(peek: Peek, branches: Sequence[UnreadRecords]) -> list[Lag]:
 
 def _lag(branch: UnreadRecords, known: Mapping[tuple[Where, int], float]) -> Lag:
     unread = {str(p): ((branch.topic, p), offset) for p, offset in branch.unread.items()}
-    ages = {partition: 0.0 for partition in branch.ends if partition not in unread}
-    ages |= {partition: known[at] for partition, at in unread.items() if at in known}
-    return Lag(branch.records, max(ages.values(), default=0.0), branch.ends, partitions=ages)
+    ages = {p: known.get(unread[p]) if p in unread else 0.0 for p in branch.ends}
+    looked_at = {partition: age for partition, age in ages.items() if age is not None}
+    return Lag(branch.records, oldest(ages.values()), branch.ends, partitions=looked_at)
 
 
 def _rounds(wanted: Iterable[Iterable[tuple[Where, int]]]) -> list[dict[Where, int]]:

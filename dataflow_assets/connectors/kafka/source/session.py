@@ -25,7 +25,7 @@ from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES, MO
 from dataflow_assets.connectors.kafka.source.start_offsets import MARK, StartOffsets
 from dataflow_assets.connectors.kafka.topics import Offsets, described
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
-from dataflow_assets.contracts.capabilities import TakesOver
+from dataflow_assets.contracts.capabilities import TakesOverPositions
 from dataflow_assets.contracts.looking import EndsOfMany, LagsOfMany, Peeks
 from dataflow_assets.contracts.reading import ChoosesReader, SpanReader, SparkFrames
 from dataflow_assets.errors import DataflowError, PermanentError, outcome, told
@@ -43,7 +43,7 @@ class KafkaSourceSession(
     LagsOfMany,
     Peeks,
     SparkFrames,
-    TakesOver,
+    TakesOverPositions,
 ):
     """One topic, seen by one flow. Raises TransientError once the topic was made anew."""
 

@@ -15,10 +15,10 @@ from dataflow_assets.connectors.postgresql.cdc.layout import Layout
 from dataflow_assets.contracts import (
     DELETE,
     INSERT,
-    KIND,
     LACKS,
     OP,
     UPDATE,
+    Kind,
     metadata_column,
     reserved,
 )
@@ -26,7 +26,7 @@ from dataflow_assets.formats.rows import objects, unfit_values
 from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.place import constant, named
 
-PAYLOAD = pa.field("payload", pa.string(), metadata={KIND: b"json"})
+PAYLOAD = Kind.JSON.field("payload")
 UNLOGGED = pa.field(reserved("unlogged"), pa.string(), metadata={LACKS: b"1"})
 """Of each row why values of it are not known; null where all are."""
 OPERATION = metadata_column("operation", pa.string())

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.encode_texts import written
 from dataflow_assets.connectors.postgresql.table.column import DELIMITER, TYPE
-from dataflow_assets.contracts import kind_of
+from dataflow_assets.contracts import Kind, kind_of
 
 _BOUNDS = re.compile(r"(\[[^\]]*\])+=")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -48,7 +48,7 @@ def check_literal(text: str, element: pa.Field, name: str) -> None:
 
     `name`: of the column. Whether the text is an array at all is for the server to say.
     """
-    form = _NUMBER if kind_of(element) == b"numeric" else _FORMS.get(str(element.type))
+    form = _NUMBER if kind_of(element) == Kind.NUMERIC else _FORMS.get(str(element.type))
     pieces = _tokens(delimiter(element)).finditer(_BOUNDS.sub("", text, 1))
     tokens = [_unescaped(*found.groups()) for found in pieces]
     values = [token for token in tokens if token is not None]

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.array_literals import check_literal, delimiter
 from dataflow_assets.connectors.postgresql.sink.encode_texts import written
-from dataflow_assets.contracts import ELEMENT, element_of, kind_of
+from dataflow_assets.contracts import ELEMENT, Kind, element_of, kind_of
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_columns import array
@@ -143,7 +143,7 @@ def _single(text: str, field: pa.Field) -> str:
     try:
         if text.startswith("["):
             leaves: list[bytes] = []
-            shape = _shape(text, leaves, flat=kind_of(element) == b"json")
+            shape = _shape(text, leaves, flat=kind_of(element) == Kind.JSON)
             return _filled(shape, iter(_leaves(leaves, element)), delimiter(element))
         own = _text(text) if text.startswith('"') else text
     except _UNFIT as error:

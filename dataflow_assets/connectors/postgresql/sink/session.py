@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
@@ -26,7 +27,9 @@ from dataflow_assets.connectors.postgresql.table.access import (
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
 from dataflow_assets.connectors.postgresql.table.table import Table, find
 from dataflow_assets.contracts import (
+    AddsColumns,
     Checkpoint,
+    ChecksTarget,
     Cut,
     PartSlice,
     Position,
@@ -46,11 +49,13 @@ from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown
 from dataflow_assets.sdk.server_failure import translated
 
 
-class PostgresqlSinkSession(SinkSession):
+class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing.
 
     A link is borrowed for each operation: an idle session has none.
     """
+
+    fills_columns: ClassVar = True
 
     def __init__(self, sink: PostgresqlSinkOptions, target: Target, run: Run) -> None:
         self._sink = sink
@@ -98,14 +103,14 @@ class PostgresqlSinkSession(SinkSession):
         self._keep(stored)
 
     @override
-    def adding(self, columns: pa.Schema) -> str:
+    def statement(self, columns: pa.Schema) -> str:
         what = f"looking for types in {self._sink.address()}"
         with translated(what), lent(self._sink.dsn()) as link:
             return create_table.adding(link, self._sink, columns)
 
     @override
     def add_columns(self, columns: pa.Schema) -> None:
-        statement = self.adding(columns)
+        statement = self.statement(columns)
         with self._transaction(f"running {statement} on") as link:
             link.execute(statement)
             self._table, self._columns = self._found(link), None

@@ -49,7 +49,6 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
     )
     commits: ClassVar[Literal["slice", "span"]] = "slice"
     adds_columns: ClassVar[bool] = True
-    fills_columns: ClassVar[bool] = True
 
     @override
     @classmethod

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.table.column import TYPE
-from dataflow_assets.contracts import DECIMAL, KIND, TypeRow
+from dataflow_assets.contracts import DECIMAL, Kind, TypeRow
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Reading:
     """
 
     arrow: pa.DataType
-    kind: bytes = b""
+    kind: Kind | None = None
     cast: str = ""
     skip: int = 0
 
 
 _DIGITS = re.compile(r"numeric\((\d+),(\d+)\)")
-_TEXT = Reading(pa.string(), b"text", "text")
+_TEXT = Reading(pa.string(), Kind.TEXT, "text")
 READINGS: dict[str, Reading] = {
     "bool": Reading(pa.bool_()),
     "int2": Reading(pa.int16()),
@@ -38,7 +38,7 @@ READINGS: dict[str, Reading] = {
     "oid": Reading(pa.int64(), cast="int8"),
     "float4": Reading(pa.float32()),
     "float8": Reading(pa.float64()),
-    "numeric": Reading(pa.string(), b"numeric", "text"),
+    "numeric": Reading(pa.string(), Kind.NUMERIC, "text"),
     "text": Reading(pa.string()),
     "varchar": Reading(pa.string()),
     "bpchar": Reading(pa.string()),
@@ -49,9 +49,9 @@ READINGS: dict[str, Reading] = {
     "time": Reading(pa.time64("us")),
     "timestamp": Reading(pa.timestamp("us")),
     "timestamptz": Reading(pa.timestamp("us", "UTC")),
-    "json": Reading(pa.string(), b"json"),
-    "jsonb": Reading(pa.string(), b"json", skip=1),
-    "uuid": Reading(pa.string(), b"uuid", "text"),
+    "json": Reading(pa.string(), Kind.JSON),
+    "jsonb": Reading(pa.string(), Kind.JSON, skip=1),
+    "uuid": Reading(pa.string(), Kind.UUID, "text"),
 }
 """By the base type's own name; enums, ranges, composites and all others are text of KIND text.
 
@@ -107,14 +107,14 @@ class TypeOf:
         """A column of this type; a sink of PostgreSQL finds the declared type in the metadata."""
         metadata = {TYPE: (self.declared + "[]" * (self.dimensions - 1)).encode()}
         if self.element is None and self.reading.kind:
-            metadata[KIND] = self.reading.kind
+            metadata |= self.reading.kind.mark
             if digits := _DIGITS.fullmatch(self.declared):
                 metadata[DECIMAL] = ",".join(digits.groups()).encode()
         return pa.field(name, self.reading.arrow, metadata=metadata)
 
     def _list(self) -> pa.DataType:
         inner = READINGS.get(self.element or "", _TEXT)
-        item = pa.field("item", inner.arrow, metadata={KIND: inner.kind} if inner.kind else None)
+        item = pa.field("item", inner.arrow, metadata=inner.kind.mark if inner.kind else None)
         found = pa.list_(item)
         for _ in range(self.dimensions - 1):
             found = pa.list_(found)

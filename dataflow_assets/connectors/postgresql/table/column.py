@@ -27,11 +27,11 @@ from dataflow_assets.contracts import (
     ELEMENT,
     HAS_DEFAULT,
     INFINITE,
-    KIND,
     LOOSE,
     MAX_LENGTH,
     PADDED,
     SCALARS,
+    Kind,
 )
 
 TYPE = b"dataflow.postgresql.type"
@@ -63,7 +63,7 @@ _SCALARS = {
 }
 _ENDLESS = frozenset({"date", "time", "timestamp", "timestamptz"})
 _TEXT = frozenset({"text", "varchar", "bpchar", "name", "xml", "citext"})
-_KINDS = {"json": b"json", "jsonb": b"json", "numeric": b"numeric"}
+_KINDS = {"json": Kind.JSON, "jsonb": Kind.JSON, "numeric": Kind.NUMERIC}
 _EXACT = frozenset({"text", "varchar", "numeric"})
 """Types, beside those of _ARROW, whose values are equal only where they are written alike, or where
 they are equal numbers."""
@@ -110,7 +110,7 @@ class Column:
         if self.base in {"varchar", "bpchar"} and self.modifier >= 4:
             found[MAX_LENGTH] = str(self.modifier - 4).encode()
         if self.base not in _ARROW and self.base not in _TEXT:
-            found[KIND] = b"json" if self.array else _KINDS.get(self.base, b"text")
+            found |= (Kind.JSON if self.array else _KINDS.get(self.base, Kind.TEXT)).mark
         if self.base in _ENDLESS:
             found[INFINITE] = b"1"
         if scalars := _SCALARS.get(self.declared):

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.table.column import TYPE
-from dataflow_assets.contracts import KIND, TYPED
+from dataflow_assets.contracts import TYPED, Kind, kind_of
 
-_KINDS = {b"json": "JSONB", b"numeric": "NUMERIC", b"uuid": "UUID"}
+_KINDS = {Kind.JSON: "JSONB", Kind.NUMERIC: "NUMERIC", Kind.UUID: "UUID"}
 _NAMES = {
     pa.null(): "TEXT",
     pa.bool_(): "BOOLEAN",
@@ -50,7 +50,7 @@ def declared(link: Link, sample: pa.Schema) -> dict[str, str]:
 
 def of_column(field: pa.Field) -> str:
     """By the column's Arrow type and KIND."""
-    kind = (field.metadata or {}).get(KIND)
+    kind = kind_of(field)
     if kind in _KINDS:
         return _KINDS[kind]
     if pa.types.is_list(field.type):
@@ -67,7 +67,7 @@ def of_column(field: pa.Field) -> str:
 def of_json(field: pa.Field) -> str:
     """By the JSON type, as the DataFlow Operator does it."""
     kind = field.type
-    if (field.metadata or {}).get(KIND) in _KINDS:
+    if kind_of(field) in _KINDS:
         return of_column(field)
     if pa.types.is_boolean(kind):
         return "BOOLEAN"

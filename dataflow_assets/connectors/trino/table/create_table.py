@@ -13,9 +13,11 @@ from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table.stage import drop
 from dataflow_assets.connectors.trino.table.table import Place, find
 from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.contracts import Kind
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
+from dataflow_assets.sdk.types.comments import COMMENTS
 
 MARK = "timestamp(6) with time zone"  # when the row of a key was deleted
 _TIMES = ("time", "timestamp")
@@ -52,7 +54,7 @@ def _columns(sink: TrinoSinkOptions, sample: pa.Schema) -> list[pa.Field]:
 
 def _doc(sink: TrinoSinkOptions, field: pa.Field) -> str:
     if sink.raw_mode and field.name == METADATA:
-        return types.JSON_DOC
+        return COMMENTS[Kind.JSON]
     return "" if field.name == DATA and sink.raw_mode else types.doc(field)
 
 

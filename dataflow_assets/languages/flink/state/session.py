@@ -24,7 +24,7 @@ from dataflow_assets.contracts import (
     folded,
     utc_now,
 )
-from dataflow_assets.contracts.capabilities import PreparesSpans, RewindsTargets, TakesOver
+from dataflow_assets.contracts.capabilities import PreparesSpans, RewindsTargets, TakesOverPositions
 from dataflow_assets.contracts.looking import EndsOfMany, Peeks
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.languages.flink.engine.function import Environment
@@ -60,7 +60,9 @@ _TICK = timedelta(milliseconds=1)
 Messages = KafkaSourceSession | UnitedSession
 
 
-class ViewSession(SourceSession, EndsOfMany, Peeks, PreparesSpans, RewindsTargets, TakesOver):
+class ViewSession(
+    SourceSession, EndsOfMany, Peeks, PreparesSpans, RewindsTargets, TakesOverPositions
+):
     """The messages are read by the session of their own source."""
 
     limits = Limits()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import DIGITS, LOOSE, PADDED, kind_of
+from dataflow_assets.contracts import DIGITS, LOOSE, PADDED, Kind, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.flink.engine.expressions import CastTo, Column, Expression, Shared
 from dataflow_assets.languages.flink.engine.plan import Output
@@ -95,7 +95,7 @@ def _cast(one: Output, field: pa.Field) -> str:
 def _tells_apart(kind: Type, field: pa.Field) -> bool:
     if _is_loose(field):
         return kind.kind == "CHAR" and _has(field, PADDED)
-    numeric = kind_of(field) == b"numeric"
+    numeric = kind_of(field) == Kind.NUMERIC
     if kind.exact:
         return as_decimal(kind).scale <= _digits(field) if numeric else _holds(kind, field)
     if kind.kind in ("FLOAT", "DOUBLE"):
@@ -106,7 +106,7 @@ def _tells_apart(kind: Type, field: pa.Field) -> bool:
 
 
 def _is_loose(field: pa.Field) -> bool:
-    return _has(field, LOOSE) or kind_of(field) == b"uuid"
+    return _has(field, LOOSE) or kind_of(field) == Kind.UUID
 
 
 def _has(field: pa.Field, mark: bytes) -> bool:

@@ -18,8 +18,9 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
+    oldest,
 )
-from dataflow_assets.contracts.capabilities import TakesOver
+from dataflow_assets.contracts.capabilities import TakesOverPositions
 from dataflow_assets.contracts.looking import EndsOfMany, Peeks
 from dataflow_assets.contracts.reading import ChoosesReader, SpanReader
 from dataflow_assets.errors import DataflowError, outcome
@@ -47,7 +48,7 @@ def identities(text: str) -> Sequence[str]:
     return text.split(_IDENTITIES)
 
 
-class UnitedSession(SourceSession, ChoosesReader, EndsOfMany, Peeks, TakesOver):
+class UnitedSession(SourceSession, ChoosesReader, EndsOfMany, Peeks, TakesOverPositions):
     """Sessions of tables of one class, on the driver."""
 
     def __init__(self, sessions: Sequence[KafkaSourceSession]) -> None:
@@ -124,7 +125,7 @@ class UnitedSession(SourceSession, ChoosesReader, EndsOfMany, Peeks, TakesOver):
         ]
         return Lag(
             records=sum(one.records for one in found),
-            seconds=max(one.seconds for one in found),
+            seconds=oldest([one.seconds for one in found]),
             ends=_merged(one.ends for one in found),
             partitions=dict(chain.from_iterable(one.items() for one in partitions)),
         )

@@ -9,13 +9,13 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import lent
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.contracts import Positions, Run, Target
+from dataflow_assets.contracts import Positions, Run, TakesOver, Target
 from dataflow_assets.languages.justone.postgresql import state_table
 from dataflow_assets.languages.justone.postgresql.text_columns import text_schema
 from dataflow_assets.sdk.server_failure import translated
 
 
-class JustOneSession(PostgresqlSinkSession):
+class JustOneSession(PostgresqlSinkSession, TakesOver):
     """Its columns are text, and it begins at the offsets that JustOne has stored."""
 
     def __init__(
@@ -35,7 +35,7 @@ class JustOneSession(PostgresqlSinkSession):
         return self._texts
 
     @override
-    def inherited(self) -> Positions:
+    def inheritance(self) -> Positions:
         topic = self._target.source
         reading = f"reading JustOne's state of {self._sink.address()}"
         with translated(reading), lent(self._sink.dsn()) as link:

@@ -10,13 +10,21 @@ from typing_extensions import override
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected import table as rejected
 from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession
-from dataflow_assets.contracts import Checkpoint, Receipt, Run, SourceSession, Span, Target
+from dataflow_assets.contracts import (
+    Checkpoint,
+    NotesEnd,
+    Receipt,
+    Run,
+    SourceSession,
+    Span,
+    Target,
+)
 from dataflow_assets.languages.singlestore.clickhouse import monitoring, views
 from dataflow_assets.languages.singlestore.clickhouse.monitoring import Monitor
 from dataflow_assets.languages.singlestore.views import noting, told
 
 
-class PipelineSession(ClickhouseSinkSession):
+class PipelineSession(ClickhouseSinkSession, NotesEnd):
     """Behind each change of the checkpoint what is done is noted for the views.
 
     A note that is lost in a crash is made up for when the pipeline is opened again.
@@ -53,7 +61,7 @@ class PipelineSession(ClickhouseSinkSession):
         return checkpoint
 
     @override
-    def ended(self, error: BaseException | None) -> None:
+    def note_end(self, error: BaseException | None) -> None:
         with self._noting():
             self._monitor.ended(told(error))
 

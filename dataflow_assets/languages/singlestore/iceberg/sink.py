@@ -10,7 +10,7 @@ from pydantic import InstanceOf
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
-from dataflow_assets.contracts import KIND, Run, SinkSession, Target
+from dataflow_assets.contracts import AddsColumns, Kind, Run, SinkSession, Target
 from dataflow_assets.languages.singlestore.rows.table import Column, Table
 
 _TYPES = {
@@ -43,7 +43,9 @@ class PipelineIcebergSink(IcebergSink):
         columns = [field(column) for column in self.definition.columns]
         if known is None:
             session.create(pa.schema(columns))
-        elif missing := [one.with_nullable(True) for one in columns if one.name not in known.names]:
+            return session
+        missing = [one.with_nullable(True) for one in columns if one.name not in known.names]
+        if missing and isinstance(session, AddsColumns):
             session.add_columns(pa.schema(missing))
         return session
 
@@ -54,5 +56,5 @@ def field(column: Column) -> pa.Field:
     if column.type.kind == "decimal":
         return pa.field(column.name, pa.decimal128(column.type.length, column.type.scale), nullable)
     kind = _TYPES.get(column.type.name, pa.string())
-    metadata = {KIND: b"json"} if column.type.kind == "json" else None
+    metadata = Kind.JSON.mark if column.type.kind == "json" else None
     return pa.field(column.name, kind, nullable, metadata)

@@ -9,12 +9,20 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.contracts import Checkpoint, Receipt, Run, SourceSession, Span, Target
+from dataflow_assets.contracts import (
+    Checkpoint,
+    NotesEnd,
+    Receipt,
+    Run,
+    SourceSession,
+    Span,
+    Target,
+)
 from dataflow_assets.languages.singlestore.postgresql.monitoring import Monitor
 from dataflow_assets.languages.singlestore.views import noting, told
 
 
-class PipelineSession(PostgresqlSinkSession):
+class PipelineSession(PostgresqlSinkSession, NotesEnd):
     """Beside each change of the checkpoint, and behind it, what is done is noted for the views.
 
     A note that is lost in a crash is made up for when the pipeline is opened again.
@@ -47,7 +55,7 @@ class PipelineSession(PostgresqlSinkSession):
         return checkpoint
 
     @override
-    def ended(self, error: BaseException | None) -> None:
+    def note_end(self, error: BaseException | None) -> None:
         with self._noting(), self._transaction("noting the state of") as link:
             self._monitor.ended(link, self._epoch, told(error))
 

@@ -1,0 +1,1 @@
+"""Types of systems and of Arrow: what the tables of several connectors share."""
