@@ -21,12 +21,13 @@ from dataflow_assets.contracts import (
 )
 
 MODULES = (capabilities, declared, looking, reading)
-CAPABILITIES: list[type] = [
-    one
-    for module in MODULES
-    for one in vars(module).values()
-    if inspect.isclass(one) and issubclass(one, ABC) and one.__module__ == module.__name__
-]
+
+
+def _capabilities() -> Iterator[type]:
+    for module in MODULES:
+        for one in vars(module).values():
+            if isinstance(one, type) and issubclass(one, ABC) and one.__module__ == module.__name__:
+                yield one
 
 
 def _classes(root: type) -> Iterator[type]:
@@ -42,7 +43,7 @@ def test_who_has_a_member_of_a_capability_has_the_capability(root: type) -> None
             importlib.import_module(module.name)
     members = {
         name: capability
-        for capability in CAPABILITIES
+        for capability in _capabilities()
         for name in vars(capability)
         if not name.startswith("_")
     }

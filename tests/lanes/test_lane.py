@@ -5,9 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +20,9 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     MemorySpanSink,
 )
-from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice, SourceTraits, Ticket
+from dataflow_assets.connectors.memory.source.session import MemoryPartSession
+from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice, SourceTraits, Span, Ticket
+from dataflow_assets.contracts.capabilities import PreparesSpans
 from dataflow_assets.contracts.reading import ReadsInOrder
 from dataflow_assets.errors import Locked, PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
@@ -588,20 +589,23 @@ class Preparing(MemoryPartSource):
     most: ClassVar[list[int]] = []
 
     def open(self, flow: str) -> Any:
-        session: Any = super().open(flow)
-        session.prepare = partial(_prepared, flow)
+        session = PreparingSession(self)
+        session.flow = flow
         return session
 
 
-def _prepared(flow: str, span: Any, spark: Any) -> Any:
-    for _ in range(2):
-        spark()
-        if flow not in Preparing.now:
-            Preparing.now.append(flow)
-        Preparing.most.append(len(Preparing.now))
-        time.sleep(0.1)
-    Preparing.now.remove(flow)
-    return span
+class PreparingSession(MemoryPartSession, PreparesSpans):
+    flow = ""
+
+    def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:
+        for _ in range(2):
+            spark()
+            if self.flow not in Preparing.now:
+                Preparing.now.append(self.flow)
+            Preparing.most.append(len(Preparing.now))
+            time.sleep(0.1)
+        Preparing.now.remove(self.flow)
+        return span
 
 
 def test_only_some_flows_prepare_with_spark_at_the_same_time(memory: Any, drive: Any) -> None:
