@@ -25,9 +25,9 @@ from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, mangle
+from dataflow_assets.languages.language import form_of
 
 MANIFEST_CHECK = "manifest"
-_KINDS = {".py": "python", ".properties": "properties", ".sql": "sql"}
 
 AnyAsset = dg.AssetsDefinition | dg.AssetSpec
 
@@ -227,7 +227,7 @@ def _broken(file: str, findings: list[Finding]) -> list[AnyAsset | dg.AssetCheck
     spec = dg.AssetSpec(
         key,
         description=f"`{file}` cannot be used. The other flows are not affected.\n\n{text}",
-        kinds={_KINDS.get(Path(file).suffix, "yaml")},
+        kinds={"python" if file.endswith(".py") else form_of(file)[1:]},
         metadata=code_reference(Path(file), findings[0].line),
         group_name="broken",
     )

@@ -129,7 +129,7 @@ def _reset(flow: Flow, asked: Namespace) -> Iterator[str]:
             yield f"the next run loads {named} again into {branch.address}"
     elif file is True:
         for branch in take_over.adopt_stored(flow, run):
-            yield f"{branch.address} goes on where JustOne's connector stopped"
+            yield f"{branch.address} goes on where the program that filled its table stopped"
     elif file is not None:
         for branch in take_over.adopt_file(flow, run, _read(file)):
             yield f"{branch.address} goes on from {file}"
@@ -211,7 +211,7 @@ def _agreed(flow: Flow, checkpoint: Path | Literal[True] | None, tables: Sequenc
     if not sys.stdin.isatty():
         raise PermanentError(f"reset of {flow.id}: no terminal to confirm; pass --yes to go on")
     sinks = ", ".join(str(branch.address) for branch in flow.branches)
-    stopped = "where JustOne's connector stopped"
+    stopped = "where the program that filled its table stopped"
     start = stopped if checkpoint is True else checkpoint or "the manifest's start"
     question = (
         f"Forget how far {flow.id} has come? The rows in {sinks} stay; the next run reads "

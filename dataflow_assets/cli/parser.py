@@ -44,7 +44,7 @@ def _check(add: Add) -> None:
     parser = add(
         "check",
         help="report everything that is wrong with manifests; no server is asked, but for the "
-        "stored tables of Tableflow files",
+        "stored tables of files that declare some",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--strict", action="store_true", help="exit 1 for notes as well")
@@ -225,8 +225,8 @@ def _reset(add: Add) -> None:
         const=True,
         metavar="FILE",
         help="start where the DataFlow Operator stopped: its ConfigMap, or the checkpoint.json in "
-        "that; without FILE where JustOne's connector stopped, by its table of offsets in the "
-        "database and its consumer group",
+        "that; without FILE where the program that filled the tables stopped, by the positions "
+        "that it keeps beside them and its consumer group",
     )
     parser.set_defaults(command=commands.reset)
 

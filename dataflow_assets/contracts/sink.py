@@ -281,7 +281,7 @@ class Sink(ErrorSink):
         Called when the reference is generated, for each row of the table of types.
 
         Args:
-            column: of an interchange type; with the metadata KIND where text is more than text.
+            column: of an interchange type; with its `Kind` where text is more than text.
 
         Returns:
             The type as the system writes it.

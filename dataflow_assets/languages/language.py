@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import PurePath
 from typing import Any, ClassVar
 
 from dataflow_assets import languages as packages
@@ -22,6 +23,7 @@ from dataflow_assets.contracts import Lag
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.json_schema import DocumentSchema
 from dataflow_assets.languages.common.reading import Reading
 
 
@@ -66,7 +68,8 @@ class Language(ABC):
     title: ClassVar[str]
     """The name of the language in messages."""
     suffixes: ClassVar[frozenset[str]]
-    """The endings of its files: `.yaml` (also for `.yml`), `.json`, `.properties`, `.sql`."""
+    """The endings of its files: `.yaml` (also for `.yml`), `.json`, `.properties`; a file with any
+    other one, such as `.sql`, is one document, whose value is the text."""
     connectors: ClassVar[tuple[str, ...]] = ()
     """The extras that every flow of it needs."""
     connector_classes: ClassVar[frozenset[str]] = frozenset()
@@ -82,7 +85,7 @@ class Language(ABC):
 
         Args:
             document: of a file with one of the suffixes. The value of a YAML document is what it
-                says; that of properties maps keys to texts; that of `.sql` is the text.
+                says; that of properties maps keys to texts; any other is the text.
 
         Returns:
             Where the document shows that it is of this language: a document that two languages
@@ -104,6 +107,10 @@ class Language(ABC):
     @abstractmethod
     def reference(self) -> str:
         """Writes the page docs/reference/<name>.md from the models, for `make docs`."""
+
+    def document_schema(self) -> DocumentSchema | None:
+        """Describes its documents of YAML for editors; None: it has none that an editor knows."""
+        return None
 
     def parse_connections(self, document: Document) -> Parsed:
         """Reads this language's keys in a document of connections.yaml."""
@@ -139,6 +146,18 @@ class Language(ABC):
         """
         del flow, lag
         return ()
+
+
+@cache
+def suffixes() -> frozenset[str]:
+    """The suffixes of files of manifests; connections and Secrets are YAML."""
+    return frozenset({".yaml"}.union(*(one.suffixes for one in languages().values())))
+
+
+def form_of(file: str) -> str:
+    """Returns the suffix that says how a file is read: `.yaml` for JSON and all others, too."""
+    suffix = PurePath(file).suffix
+    return suffix if suffix in suffixes() - {".json"} else ".yaml"
 
 
 @cache

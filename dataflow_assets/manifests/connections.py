@@ -14,7 +14,7 @@ resolved or reached, and no text of the file is ever part of a message.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as File
 from typing import Any
@@ -25,7 +25,7 @@ from dataflow_assets.flow import Flow, Policies
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.keys import CONNECTION_NAME
 from dataflow_assets.languages.common.kinds import kind
-from dataflow_assets.languages.language import languages
+from dataflow_assets.languages.language import Parsed, languages
 
 NAMES = ("connections.yaml", "connections.yml")
 Pair = tuple[Flow, Document]
@@ -61,8 +61,24 @@ def reads(document: Document) -> bool:
     return File(document.file).name in NAMES and not kubernetes
 
 
-def read(document: Document) -> tuple[list[Entry], list[Finding]]:
-    """The entries that can be used, and what is wrong with the others."""
+@dataclass(frozen=True)
+class Connections:
+    """One connections.yaml."""
+
+    entries: tuple[Entry, ...]
+    parsed: Mapping[str, Parsed]
+    """The keys of languages, by the name of the language."""
+
+
+def read(document: Document) -> tuple[Connections, list[Finding]]:
+    """Reads the entries and languages' keys that can be used, and what is wrong with the others."""
+    entries, findings = _entries(document)
+    parsed = {one.name: one.parse_connections(document) for one in languages().values()}
+    findings += [finding for one in parsed.values() for finding in one.findings]
+    return Connections(tuple(entries), parsed), findings
+
+
+def _entries(document: Document) -> tuple[list[Entry], list[Finding]]:
     if not isinstance(document.value, dict):
         message = f"must be a mapping of short names to addresses, got {kind(document.value)}"
         return [], [document.finding((), message)]

@@ -13,14 +13,12 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common import properties
 from dataflow_assets.languages.common.documents import Document, Place, items, parse
 from dataflow_assets.languages.common.packages import not_installed
-from dataflow_assets.languages.language import Language, Parsed, languages
+from dataflow_assets.languages.language import Language, Parsed, form_of, languages
 from dataflow_assets.manifests import connections, kubernetes, unclaimed, unexpected
 
 MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
 MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
 _LISTS = ("List", "DataFlowList", "DataFlowCronList")  # what `kubectl get` prints for several
-_FORMS = (".properties", ".sql")
-"""Suffixes of files that are one document; all others are YAML."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,7 @@ class FileReading:
     parsed: tuple[tuple[str, Parsed], ...] = field(default=(), repr=False)
     """Documents of languages, each with the name of its language."""
     secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
-    names: tuple[connections.Entry, ...] = field(default=(), repr=False)
-    connections: tuple[tuple[str, Parsed], ...] = field(default=(), repr=False)
-    """The words of connections.yaml to languages, each with the name of its language."""
+    connections: tuple[connections.Connections, ...] = field(default=(), repr=False)
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
 
@@ -67,14 +63,15 @@ def _read(file: str, size: int) -> FileReading:
         return _refused(file, "is not a regular file")
     if size > MOST_BYTES:
         return _refused(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
-    if file.endswith(".properties"):
+    form = form_of(file)
+    if form == ".properties":
         return _properties(file)
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         return _refused(file, "is not UTF-8 text")
-    if file.endswith(".sql"):
-        return _of_language(Document(file, text, {(): Place(1, 1, 1, 1)}), ".sql")
+    if form != ".yaml":
+        return _of_language(Document(file, text, {(): Place(1, 1, 1, 1)}), form)
     if text.count(":") + text.count(",") > MOST_ENTRIES:
         return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
@@ -114,27 +111,21 @@ def _guarded(document: Document) -> FileReading:
 def _of_yaml(document: Document) -> FileReading:
     """A document of YAML may also be a Secret, or the location's connections."""
     if document.get("kind") in _LISTS:
-        found = items(document)
-        empty = () if found else (document.finding(("kind",), "has no items: nothing to read"),)
-        return _joined((FileReading(hints=empty), *map(_guarded, found)))
+        several = items(document)
+        empty = () if several else (document.finding(("kind",), "has no items: nothing to read"),)
+        return _joined((FileReading(hints=empty), *map(_guarded, several)))
     if connections.reads(document):
-        return _of_connections(document)
+        found, findings = connections.read(document)
+        return FileReading(connections=(found,), findings=tuple(findings))
     if kubernetes.reads(document):
         secret, findings = kubernetes.read(document)
         return FileReading(secrets=(secret,) if secret else (), findings=tuple(findings))
     return _of_language(document, ".yaml")
 
 
-def _of_connections(document: Document) -> FileReading:
-    entries, findings = connections.read(document)
-    parsed = tuple((one.name, one.parse_connections(document)) for one in languages().values())
-    findings += [finding for _, one in parsed for finding in one.findings]
-    return FileReading(names=tuple(entries), connections=parsed, findings=tuple(findings))
-
-
 def _of_language(document: Document, form: str) -> FileReading:
     """A document goes to the languages that claim it: a Connect worker's file is for several."""
-    forms = {form} if form in _FORMS else {".yaml", ".json"}
+    forms = {".yaml", ".json"} if form == ".yaml" else {form}
     able = [one for one in languages().values() if forms & one.suffixes]
     claims = [(place, one) for one in able if (place := one.claims(document)) is not None]
     claims.sort(key=lambda claim: (claim[0].line, claim[0].column))

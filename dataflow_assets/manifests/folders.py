@@ -11,11 +11,10 @@ from pathlib import Path
 from stat import S_ISREG
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.languages.language import languages
+from dataflow_assets.languages.language import languages, suffixes
 from dataflow_assets.manifests.file_reading import MOST_BYTES
 
 _JSON = "of *.json only connectors are read; a manifest in JSON may be in a *.yaml"
-SUFFIXES = (".yaml", ".yml", ".properties", ".sql")
 
 
 def expand(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
@@ -41,7 +40,8 @@ def unchecked(path: Path) -> list[str]:
         return []
     others = sorted(entry.name for entry in _entries(path) if entry.suffix == ".json")[:3]
     ignored = f" ({', '.join(others)}: {_JSON})" if others else ""
-    kinds = "*.yaml, *.yml, *.properties or *.sql"
+    *rest, last = (f"*{one}" for one in sorted(_suffixes()))
+    kinds = f"{', '.join(rest)} or {last}"
     return [f"{path}: no {kinds} in this folder: nothing was checked{ignored}"]
 
 
@@ -66,7 +66,12 @@ def _real(path: Path) -> Path:
 
 def is_manifest(path: Path) -> bool:
     """Returns whether a file in a folder of manifests is read."""
-    return path.suffix in SUFFIXES or (path.suffix == ".json" and _is_connector(path))
+    return path.suffix in _suffixes() or (path.suffix == ".json" and _is_connector(path))
+
+
+@cache
+def _suffixes() -> frozenset[str]:
+    return (suffixes() | {".yml"}) - {".json"}
 
 
 def _is_connector(path: Path) -> bool:
@@ -93,7 +98,7 @@ def _entries(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError:
-        return [folder / f"(unreadable){SUFFIXES[0]}"]
+        return [folder / "(unreadable).yaml"]
 
 
 def beside(paths: list[Path], files: list[Path]) -> list[Path]:
@@ -104,5 +109,5 @@ def beside(paths: list[Path], files: list[Path]) -> list[Path]:
     return [
         entry
         for entry in near
-        if entry.suffix in SUFFIXES and entry.is_file() and _real(entry) not in own
+        if entry.suffix in _suffixes() and entry.is_file() and _real(entry) not in own
     ]

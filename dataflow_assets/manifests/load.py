@@ -88,7 +88,8 @@ def _assemble(
 ) -> Loaded:
     """The files together: flows get names and Secrets, and must not get in each other's way."""
     secrets = [secret for file in (*read, *near) for secret in file.secrets]
-    names = connections.Names(name for file in (*read, *near) for name in file.names)
+    shared = [one for file in (*read, *near) for one in file.connections]
+    names = connections.Names(entry for one in shared for entry in one.entries)
     readings = [
         reading for language in languages().values() for reading in _readings(language, read, near)
     ]
@@ -110,7 +111,8 @@ def _assemble(
         for flow, document in flows
         if id(document) not in bad
     ]
-    own = {name.document.file for file in read for name in file.names}
+    entries = [entry for file in read for one in file.connections for entry in one.entries]
+    own = {entry.document.file for entry in entries}
     findings += [finding for file in read for finding in file.findings]
     findings += [finding for reading in readings for finding in reading.findings]
     findings += [*(finding for _, finding in late), *_repeated(read), *names.findings(own)]
@@ -121,7 +123,7 @@ def _assemble(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
         tuple(sorted(set(hints))),
-        sum(len(file.parsed) + len(file.secrets) + len(file.names) for file in read),
+        sum(len(file.parsed) + len(file.secrets) for file in read) + len(entries),
         {flow.id: document for flow, document in flows if id(document) not in bad},
         tuple((reading.document, reading.tables) for reading in readings if reading.tables),
     )
@@ -140,12 +142,8 @@ def _readings(
         ]
         for files in (read, near)
     )
-    shared = [
-        parsed
-        for file in (*read, *near)
-        for name, parsed in file.connections
-        if name == language.name and parsed.content is not None
-    ]
+    parsed = [one.parsed[language.name] for file in (*read, *near) for one in file.connections]
+    shared = [one for one in parsed if one.content is not None]
     for one in own:
         beside = Neighbours([two for two in (*own, *others) if two is not one], shared)
         yield from unexpected.readings(one.document, partial(language.flows, one, beside))

@@ -11,7 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import HAS_DEFAULT, KEY, Chunk, NewColumnRule, Shape, Sink, Ticket
+from dataflow_assets.contracts import Chunk, NewColumnRule, Note, Shape, Sink, Ticket
 from dataflow_assets.flow import Flow
 from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json import JsonDecoder, Tombstones
@@ -38,7 +38,7 @@ class PassBranch:
     @property
     def key_columns(self) -> tuple[str, ...]:
         """The columns by which the sink matches rows."""
-        return tuple(json.loads((self.ticket.schema.metadata or {}).get(KEY, b"[]")))
+        return tuple(json.loads(Note.KEY.of(self.ticket.schema) or "[]"))
 
     @property
     def unwraps(self) -> bool:
@@ -84,7 +84,7 @@ class PassBranch:
 
 
 def _optional(field: pa.Field) -> pa.Field:
-    return field.with_metadata({**(field.metadata or {}), HAS_DEFAULT: b"1"})
+    return field.with_metadata({**(field.metadata or {}), Note.HAS_DEFAULT: b"1"})
 
 
 Read = Callable[[pa.RecordBatch], list[Chunk]]

@@ -13,11 +13,10 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.contracts import (
-    KIND,
-    TYPED,
     Group,
     Kind,
     MessageFormat,
+    Note,
     OffsetSlice,
     Sink,
     Source,
@@ -132,7 +131,7 @@ class Sampler:
     def _of_group(self, group: Group) -> pa.Schema:
         if isinstance(group.rows, pa.RecordBatch):
             if not (self.sink.unwraps and is_wrapped(group.rows.schema)):
-                return group.rows.schema.with_metadata({TYPED: b"1"})
+                return group.rows.schema.with_metadata({Note.TYPED: b"1"})
             texts = pa.array(objects(group.rows), pa.binary())
         else:
             texts = group.rows
@@ -171,7 +170,7 @@ class Sampler:
         if self.steps is None:
             first = next(part_reader(self.source).batches(self.span.slices[0], frozenset()), None)
             columns = [] if first is None else table_columns(first.schema)
-            return Sample(1, pa.schema(columns, {TYPED: b"1"}))
+            return Sample(1, pa.schema(columns, {Note.TYPED: b"1"}))
         with _ended(part_reader(self.source).batches(self.span.slices[0], self.wanted)) as rows:
             return next((one for one in islice(self._of_rows(0, rows), 1) if one.records), None)
 
@@ -226,16 +225,16 @@ def united(schemas: Iterable[pa.Schema]) -> pa.Schema:
     fields: dict[str, pa.Field] = {}
     typed = True
     for schema in schemas:
-        typed = typed and (schema.metadata or {}).get(TYPED) == b"1"
+        typed = typed and Note.TYPED.marks(schema)
         for field in schema:
             known = fields.setdefault(field.name, field)
             fields[field.name] = known if known.equals(field, True) else _united(known, field)
-    return pa.schema(fields.values(), {TYPED: b"1"} if typed else None)
+    return pa.schema(fields.values(), {Note.TYPED: b"1"} if typed else None)
 
 
 def _united(one: pa.Field, other: pa.Field) -> pa.Field:
     """A type of both; JSON where there is none."""
-    plain = not any(KIND in (field.metadata or {}) for field in (one, other))
+    plain = not any(Note.KIND.marks(field) for field in (one, other))
     try:
         if plain:
             pair = [pa.schema([field]) for field in (one, other)]

@@ -1,4 +1,4 @@
-"""Goes on where another program has stopped: the DataFlow Operator, or JustOne's connector."""
+"""Goes on where another program has stopped, by its file or by what it keeps beside the table."""
 
 from __future__ import annotations
 

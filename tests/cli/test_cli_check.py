@@ -27,7 +27,7 @@ spec:
 def test_a_folder_without_manifests_was_not_checked(tmp_path: Path, capsys: Said) -> None:
     assert main(["check", str(tmp_path)]) == 1
     said = capsys.readouterr()
-    kinds = "*.yaml, *.yml, *.properties or *.sql"
+    kinds = "*.properties, *.sql, *.yaml or *.yml"
     assert said.err == f"{tmp_path}: no {kinds} in this folder: nothing was checked\n"
     assert said.out == "0 flows, 0 findings, 0 notes\n"
 

@@ -7,6 +7,7 @@ import re
 from abc import ABC
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,14 +31,14 @@ def _capabilities() -> Iterator[type]:
                 yield one
 
 
-def _classes(root: type) -> Iterator[type]:
+def _classes(root: type[Any]) -> Iterator[type[Any]]:
     for one in root.__subclasses__():
         yield one
         yield from _classes(one)
 
 
 @pytest.mark.parametrize("root", [Source, SourceSession])
-def test_who_has_a_member_of_a_capability_has_the_capability(root: type) -> None:
+def test_who_has_a_member_of_a_capability_has_the_capability(root: type[Any]) -> None:
     for module in pkgutil.walk_packages(dataflow_assets.__path__, "dataflow_assets."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from dataflow_assets.formats.parse_paths import ParsePathsFormat
-from dataflow_assets.records.paths.parse_path import ParsePath
+from dataflow_assets.languages.justone.messages.message_format import ParsePathsFormat
+from dataflow_assets.languages.justone.messages.parse_path import ParsePath
 from tests.examples import examples
 
 MESSAGE = (

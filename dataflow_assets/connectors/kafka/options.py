@@ -6,20 +6,21 @@ modules and no Kafka client.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.connection import KafkaConnection, Ref
+from dataflow_assets.connectors.kafka.times import Duration, Timestamp, milliseconds
+from dataflow_assets.connectors.kafka.values import Begin, End, ValueReader, ValueWriter
+from dataflow_assets.contracts import MessageFormat
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.sink_options import FormattedSink
 from dataflow_assets.formats.source_options import FormattedSource
+from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import METADATA, interpolated
 from dataflow_assets.secrets import Fills
@@ -30,8 +31,6 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 _ALL = "every record is acknowledged by all replicas that are in sync, as transactions need it"
 _ONE_COMMIT = "a slice of a micro-batch is one transaction: its records are seen together"
-_UNITS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
-_MOST = 24 * 24 * 3.6e6  # Kafka's clients count milliseconds in 31 bits
 _FETCH_BOUNDS = {
     "fetch.wait.max.ms": (0, 5_000),  # below the silence after which tasks give a slice up
     "socket.timeout.ms": (1_000, 300_000),
@@ -39,71 +38,6 @@ _FETCH_BOUNDS = {
     "fetch.max.bytes": (1_000_000, 1_000_000_000),
     "fetch.message.max.bytes": (1, 1_000_000_000),
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
-
-
-@dataclass(frozen=True)
-class Begin:
-    """The first offsets of a flow without a checkpoint, by partition.
-
-    Other partitions begin where the consumer group is, else at the earliest record.
-    """
-
-    offsets: Mapping[int, int]
-
-
-@dataclass(frozen=True)
-class End:
-    """Where a flow ends, for ever: what lies behind it is never read."""
-
-    offsets: Mapping[int, int] = field(default_factory=dict)
-    """By partition the first offset that is not read; a partition that is not named is not read."""
-    millis: int | None = None
-    """Instead: each partition ends at its first record of this time or later."""
-
-
-def milliseconds(duration: str) -> int:
-    """Go's way to write a duration, `1m30s` or `500ms`; ValueError unless above zero."""
-    parts = _PART.findall(duration)
-    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if "".join(number + unit for number, unit in parts) != duration or total <= 0.5:
-        raise ValueError("must be a duration above zero, like 500ms or 1m30s")
-    if total > _MOST:
-        raise ValueError("must be a duration of at most 24 days")
-    return round(total)
-
-
-def _duration(text: str) -> str:
-    milliseconds(text)
-    return text
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, int | float):
-        raise ValueError("must be a duration with its unit, like 500ms or 1m30s")  # noqa: TRY004
-    return value
-
-
-Duration = Annotated[str, AfterValidator(_duration), BeforeValidator(_text)]
-
-
-def moment(text: str) -> datetime:
-    """An ISO 8601 date and time; without a zone it is in UTC. ValueError for anything else."""
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _with_zone(text: str) -> str:
-    try:
-        zone = datetime.fromisoformat(text).tzinfo
-    except ValueError:
-        zone = None
-    if zone is None:
-        raise ValueError("must be a date and time with a zone, like 2026-01-31T00:00:00Z")
-    return text
-
-
-Timestamp = Annotated[str, AfterValidator(_with_zone)]
 
 
 class KafkaSourceOptions(KafkaConnection, FormattedSource):
@@ -141,15 +75,43 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
     on_topic_recreated: Annotated[Literal["fail", "restart"], Addition()] = "fail"
     """When the topic was deleted and re-created: stop, or read the new topic from its beginning."""
 
+    _values: ValueReader | None = PrivateAttr(default=None)
+    _begin: Begin | None = PrivateAttr(default=None)
+    _end: End | None = PrivateAttr(default=None)
+
+    def reading(
+        self, values: ValueReader, begin: Begin | None = None, end: End | None = None
+    ) -> Self:
+        """Returns this source with what only manifest languages say: no option can.
+
+        Args:
+            values: reads messages, instead of `format`.
+            begin: where a flow without a checkpoint begins, instead of `startingOffsets`.
+            end: where the flow ends for ever.
+        """
+        found = self.model_copy()
+        found._values, found._begin, found._end = values, begin, end  # noqa: SLF001
+        return found
+
+    @property
+    def values(self) -> ValueReader | None:
+        return self._values
+
     @property
     def begin(self) -> Begin | None:
-        """Returns where a flow without a checkpoint begins; None: as `startingOffsets` says."""
-        return None
+        return self._begin
 
     @property
     def end(self) -> End | None:
-        """Returns where the flow ends for ever; None: never."""
-        return None
+        return self._end
+
+    @override
+    def message_format(self) -> MessageFormat | None:
+        if self._values is None:
+            return super().message_format()
+        return self._values.message_format(
+            self.schema_registry.client() if self.schema_registry else None
+        )
 
     @override
     def cluster(self) -> Cluster:
@@ -230,6 +192,8 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
     """How long a slice may take; after that the broker ends its transaction. Until then the open
     transaction of a task that died blocks read_committed readers, unless the flow goes on."""
 
+    _values: ValueWriter | None = PrivateAttr(default=None)
+
     @field_validator("key_template")
     @classmethod
     def _readable(cls, value: str | None) -> str | None:
@@ -267,6 +231,23 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
     def reads_null_keys(self) -> bool:
         own = self.conflict_key or self.key_field or self.key_template
         return self.upsert_mode and bool(own)
+
+    def writing(self, values: ValueWriter) -> Self:
+        """Returns this sink with values that only a manifest language describes: no option can."""
+        found = self.model_copy()
+        found._values = values  # noqa: SLF001
+        return found
+
+    @property
+    def values(self) -> ValueWriter | None:
+        return self._values
+
+    @override
+    def value_schema(self, topic: str) -> ValueSchema | None:
+        if self._values is None:
+            return super().value_schema(topic)
+        registry = self.schema_registry.client() if self.schema_registry else None
+        return self._values.value_schema(topic, registry)
 
     @property
     def rejected_topic(self) -> str:

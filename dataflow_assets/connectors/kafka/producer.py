@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -20,12 +19,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.connectors.kafka.shared_client import CLIENT
+from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
-Headers = Sequence[tuple[str, bytes | None]]
 Answer = TypeVar("Answer")
 
-FRAMING = 100  # bytes that a record and the batch around it need besides its own
 
 INIT_SECONDS = 30.0
 STEP_SECONDS = 3.0  # of one attempt, after which the client's complaints are looked at
@@ -63,24 +61,6 @@ _ADVICE = {
     KafkaError.INVALID_RECORD: "the topic's configuration refuses such a record",
     KafkaError.POLICY_VIOLATION: "the broker's policy forbids it",
 }
-
-
-@dataclass(frozen=True)
-class Outgoing:
-    """One record on its way."""
-
-    topic: str
-    value: bytes | None = field(repr=False)
-    key: bytes | None = field(default=None, repr=False)
-    headers: Headers = field(default=(), repr=False)
-    timestamp: int | None = None
-    """Milliseconds since 1970; None: when it is sent."""
-
-    @property
-    def size(self) -> int:
-        """Its bytes in an uncompressed batch of its own, and a few more."""
-        named = sum(len(name.encode()) + len(value or b"") + 10 for name, value in self.headers)
-        return FRAMING + len(self.value or b"") + len(self.key or b"") + named
 
 
 class Refusals:

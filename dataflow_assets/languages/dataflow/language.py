@@ -8,9 +8,10 @@ from typing import ClassVar
 from typing_extensions import override
 
 from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.json_schema import DocumentSchema
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.dataflow import document as dataflow
-from dataflow_assets.languages.dataflow import reference
+from dataflow_assets.languages.dataflow import json_schema, reference
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
 
 
@@ -32,6 +33,10 @@ class DataFlowLanguage(Language):
     @override
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
         return [parsed.content]
+
+    @override
+    def document_schema(self) -> DocumentSchema:
+        return json_schema.document_schema()
 
     @override
     def reference(self) -> str:

@@ -10,6 +10,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Lag
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.json_schema import DocumentSchema
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.language import LagMetric, Language, Neighbours, Parsed
 from dataflow_assets.languages.tableflow import catalogs, reference
@@ -53,6 +54,10 @@ class TableflowLanguage(Language):
     @override
     def lag_metrics(self, flow: Flow, lag: Lag) -> Iterable[LagMetric]:
         return partition_lags(flow, lag)
+
+    @override
+    def document_schema(self) -> DocumentSchema:
+        return reference.document_schema()
 
     @override
     def reference(self) -> str:

@@ -1,10 +1,8 @@
-"""The page of Tableflow's file: every key, and what it does here.
-
-A module of its own, as each generated page has one; `PAGES` lists them.
-"""
+"""The page of Tableflow's file: every key, and what it does here; and what editors know of it."""
 
 from __future__ import annotations
 
+from dataflow_assets.languages.common.json_schema import DocumentSchema, Schema, definitions
 from dataflow_assets.languages.common.pages import block
 from dataflow_assets.languages.tableflow import model
 from dataflow_assets.spec import Spec
@@ -32,6 +30,16 @@ _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (
     ("`tables[].schema`", model.TableSchema),
     ("`fields[]`", model.SchemaField),
 )
+
+
+_KEYS: Schema = {
+    "anyOf": [{"required": ["source_clusters"]}, {"required": ["destination_bucket_url"]}],
+    "not": {"anyOf": [{"required": ["apiVersion"]}, {"required": ["kind"]}]},
+}
+
+
+def document_schema() -> DocumentSchema:
+    return DocumentSchema("Tableflow", definitions([model.Tableflow])[1], _KEYS)
 
 
 def render() -> str:

@@ -15,7 +15,7 @@ import devservers
 from dataflow_assets import registry
 from dataflow_assets.connectors.clickhouse import ClickhouseSource, client
 from dataflow_assets.connectors.clickhouse.source.session import ClickhouseSourceSession
-from dataflow_assets.contracts import METADATA, Address, Limit, PartSlice, Positions, reserved
+from dataflow_assets.contracts import Address, Limit, Note, PartSlice, Positions, reserved
 from dataflow_assets.errors import PermanentError, TransientError
 
 MOST = Limit(records=1_000_000)
@@ -383,7 +383,7 @@ def test_rows_carry_their_id_and_their_types(server: Any) -> None:
     piece = flow.session.plan(flow.at, MOST).slices[0]
     (batch,) = flow.source.batches(piece, frozenset({"id"}))
     marked = batch.schema.field(4)
-    assert marked.metadata[METADATA] == b"id"
+    assert marked.metadata[Note.METADATA] == b"id"
     assert batch.column(4).to_pylist() == batch.column(0).to_pylist()
     assert batch.column(2).to_pylist() == [[1, None]]
     assert batch.column(3).to_pylist() == ['{"k":1}']

@@ -16,11 +16,11 @@ from pyiceberg.catalog import Catalog
 from dataflow_assets.contracts import (
     DELETE,
     INSERT,
-    KIND,
     OFFSET,
     OP,
     Chunk,
     N,
+    Note,
     OffsetSlice,
     PartSlice,
     Receipt,
@@ -288,8 +288,8 @@ def test_types_come_from_the_sample_and_the_manifest(
     session = opened(sink, sample=sample)
     schema = session.schema()
     assert schema is not None
-    assert schema.field("mixed").metadata == {KIND: b"json"}
-    assert schema.field("customer").type.field("extra").metadata == {KIND: b"json"}
+    assert schema.field("mixed").metadata == {Note.KIND: b"json"}
+    assert schema.field("customer").type.field("extra").metadata == {Note.KIND: b"json"}
     assert schema.field("price").type == pa.decimal128(10, 2)
     assert schema.field("nothing").type == pa.string()
     row = {

@@ -16,8 +16,9 @@ import devservers
 from dataflow_assets.connectors.kafka import KafkaSource, consumer_groups
 from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
+from dataflow_assets.connectors.kafka.producer import Fenced, Transaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors
+from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import Entry, ErrorRecord, Limit, OffsetSlice
 from dataflow_assets.errors import TransientError
 from tests.conftest import Topics

@@ -13,8 +13,8 @@ from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.cluster import security
 from dataflow_assets.connectors.kafka.connection import Sasl
 from dataflow_assets.connectors.kafka.consumers import SETTINGS
-from dataflow_assets.connectors.kafka.options import milliseconds
 from dataflow_assets.connectors.kafka.source import small_spans
+from dataflow_assets.connectors.kafka.times import milliseconds
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Secrets, resolve

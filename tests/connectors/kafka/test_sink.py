@@ -17,11 +17,12 @@ from confluent_kafka.admin import AdminClient
 import devservers
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
-from dataflow_assets.connectors.kafka.producer import Outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import side_topic
 from dataflow_assets.connectors.kafka.sink.routing import Routing
+from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import (
+    MESSAGES,
     OffsetSlice,
     Rejection,
     Rejects,
@@ -251,7 +252,7 @@ def test_a_time_that_the_topic_does_not_take_is_rejected(
     name = topic(config=settings)
     rules = CheckpointTopic.of(target.sink.cluster(), target.target).about(name).rules()
     assert (rules.before, rules.after) == (before, after)
-    routing = Routing(target.sink, lambda _: rules)
+    routing = Routing(target.sink, lambda _: rules, MESSAGES)
     now = time.time_ns() // 1_000_000
     routing._check(Outgoing(name, b"{}", timestamp=now))
     for distance, most in ((-10_000, before), (4_000_000, after)):

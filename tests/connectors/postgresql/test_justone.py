@@ -531,7 +531,7 @@ def test_a_reset_goes_back_to_where_the_connector_stopped(
     assert justone.drain(running) == 39
     asked = ["reset", str(justone.folder), "--flow", running.name, "--yes", "--checkpoint"]
     assert main(asked) == 0
-    assert "goes on where JustOne's connector stopped" in capsys.readouterr().out
+    assert "goes on where the program that filled its table stopped" in capsys.readouterr().out
     justone.run("DELETE FROM readings WHERE id > 0")
     assert justone.drain(running) == 39
     reset(running, Run())

@@ -10,7 +10,7 @@ from dataflow_assets.languages.flink.state.driver import Limits
 from dataflow_assets.languages.flink.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
-from tests.languages.flink.test_model import LOG, LogSource, Message, Run, Sink
+from tests.languages.flink.test_model import LOG, Message, Run, Sink, log_source
 from tests.languages.flink.test_rows import table
 
 INNER = "SELECT g, COUNT(*) AS n, SUM(a) AS a FROM s GROUP BY g"
@@ -34,7 +34,7 @@ def test_groups_that_swap_their_rows_do_not_refuse_the_group_behind_them_again(
     )
     source = chosen(load(file), None).source
     assert isinstance(source, ViewSource)
-    run = Run(source, LogSource.model_construct(**dict(source.source)), Sink(["n"]))
+    run = Run(source, log_source(source.source), Sink(["n"]))
     LOG.clear()
     LOG["0"] = [row(1, "x", 2), row(2, "y", 3), row(1, "x", 3), row(2, "y", 2), row(2, "y", 4)]
     found = []

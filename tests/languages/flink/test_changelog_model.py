@@ -26,7 +26,6 @@ from tests.languages.flink.model_top import AT, Top, tops
 from tests.languages.flink.test_model import (
     BAD,
     LOG,
-    LogSource,
     Run,
     Sink,
     _checked,
@@ -34,6 +33,7 @@ from tests.languages.flink.test_model import (
     _value,
     _wanted,
     limits,
+    log_source,
 )
 
 FORMATS = ("debezium-json", "canal-json", "maxwell-json")
@@ -182,7 +182,7 @@ def check(folder: Path, query: Query | Top, random: Random, *, keyed: bool) -> N
         query = replace(query.of(keyed=True), key=query.of(keyed=keyed).key)
     table = Table(random.choice(FORMATS), keyed)
     source = loaded(folder, query, table.kind, keyed=keyed)
-    messages = LogSource.model_construct(**dict(source.source))
+    messages = log_source(source.source)
     run = Run(source, messages, Sink([name for name, _ in query.columns if name.startswith("x")]))
     LOG.clear()
     LOG.update({"0": [], "1": []})

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.flink.engine.bytes.messages import SqlFormat
 from dataflow_assets.languages.flink.engine.function import Environment
 from dataflow_assets.languages.flink.engine.window_rows import WindowArrivals
-from dataflow_assets.languages.flink.kafka.source import SqlKafkaSource
 from dataflow_assets.languages.flink.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.records.record import Record, parse
@@ -54,9 +54,11 @@ def messages(tmp_path: Path, *statements: str) -> list[str]:
 
 def changes(given: Flow, value: Any, **metadata: Any) -> list[tuple[str, Any]]:
     """What a message does to the target. Raises RejectedRecord."""
-    assert isinstance(given.source, SqlKafkaSource)
+    assert isinstance(given.source, KafkaSource)
     body = value if isinstance(value, bytes | None) else json.dumps(value).encode()
-    texts = given.source.message_format().texts(pa.array([body], pa.binary()))
+    form = given.source.message_format()
+    assert form is not None
+    texts = form.texts(pa.array([body], pa.binary()))
     assert texts.refused == {}
     apply = given.transformations[0].step.compile(Context(NOW))
     found = apply(Record(parse(texts.texts.to_pylist()[0]), metadata))
@@ -383,7 +385,7 @@ class OneSchema:
 def test_changes_in_avro_name_their_schema_in_a_registry(tmp_path: Path) -> None:
     url = {"debezium-avro-confluent_url": "http://registry:8081"}
     given = flow(tmp_path, source(format="debezium-avro-confluent", **url))
-    assert isinstance(given.source, SqlKafkaSource)
+    assert isinstance(given.source, KafkaSource)
     assert given.source.schema_registry is not None
     form = given.source.message_format()
     assert isinstance(form, SqlFormat)

@@ -10,7 +10,7 @@ from dataflow_assets.languages.flink.state.driver import Limits
 from dataflow_assets.languages.flink.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
-from tests.languages.flink.test_model import LOG, LogSource, Run, Sink
+from tests.languages.flink.test_model import LOG, Run, Sink, log_source
 from tests.languages.flink.test_rows import table
 
 ROWS = 500
@@ -30,7 +30,7 @@ def test_all_values_of_one_group_are_merged_on_the_driver_only_where_they_are_sm
     )
     source = chosen(load(file), None).source
     assert isinstance(source, ViewSource)
-    run = Run(source, LogSource.model_construct(**dict(source.source)), Sink(["g"]))
+    run = Run(source, log_source(source.source), Sink(["g"]))
     LOG.clear()
     LOG["0"] = [(b'{"k":%d}' % one, b'{"k":%d,"g":1}' % one) for one in range(ROWS)]
     run.span({"0": ROWS}, Limits(few_bytes=most), small=small)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.flink.engine.bytes.layout import Spelling
 from dataflow_assets.languages.flink.engine.bytes.messages import SKIPPED, SqlFormat
@@ -17,7 +18,6 @@ from dataflow_assets.languages.flink.engine.bytes.read import Reader
 from dataflow_assets.languages.flink.engine.bytes.write import encoder, writer
 from dataflow_assets.languages.flink.engine.function import Environment
 from dataflow_assets.languages.flink.engine.types import Type
-from dataflow_assets.languages.flink.kafka.source import SqlKafkaSource
 from dataflow_assets.records.record import Record, exact_json, parse
 from dataflow_assets.records.step import Context
 from tests.languages.flink.flink_answers import (
@@ -160,8 +160,10 @@ def unnested(tmp_path: Path, join: str, record: bytes) -> list[list[Any]]:
 def read_rows(given: Flow, record: bytes) -> list[Any]:
     """The bodies of all rows that come of a record."""
     source = given.source
-    assert isinstance(source, SqlKafkaSource)
-    texts = source.message_format().texts(pa.array([record], pa.binary()))
+    assert isinstance(source, KafkaSource)
+    form = source.message_format()
+    assert form is not None
+    texts = form.texts(pa.array([record], pa.binary()))
     assert texts.refused == {}
     apply = given.transformations[0].step.compile(Context(NOW.now))
     found = apply(Record(parse(texts.texts.to_pylist()[0]), {"key": ""}))

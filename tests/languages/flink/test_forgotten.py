@@ -17,7 +17,7 @@ from dataflow_assets.languages.flink.state.manifest import Manifest, manifest_of
 from dataflow_assets.languages.flink.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
-from tests.languages.flink.test_model import LOG, LogSource, Message, Run, Sink
+from tests.languages.flink.test_model import LOG, Message, Run, Sink, log_source
 from tests.languages.flink.test_rows import table
 
 TABLES = (
@@ -62,7 +62,7 @@ class Expiring:
 
     def __init__(self, folder: Path, hours: int, limits: Limits = HERE) -> None:
         found = source(folder, hours)
-        messages = LogSource.model_construct(**dict(found.source))
+        messages = log_source(found.source)
         self._folder, self._limits, self._run = (
             folder,
             limits,

@@ -12,7 +12,7 @@ from dataflow_assets.languages.flink.engine.types import BYTES, STRING, Type, ke
 from dataflow_assets.languages.flink.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
-from tests.languages.flink.test_model import LOG, LogSource, Run, Sink, limits
+from tests.languages.flink.test_model import LOG, Run, Sink, limits, log_source
 from tests.languages.flink.test_rows import table
 
 ROWS = "k INT, g INT, s STRING, t TIMESTAMP(3), WATERMARK FOR t AS t{}"
@@ -49,7 +49,7 @@ def results(folder: Path, columns: str, into: str, query: str, keys: list[str]) 
     file.write_text(f"{table('s', columns)}{table('o', into)}INSERT INTO o {query};")
     source = chosen(load(file), None).source
     assert isinstance(source, ViewSource)
-    messages = LogSource.model_construct(**dict(source.source))
+    messages = log_source(source.source)
     run = Run(source, messages, Sink(keys))
     LOG.clear()
     LOG["0"] = SENT if "PRIMARY" in columns else [one for one in SENT if one[1]]

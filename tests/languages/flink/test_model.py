@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.contracts import MESSAGES, OffsetSlice, Span, reserved
+from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.contracts import MESSAGES, OffsetSlice, Source, Span, reserved
 from dataflow_assets.contracts.reading import Asked
 from dataflow_assets.languages.flink.engine.function import Environment
-from dataflow_assets.languages.flink.kafka.source import SqlKafkaSource
 from dataflow_assets.languages.flink.state import reading
 from dataflow_assets.languages.flink.state.compute import Computation, folder_of
 from dataflow_assets.languages.flink.state.driver import Cache, Driver, Limits
@@ -48,7 +48,7 @@ LOG: dict[str, list[Message]] = {}
 """By the partition its messages."""
 
 
-class LogSource(SqlKafkaSource):
+class LogSource(KafkaSource):
     """Reads LOG."""
 
     type: ClassVar[str] = "log"
@@ -59,6 +59,12 @@ class LogSource(SqlKafkaSource):
     ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
         for number, one in enumerate(asked):
             yield number, _batches(one)
+
+
+def log_source(read: Source) -> LogSource:
+    assert isinstance(read, KafkaSource)
+    assert read.values is not None
+    return LogSource.model_construct(**dict(read)).reading(read.values, read.begin, read.end)
 
 
 def _in_log(source: LogSource, partition: str) -> str:
@@ -181,7 +187,7 @@ class Run:
             self.source.location, "default/o.s", folder_of("g", number, os.urandom(4).hex())
         )
         environment = Environment("UTC", self.now)
-        others = tuple(LogSource.model_construct(**dict(one)) for one in self.source.others)
+        others = tuple(log_source(one) for one in self.source.others)
         identity = " ".join(["id"] * (1 + len(others)))
         reader = Reader(self.messages, identity, self.source.view, environment, others=others)
         driver = Driver(Cache(), lambda: cast("Any", Session(_no_spark)), limits)
@@ -267,7 +273,7 @@ def check(folder: Path, query: Query | Top, random: Random, *, keyed: bool) -> N
     if isinstance(query, Query) and keyed:
         query = query.of_one_table()
     source = loaded(folder, query, keyed=keyed)
-    messages = LogSource.model_construct(**dict(source.source))
+    messages = log_source(source.source)
     run = Run(source, messages, Sink([name for name, _ in query.columns if name.startswith("x")]))
     LOG.clear()
     tables = ("0/", "1/") if source.others else ("",)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dataflow_assets.connectors.kafka.producer import Outgoing
-from dataflow_assets.languages.flink.kafka.writer import last_changes
+from dataflow_assets.connectors.kafka.sink.routing import last_changes
+from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.manifests.load import Loaded
 from tests.languages.flink.test_reader import (
     KEYED,
@@ -116,7 +116,7 @@ def test_the_buffer_of_an_upsert_table(
         return
     flow = one(found)
     sink: Any = flow.branches[0].sink
-    assert (flow.policies.freshness_seconds, sink.folded_keys) == (freshness, folded)
+    assert (flow.policies.freshness_seconds, sink.values.folded_keys) == (freshness, folded)
     set_ = "SET 'dataflow.freshness' = '7';"
     assert one(loaded(tmp_path, set_, SOURCE, other, INSERT)).policies.freshness_seconds == 7
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.flink.engine.query import SqlQuery
-from dataflow_assets.languages.flink.kafka.sink import SqlKafkaSink
-from dataflow_assets.languages.flink.kafka.source import SqlKafkaSource
+from dataflow_assets.languages.flink.kafka_values import TableWriter
 from dataflow_assets.languages.flink.reader.read import read
 from dataflow_assets.languages.flink.state.source import ViewSource
 from dataflow_assets.manifests.load import Loaded, load
@@ -61,18 +61,19 @@ def step(flow: Flow) -> SqlQuery:
 def test_an_insert_is_a_flow(tmp_path: Path) -> None:
     flow = one(loaded(tmp_path, SOURCE, TARGET, "INSERT INTO o SELECT a, b FROM s WHERE a > 1;"))
     assert (flow.id, flow.line, flow.language) == ("default/o.s", 3, "sql")
-    assert isinstance(flow.source, SqlKafkaSource)
+    assert isinstance(flow.source, KafkaSource)
     assert flow.source.consumer_group == "KafkaSource-o.s"
     assert flow.source.starting_offsets == "group"
     sink = flow.branches[0].sink
-    assert isinstance(sink, SqlKafkaSink)
-    assert (sink.topic, sink.upsert_mode, sink.layouts.key_columns) == ("o", True, ("k",))
+    assert isinstance(sink, KafkaSink)
+    assert isinstance(sink.values, TableWriter)
+    assert (sink.topic, sink.upsert_mode, sink.values.layouts.key_columns) == ("o", True, ("k",))
     assert step(flow).origins("k") == frozenset({"a"})
 
 
 def test_an_upsert_table_is_read_from_the_earliest_with_its_key(tmp_path: Path) -> None:
     flow = one(loaded(tmp_path, UPSERTS, TARGET, "INSERT INTO o SELECT id, b FROM u"))
-    assert isinstance(flow.source, SqlKafkaSource)
+    assert isinstance(flow.source, KafkaSource)
     assert flow.source.starting_offsets == "earliest"
     assert "key" in step(flow).reads()
 
@@ -132,7 +133,7 @@ def test_what_like_takes_over(tmp_path: Path, columns: str, options: str, says: 
     if says:
         assert found.findings[0].message.startswith(says)
     else:
-        assert isinstance(one(found).source, SqlKafkaSource)
+        assert isinstance(one(found).source, KafkaSource)
 
 
 def test_a_statement_set_is_a_flow_for_each_insert(tmp_path: Path) -> None:
@@ -256,7 +257,7 @@ def test_properties_reach_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyP
     source = SOURCE.replace(PLAIN, secured)
     found = loaded(tmp_path, source, TARGET, "INSERT INTO o SELECT a, b FROM s")
     flow = one(found)
-    assert isinstance(flow.source, SqlKafkaSource)
+    assert isinstance(flow.source, KafkaSource)
     assert flow.source.sasl is not None
     assert flow.source.sasl.username == "u"
     assert flow.source.sasl.password_secret_ref is not None
@@ -752,8 +753,9 @@ def test_both_names_of_a_subject(tmp_path: Path, name: str) -> None:
     )
     flow = one(loaded(tmp_path, SOURCE, f"{table};", "INSERT INTO p SELECT a FROM s"))
     sink = flow.branches[0].sink
-    assert isinstance(sink, SqlKafkaSink)
-    assert sink.layouts.value.subject == "x"
+    assert isinstance(sink, KafkaSink)
+    assert isinstance(sink.values, TableWriter)
+    assert sink.values.layouts.value.subject == "x"
 
 
 @pytest.mark.parametrize(
@@ -1092,7 +1094,7 @@ def test_each_table_of_a_union_has_its_secrets(
     flow = one(loaded(tmp_path, *tables, TARGET, f"INSERT INTO o {query}")).resolved()
     assert isinstance(flow.source, ViewSource)
     for source, name in zip(flow.source.sources, ("s", "w"), strict=True):
-        assert isinstance(source, SqlKafkaSource)
+        assert isinstance(source, KafkaSource)
         assert source.sasl is not None
         assert source.sasl.password is not None
         assert source.sasl.password.get_secret_value() == f"of {name}"

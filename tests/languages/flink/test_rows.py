@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.kafka.source import SqlKafkaSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.records.record import Record, parse
 from dataflow_assets.records.step import Context
@@ -45,8 +45,9 @@ def flow(tmp_path: Path, *statements: str) -> Flow:
 def rows(given: Flow, value: bytes | None, key: bytes | None = None, now: datetime = NOW) -> Any:
     """The body that comes out, `("delete", body)` of a delete, or None."""
     source = given.source
-    assert isinstance(source, SqlKafkaSource)
+    assert isinstance(source, KafkaSource)
     form = source.message_format()
+    assert form is not None
     texts = form.texts(pa.array([value], pa.binary()))
     keys = form.keys(pa.array([key], pa.binary())).texts.to_pylist()
     assert texts.refused == {}

@@ -12,9 +12,9 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
+from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import OffsetSlice
 from dataflow_assets.languages.flink.engine.function import Environment
-from dataflow_assets.languages.flink.kafka.source import SqlKafkaSource
 from dataflow_assets.languages.flink.state import reading
 from dataflow_assets.languages.flink.state.reading import Read, Reader, _Rows
 from dataflow_assets.languages.flink.state.source import ViewSource
@@ -39,7 +39,7 @@ BAD = [b'{"a":', b'{"k":1,"k":2}', b"", b"[1]", b'{"k":1,"a":2147483648}', b'{"k
 def _reader(tmp_path: Path, columns: str, query: str, **options: str) -> Reader:
     source = flow(tmp_path, table("s", columns, **options), table("o", INTO), query).source
     assert isinstance(source, ViewSource)
-    assert isinstance(source.source, SqlKafkaSource)
+    assert isinstance(source.source, KafkaSource)
     return Reader(source.source, "id", source.view, Environment("UTC", NOW))
 
 

@@ -22,7 +22,7 @@ from dataflow_assets.records.step import Context
 from dataflow_assets.runs.request import Report
 from dataflow_assets.testing import chosen
 from tests.languages.flink.files import Sql
-from tests.languages.flink.test_model import LOG, LogSource, Run, Sink, limits
+from tests.languages.flink.test_model import LOG, Run, Sink, limits, log_source
 from tests.languages.flink.test_rows import NOW, flow, table
 
 Drain = Callable[[Flow], list[Report]]
@@ -191,7 +191,7 @@ def _run(folder: Path, source: str, target: str, query: str) -> Run:
     assert isinstance(view, ViewSource)
     keys = [one.name for one in view.view.outputs if one.key]
     LOG.clear()
-    return Run(view, LogSource.model_construct(**dict(view.source)), Sink(keys))
+    return Run(view, log_source(view.source), Sink(keys))
 
 
 def test_the_key_of_numbered_items_has_their_number(folder: Path) -> None:

@@ -21,7 +21,7 @@ from dataflow_assets.testing import chosen
 from tests.languages.flink import model, model_windows
 from tests.languages.flink.model import Row
 from tests.languages.flink.model_windows import Filled, Record, Windowed, windowed
-from tests.languages.flink.test_model import BAD, LOG, LogSource, Run, Sink, limits
+from tests.languages.flink.test_model import BAD, LOG, Run, Sink, limits, log_source
 from tests.languages.flink.test_model import _json as in_json
 from tests.languages.flink.test_model import _value as value_of
 from tests.languages.flink.test_model import _wanted as wanted_of
@@ -80,7 +80,7 @@ def test_any_query_over_windows(folder: Path, keyed: bool, query: Windowed, rand
 def check(folder: Path, query: Windowed, random: Random, *, keyed: bool) -> None:
     """Whatever is read at once and in which way: final rows, rows that were late, and the state."""
     source = _loaded(folder, query, keyed=keyed)
-    messages = LogSource.model_construct(**dict(source.source))
+    messages = log_source(source.source)
     keys = [name for name, _ in query.query.columns if name.startswith("x")]
     run, filled, number = Run(source, messages, Sink(keys)), Filled(query, keyed), 0
     bad: list[tuple[int, int]] = []

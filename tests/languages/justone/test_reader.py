@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.justone.kafka_source import ParsedKafkaSource
+from dataflow_assets.languages.justone.messages.message_format import ParsePathsFormat
 from dataflow_assets.languages.justone.postgresql.sink import JustOneSink
 from dataflow_assets.languages.justone.reader.keys import CLASS
 from dataflow_assets.manifests.load import Loaded, load
@@ -66,9 +67,15 @@ def flow(found: Loaded) -> Flow:
     return one
 
 
-def source(one: Flow) -> ParsedKafkaSource:
-    assert isinstance(one.source, ParsedKafkaSource)
+def source(one: Flow) -> KafkaSource:
+    assert isinstance(one.source, KafkaSource)
     return one.source
+
+
+def form(one: Flow) -> ParsePathsFormat:
+    found = source(one).values
+    assert isinstance(found, ParsePathsFormat)
+    return found
 
 
 def sink(one: Flow) -> JustOneSink:
@@ -98,8 +105,8 @@ def test_the_connectors_own_files_are_a_flow(tmp_path: Path) -> None:
     assert source(one).topic == "readings"
     assert source(one).consumer_group == "connect-justone-kafka-sink-pg-json"
     assert source(one).starting_offsets == "group"
-    assert source(one).names == ("id", "latitude", "longitude", "acceleration")
-    assert source(one).paths[3] == "/@acceleration"
+    assert form(one).names == ("id", "latitude", "longitude", "acceleration")
+    assert form(one).paths[3] == "/@acceleration"
     assert sink(one).place() == ("public", "readings")
     assert str(one.branches[0].address) == "postgresql/localhost_shop/public/readings"
     assert "duncan" in sink(one).dsn()
@@ -258,7 +265,7 @@ def test_a_space_may_be_the_delimiter_and_is_noted_at_the_end(tmp_path: Path) ->
     """At the end it is part of a key: a column of nulls, and nobody would see why."""
     paths = "/@a,\\ @b @c,/@d,/@e "
     found = loaded(tmp_path, changed(db__json__parse=paths))
-    assert source(flow(found)).paths == ("/@a", " @b @c", "/@d", "/@e ")
+    assert form(flow(found)).paths == ("/@a", " @b @c", "/@d", "/@e ")
     said = [one.message for one in found.hints if one.path == "db.json.parse"]
     assert said == [
         "path 4 ends with a space, which is part of the last key: remove it, unless the key has it"

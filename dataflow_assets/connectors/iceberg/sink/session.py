@@ -27,9 +27,9 @@ from dataflow_assets.connectors.iceberg.table.data_files import write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import (
-    KEY,
     AddsColumns,
     CountsRows,
+    Note,
     Receipt,
     Run,
     Span,
@@ -78,7 +78,7 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
             return None
         columns = row_schema(self._property.table.schema())
         key = json.dumps(self._sink.key).encode()
-        return columns.with_metadata({KEY: key}) if self._sink.key else columns
+        return columns.with_metadata({Note.KEY: key}) if self._sink.key else columns
 
     def row_count(self) -> int | None:
         """Returns what the snapshot counts, where others left no deletes in files of their own."""

@@ -22,8 +22,9 @@ from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Rules, To
 from dataflow_assets.connectors.kafka.errors import meaning, translated
 from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.connectors.kafka.peek import Peek
-from dataflow_assets.connectors.kafka.producer import SETTINGS, Outgoing
+from dataflow_assets.connectors.kafka.producer import SETTINGS
 from dataflow_assets.connectors.kafka.shared_client import CLIENT
+from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first

@@ -13,11 +13,12 @@ import threading
 from msgspec.structs import replace
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
+from dataflow_assets.connectors.kafka.producer import Fenced, Transaction
 from dataflow_assets.connectors.kafka.sink import checkpoint_records
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import HEAD, Head, producer_of
-from dataflow_assets.connectors.kafka.sink.key_spelling import FLINK
+from dataflow_assets.connectors.kafka.sink.key_spelling import CURRENT
+from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import Run, Target
 
 MOST = 8  # producers that a process keeps
@@ -63,7 +64,7 @@ class HeadWriter:
         Rejected records are taken back with the keys of their flow, which change when its topic is
         emptied.
         """
-        head = self._side_topic.head() or Head(checkpoint_records.new_generation(), keys=FLINK)
+        head = self._side_topic.head() or Head(checkpoint_records.new_generation(), keys=CURRENT)
         flow = self._side_topic.replayed()
         return head if flow is None else replace(head, keys=flow.keys)
 

@@ -1,4 +1,4 @@
-"""How a flow writes the keys of its topic: as Flink does, or as it began with an earlier version.
+"""How a flow writes the keys of its topic: as this version does, or as an earlier one began it.
 
 A row is found by the bytes of its key. A topic that an earlier version has filled goes on with the
 keys that it has, until it is emptied; the head of its branch says which keys these are.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-FLINK = "flink"
-"""What a head says where keys are Flink's; heads of earlier versions say nothing."""
+CURRENT = "flink"
+"""What a head says where keys are this version's; heads of earlier versions say nothing."""
 _MARK = b"dataflow.keys"
 
 
@@ -18,7 +18,6 @@ def marked(schema: pa.Schema, keys: str) -> pa.Schema:
     return schema.with_metadata({**(schema.metadata or {}), _MARK: keys.encode()})
 
 
-def keys_of(schema: pa.Schema) -> str:
-    """Reads the mark of a ticket's schema: FLINK where it carries none."""
-    carried: bytes = (schema.metadata or {}).get(_MARK, FLINK.encode())
-    return carried.decode()
+def has_old_keys(schema: pa.Schema) -> bool:
+    """Reads the mark of a ticket's schema; one without a mark has this version's keys."""
+    return bool((schema.metadata or {}).get(_MARK, CURRENT.encode()) != CURRENT.encode())

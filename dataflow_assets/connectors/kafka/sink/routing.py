@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.kafka.connection import NAME
 from dataflow_assets.connectors.kafka.create_topic import Rules
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
-from dataflow_assets.connectors.kafka.producer import FRAMING, Headers, Outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import FAMILY
+from dataflow_assets.connectors.kafka.sink.key_spelling import has_old_keys
+from dataflow_assets.connectors.kafka.values import FRAMING, Headers, MakeRecord, Outgoing
 from dataflow_assets.contracts import DELETE, OFFSET, OP, UNKNOWN, N, Rejection, Sent
 from dataflow_assets.errors import PermanentError, RejectedRecord
-from dataflow_assets.formats.value_schema import Encode
+from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import interpolated
 from dataflow_assets.records.record import MISSING, NotJson, Record, encode, parse, text_form
@@ -41,7 +42,7 @@ class Routing:
         self,
         sink: KafkaSinkOptions,
         rules: RulesOf,
-        encode: Encode | None = None,
+        schema: pa.Schema,
         *,
         replays: bool = False,
     ) -> None:
@@ -50,10 +51,13 @@ class Routing:
         Args:
             sink: with its secrets in place.
             rules: of each topic.
-            encode: writes a body as a value of the sink's schema; None: bodies are values.
+            schema: of the ticket; it carries the schema of values, and how keys are written.
             replays: a record that must not be sent is rejected again, and stops no other one.
         """
-        self._sink, self._rules, self._encode, self._replays = sink, rules, encode, replays
+        self._sink, self._rules, self._replays = sink, rules, replays
+        values = ValueSchema.of(schema)
+        self._record = _record_maker(sink, values, schema)
+        self._encode = values.encoder() if values and self._record is None else None
         self._key = _key_reader(sink)
         self._topic = sink.topic_field.getter() if sink.topic_field else None
         self._reads = self._key is not None or self._topic is not None
@@ -61,7 +65,7 @@ class Routing:
     def plain(self, rows: pa.RecordBatch) -> bool:
         """Whether all rows can be sent as they are: to one topic, each surely small enough."""
         rules = self._rules(self._sink.topic)
-        if self._reads or self._encode or self._sink.upsert_mode or rules is None:
+        if self._reads or self._record or self._encode or self._sink.upsert_mode or rules is None:
             return False
         if rules.compacted and UNKNOWN in rows.schema.names:
             return False
@@ -77,12 +81,17 @@ class Routing:
             try:
                 if unknown is not None and value is not None:
                     self._check_whole(value, unknown)
-                record = self._addressed(value, key, headers, deleted=deleted)
+                if self._record is None:
+                    record = self._addressed(value, key, headers, deleted=deleted)
+                else:
+                    record = self._record(value, deleted)
                 self._check(record)
             except RejectedRecord as error:
                 found.refused.append(_rejection(rows, row, error, sent))
             else:
                 found.records.append(record)
+        if self._sink.values is not None and (most := self._sink.values.folded_keys):
+            found.records = list(last_changes(found.records, most))
         return found
 
     def _addressed(
@@ -154,6 +163,26 @@ class Routing:
 
 
 _BYTES = ("value", "key")
+
+
+def _record_maker(
+    sink: KafkaSinkOptions, values: ValueSchema | None, schema: pa.Schema
+) -> MakeRecord | None:
+    if sink.values is None:
+        return None
+    old = has_old_keys(schema)
+    return sink.values.records(sink.topic, values, upserts=sink.upsert_mode, old_keys=old)
+
+
+def last_changes(records: Iterable[Outgoing], most: int) -> Iterator[Outgoing]:
+    """Of the changes of a key the last one, among `most` keys after the other."""
+    waiting: dict[bytes | None, Outgoing] = {}
+    for one in records:
+        if one.key not in waiting and len(waiting) == most:
+            yield from waiting.values()
+            waiting.clear()
+        waiting[one.key] = one
+    yield from waiting.values()
 
 
 def _check_time(topic: str, timestamp: int, rules: Rules) -> None:

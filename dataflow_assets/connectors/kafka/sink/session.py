@@ -28,7 +28,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     load_checkpoint,
 )
 from dataflow_assets.connectors.kafka.sink.head_writer import HeadWriter
-from dataflow_assets.connectors.kafka.sink.key_spelling import FLINK
+from dataflow_assets.connectors.kafka.sink.key_spelling import CURRENT
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,
@@ -117,7 +117,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
         below = self._ends() if empty else None  # behind what a task has committed until just now
         head = self._stored.restarted(positions, source, self.identity)
         manifest = self._target.manifest
-        keys = FLINK if empty else head.keys
+        keys = CURRENT if empty else head.keys
         self._write(msgspec.structs.replace(head, manifest=manifest, emptied=below, keys=keys))
         self._empty()
 

@@ -18,12 +18,13 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.client import PATIENCE
 from dataflow_assets.connectors.kafka.create_topic import HiddenTopic, Rules
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
-from dataflow_assets.connectors.kafka.producer import BATCH_BYTES, Fenced, Outgoing, Transaction
+from dataflow_assets.connectors.kafka.producer import BATCH_BYTES, Fenced, Transaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors, outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import dump, producer_of
 from dataflow_assets.connectors.kafka.sink.fencing import Claim
 from dataflow_assets.connectors.kafka.sink.routing import Routing, RulesOf
+from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import (
     REPLAY,
     ErrorRecord,
@@ -34,7 +35,6 @@ from dataflow_assets.contracts import (
     Ticket,
 )
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.sdk.rejected_records import error_record, settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 
@@ -51,15 +51,14 @@ class KafkaWriter(SliceTransaction):
         self._sink, self._target, self._cluster = sink, ticket.target, sink.cluster()
         self._side_topic = CheckpointTopic.of(self._cluster, ticket.target)
         self._rules = cache(partial(_rules, self._side_topic, sink.topic))
-        self._routing = self.routed(ValueSchema.of(ticket.schema))
+        self._routing = self._make_routing(ticket)
         self._producer: Transaction | None = None
         self._claim: Claim
 
-    def routed(self, values: ValueSchema | None) -> Routing:
-        encode = values.encoder() if values else None
+    def _make_routing(self, ticket: Ticket) -> Routing:
         replays = self._target.branch.endswith(REPLAY)
         rules = cache(partial(_rules_of_record, self._rules, self._sink.topic))
-        return Routing(self._sink, rules, encode, replays=replays)
+        return Routing(self._sink, rules, ticket.schema, replays=replays)
 
     @override
     def begin(self) -> None:

@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, milliseconds
+from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.source.large_records import is_large
+from dataflow_assets.connectors.kafka.times import milliseconds
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 

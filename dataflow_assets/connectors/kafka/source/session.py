@@ -14,7 +14,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Broker, Place, Topic
-from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, moment
+from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
 from dataflow_assets.connectors.kafka.source.current_topic import CurrentTopic, listed
@@ -23,6 +23,7 @@ from dataflow_assets.connectors.kafka.source.frame import FrameReader
 from dataflow_assets.connectors.kafka.source.lags import UnreadRecords, with_ages
 from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES, MOST_TOGETHER
 from dataflow_assets.connectors.kafka.source.start_offsets import MARK, StartOffsets
+from dataflow_assets.connectors.kafka.times import moment
 from dataflow_assets.connectors.kafka.topics import Offsets, described
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
 from dataflow_assets.contracts.capabilities import TakesOverPositions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Broker, Topic
-from dataflow_assets.connectors.kafka.options import Begin, KafkaSourceOptions
+from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.source.data_loss import LossCheck, beyond
 from dataflow_assets.connectors.kafka.source.take_over import (
     ELSEWHERE,
@@ -13,6 +13,7 @@ from dataflow_assets.connectors.kafka.source.take_over import (
     report,
 )
 from dataflow_assets.connectors.kafka.topics import Offsets
+from dataflow_assets.connectors.kafka.values import Begin
 from dataflow_assets.contracts import Positions
 from dataflow_assets.errors import PermanentError
 

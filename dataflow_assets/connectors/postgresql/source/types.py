@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.table.column import TYPE
-from dataflow_assets.contracts import DECIMAL, Kind, TypeRow
+from dataflow_assets.contracts import Kind, Note, TypeRow
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class TypeOf:
         if self.element is None and self.reading.kind:
             metadata |= self.reading.kind.mark
             if digits := _DIGITS.fullmatch(self.declared):
-                metadata[DECIMAL] = ",".join(digits.groups()).encode()
+                metadata[Note.DECIMAL] = ",".join(digits.groups()).encode()
         return pa.field(name, self.reading.arrow, metadata=metadata)
 
     def _list(self) -> pa.DataType:

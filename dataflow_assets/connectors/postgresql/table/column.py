@@ -23,15 +23,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dataflow_assets.contracts import (
-    DIGITS,
-    ELEMENT,
-    HAS_DEFAULT,
-    INFINITE,
-    LOOSE,
-    MAX_LENGTH,
-    PADDED,
-    SCALARS,
     Kind,
+    Note,
 )
 
 TYPE = b"dataflow.postgresql.type"
@@ -97,39 +90,39 @@ class Column:
     def field(self) -> pa.Field:
         metadata = {TYPE: self.declared.encode(), **self._form, **self._equality}
         if self.default:
-            metadata[HAS_DEFAULT] = b"1"
+            metadata[Note.HAS_DEFAULT] = b"1"
         if (digits := self._digits) is not None:
-            metadata[DIGITS] = str(digits).encode()
+            metadata[Note.DIGITS] = str(digits).encode()
         arrow = _ARROW.get(self.base, pa.string())
         return pa.field(self.name, arrow, nullable=not self.required, metadata=metadata)
 
     @property
     def _form(self) -> dict[bytes, bytes]:
         """Which values it takes, and how they travel."""
-        found = {}
+        found: dict[bytes, bytes] = {}
         if self.base in {"varchar", "bpchar"} and self.modifier >= 4:
-            found[MAX_LENGTH] = str(self.modifier - 4).encode()
+            found[Note.MAX_LENGTH] = str(self.modifier - 4).encode()
         if self.base not in _ARROW and self.base not in _TEXT:
             found |= (Kind.JSON if self.array else _KINDS.get(self.base, Kind.TEXT)).mark
         if self.base in _ENDLESS:
-            found[INFINITE] = b"1"
+            found[Note.INFINITE] = b"1"
         if scalars := _SCALARS.get(self.declared):
-            found[SCALARS] = scalars
+            found[Note.SCALARS] = scalars
         if self.delimiter != ",":
             found[DELIMITER] = self.delimiter.encode()
         if self.times:
             found[TIMES] = json.dumps(self.times).encode()
         if self.element:
-            found[ELEMENT] = pa.schema([self.element.field]).serialize().to_pybytes()
+            found[Note.ELEMENT] = pa.schema([self.element.field]).serialize().to_pybytes()
         return found
 
     @property
     def _equality(self) -> dict[bytes, bytes]:
-        found = {}
+        found: dict[bytes, bytes] = {}
         if self._is_loose:
-            found[LOOSE] = b"1"
+            found[Note.LOOSE] = b"1"
             if self.base == "bpchar" and self.deterministic:
-                found[PADDED] = b"1"
+                found[Note.PADDED] = b"1"
         if self.deterministic:
             found[COMPARED] = b"enum" if self.enum else self.base.encode()
         return found

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.contracts import Connector, Sink
 from dataflow_assets.languages.common.client_keys import CLIENT
 from dataflow_assets.languages.common.client_security import Told, security
 from dataflow_assets.languages.common.documents import Document, Path, Place
 from dataflow_assets.languages.common.key_tables import Key, entry
 from dataflow_assets.languages.common.notes import Notes, Where
-from dataflow_assets.languages.flink.kafka.sink import SqlKafkaSink
-from dataflow_assets.languages.flink.kafka.source import SqlKafkaSource
+from dataflow_assets.languages.flink.kafka_values import TableReader, TableWriter
 from dataflow_assets.languages.flink.reader.databases import of_database
 from dataflow_assets.languages.flink.reader.jdbc import jdbc
 from dataflow_assets.languages.flink.reader.options import JDBC, UPSERT
@@ -42,24 +42,23 @@ _OVERRIDDEN = re.compile(r"(key|value)\.(de)?serializer|transactional\.id|partit
 _PROPERTIES = (CLIENT, PRODUCERS)
 
 
-def source(table: Declared, flow: str, notes: Notes) -> SqlKafkaSource | None:
+def source(table: Declared, flow: str, notes: Notes) -> KafkaSource | None:
     """The table as a source of a flow; None where `notes` has got the reason."""
     if table.layouts is None:
         message = "is a sink only: a query reads a table of kafka or upsert-kafka"
         notes.wrong((table.document, "connector"), message)
         return None
-    reached = _reached(table, notes)
+    reached, (fields, first), last = _reached(table, notes), begin(table, notes), end(table, notes)
     given = {
         **reached,
-        **begin(table, notes),
-        **end(table, notes),
+        **fields,
         "topic": table.text("topic"),
         "consumer_group": table.text("properties.group.id", f"KafkaSource-{flow}"),
-        "layouts": table.layouts,
         "schema_registry": registry(table, notes),
         "on_topic_recreated": "fail",
     }
-    return _made(SqlKafkaSource, given, table, notes)
+    made = _made(KafkaSource, given, table, notes)
+    return made and made.reading(TableReader(table.layouts), first, last)
 
 
 def sink(table: Declared, notes: Notes) -> Sink | None:
@@ -69,10 +68,8 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
     given: dict[str, Any] = {
         **_reached(table, notes),
         "topic": table.text("topic"),
-        "layouts": table.layouts,
         "schema_registry": registry(table, notes),
         "upsert_mode": table.connector == UPSERT,
-        "folded_keys": table.buffer.rows if table.buffer else 0,
         "auto_create_topic": table.text("properties.allow.auto.create.topics", "true") != "false",
     }
     if compression := table.text("properties.compression.type"):
@@ -82,7 +79,9 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
     if table.text("sink.partitioner", "default") != "default":
         message = "only default is supported: by the key, as Java's producers do"
         notes.wrong((table.document, "sink.partitioner"), message)
-    return _made(SqlKafkaSink, given, table, notes)
+    made = _made(KafkaSink, given, table, notes)
+    folded = table.buffer.rows if table.buffer else 0
+    return made and made.writing(TableWriter(table.layouts, folded))
 
 
 def _reached(table: Declared, notes: Notes) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dataflow_assets.connectors.kafka.options import Begin, End
+from dataflow_assets.connectors.kafka.values import Begin, End
 from dataflow_assets.languages.common.keys import meant
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.flink.reader.options import UPSERT
@@ -26,37 +26,37 @@ _OFFSET = re.compile(r"\s*partition:([0-9]{1,9})\s*,\s*offset:([0-9]{1,18})\s*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def begin(table: Declared, notes: Notes) -> dict[str, Any]:
-    """The fields of a source that say where a flow without a checkpoint begins."""
+def begin(table: Declared, notes: Notes) -> tuple[dict[str, Any], Begin | None]:
+    """The fields of a source that say where a flow without a checkpoint begins, or its offsets."""
     if table.connector == UPSERT:
-        return {"starting_offsets": "earliest"}
+        return {"starting_offsets": "earliest"}, None
     mode = table.text(f"{_STARTUP}.mode", "group-offsets")
     if mode not in _STARTS:
         notes.wrong((table.document, f"{_STARTUP}.mode"), meant(mode, _STARTS))
-        return {}
+        return {}, None
     found: dict[str, Any] = {"starting_offsets": _STARTS[mode]}
     millis, offsets = _given(table, _STARTUP, mode, notes)
     if millis is not None:
         time = _EPOCH + timedelta(milliseconds=millis)
-        return {**found, "starting_timestamp": time.isoformat()}
-    return {**found, "begins_at": Begin(offsets)} if offsets is not None else found
+        return {**found, "starting_timestamp": time.isoformat()}, None
+    return found, None if offsets is None else Begin(offsets)
 
 
-def end(table: Declared, notes: Notes) -> dict[str, Any]:
-    """The field that says where a flow ends for ever."""
+def end(table: Declared, notes: Notes) -> End | None:
+    """Returns the place where a flow ends for ever."""
     key = f"{_BOUNDED}.mode"
     mode = table.text(key, "unbounded")
     if mode not in _ENDS:
         said = "is where a flow begins: end at a time, or at offsets; " if "group" in mode else ""
         notes.wrong((table.document, key), f"{said}{meant(mode, _ENDS)}")
-        return {}
+        return None
     if mode == "latest-offset":
         message = "each run reads what is there when the run begins: `dataflow run` ends then"
         notes.note((table.document, key), message)
     millis, offsets = _given(table, _BOUNDED, mode, notes)
     if millis is not None:
-        return {"ends_at": End(millis=millis)}
-    return {"ends_at": End(offsets)} if offsets is not None else {}
+        return End(millis=millis)
+    return None if offsets is None else End(offsets)
 
 
 def _given(

@@ -14,8 +14,8 @@ import pyarrow as pa
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.contracts import (
     ONE_ROW,
-    PLACE,
     REFUSED_ROW,
+    Note,
     PartSlice,
     metadata_column,
     reserved,
@@ -90,7 +90,7 @@ def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays.append(batch.column(name))
     names = _place(batch)
     place = pa.StructArray.from_arrays([batch.column(one) for one in names], names)
-    fields.append(pa.field(reserved("place"), place.type, metadata={PLACE: ONE_ROW}))
+    fields.append(pa.field(reserved("place"), place.type, metadata={Note.PLACE: ONE_ROW}))
     fields.append(pa.field(REFUSED_ROW, pa.string()))
     return pa.RecordBatch.from_arrays(
         [*arrays, place, batch.column("reason")], schema=pa.schema(fields)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import DIGITS, LOOSE, PADDED, Kind, kind_of
+from dataflow_assets.contracts import Kind, Note, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.flink.engine.expressions import CastTo, Column, Expression, Shared
 from dataflow_assets.languages.flink.engine.plan import Output
@@ -87,14 +87,14 @@ def _message(one: Output, field: pa.Field, name: str) -> str:
 def _cast(one: Output, field: pa.Field) -> str:
     if not one.expression.type.text:
         return f", or CAST the {one.expression.type} in the query to what the column stores"
-    if _has(field, PADDED):
+    if Note.PADDED.marks(field):
         return ", or GROUP BY CAST(... AS CHAR(n)), which fills texts with spaces"
     return ""
 
 
 def _tells_apart(kind: Type, field: pa.Field) -> bool:
     if _is_loose(field):
-        return kind.kind == "CHAR" and _has(field, PADDED)
+        return kind.kind == "CHAR" and Note.PADDED.marks(field)
     numeric = kind_of(field) == Kind.NUMERIC
     if kind.exact:
         return as_decimal(kind).scale <= _digits(field) if numeric else _holds(kind, field)
@@ -106,11 +106,7 @@ def _tells_apart(kind: Type, field: pa.Field) -> bool:
 
 
 def _is_loose(field: pa.Field) -> bool:
-    return _has(field, LOOSE) or kind_of(field) == Kind.UUID
-
-
-def _has(field: pa.Field, mark: bytes) -> bool:
-    return mark in (field.metadata or {})
+    return Note.LOOSE.marks(field) or kind_of(field) == Kind.UUID
 
 
 def _is_double(kind: pa.DataType) -> bool:
@@ -129,7 +125,7 @@ def _holds(kind: Type, field: pa.Field) -> bool:
 
 
 def _digits(field: pa.Field) -> int:
-    declared = (field.metadata or {}).get(DIGITS)
+    declared = Note.DIGITS.of(field)
     if declared is not None:
         return int(declared)
     if pa.types.is_decimal(field.type):

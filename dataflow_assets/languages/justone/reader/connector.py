@@ -14,6 +14,7 @@ from urllib.parse import quote
 from pydantic import SecretStr, ValidationError
 from pydantic_core import to_jsonable_python
 
+from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow, Policies
@@ -23,7 +24,7 @@ from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import placeholder
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.common.references import ALLOWED, mentions
-from dataflow_assets.languages.justone.kafka_source import ParsedKafkaSource
+from dataflow_assets.languages.justone.messages.message_format import ParsePathsFormat
 from dataflow_assets.languages.justone.postgresql.sink import JustOneSink
 from dataflow_assets.languages.justone.reader.addresses import is_address, split
 from dataflow_assets.languages.justone.reader.keys import CLASS, CLASSES, CONNECTOR, STRING
@@ -59,13 +60,13 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
     if notes.findings or sink is None or reached is None:
         return []
     group = {"consumer_group": f"connect-{name}"}
-    given = {**group, **reached.values, **options, "names": sink.names, "paths": paths}
-    made = replace(reached, values=given)
+    made = replace(reached, values={**group, **reached.values, **options})
+    form = ParsePathsFormat(sink.names, tuple(paths))
     return [
         Flow(
             namespace="default",
             name=f"{name}.{source.topic}",
-            source=source,
+            source=source.reading(form),
             branches=(Branch(sink, place=("db.table",)),),
             policies=policies,
             file=File(document.file),
@@ -201,11 +202,11 @@ def _percent(values: Values) -> float:
 
 def _sources(
     values: Values, topics: Sequence[str], reached: consumer.Settings
-) -> list[ParsedKafkaSource]:
+) -> list[KafkaSource]:
     """One for each topic; none where the source's own model says that something is wrong."""
     where = (values.document, "topics")
     try:
-        return [ParsedKafkaSource(**reached.values, topic=topic) for topic in topics]
+        return [KafkaSource(**reached.values, topic=topic) for topic in topics]
     except ValidationError as error:
         places: dict[str, Where] = {**reached.places, "topic": where}
         values.notes.refused(error, places, reached.places.get("brokers", where))

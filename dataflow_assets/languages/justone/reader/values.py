@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from dataflow_assets.languages.common.connect_values import ConnectValues
 from dataflow_assets.languages.common.key_tables import entry
+from dataflow_assets.languages.justone.messages.parse_path import ParsePath
 from dataflow_assets.languages.justone.reader.keys import CONNECTOR
-from dataflow_assets.records.paths.parse_path import ParsePath
 
 _SPACE = "ends with a space, which is part of the last key: remove it, unless the key has it"
 

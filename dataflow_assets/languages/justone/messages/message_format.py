@@ -1,4 +1,4 @@
-"""JSON messages to columns of text, each by its parse path: what JustOne's connector writes.
+"""JSON messages to columns of text, each by its parse path: what the connector writes.
 
 A column holds the text of the element at the end of its path: a string without its quotes and
 escapes, a number with its digits as sent, `true` or `false`, an object or array as its JSON text as
@@ -19,22 +19,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from dataflow_assets.contracts import Group, Grouped, MessageFormat, Texts
-from dataflow_assets.formats.parse_path_reader import UNFIT, Cells, Reader, Refused
-from dataflow_assets.records.paths.parse_path import Item, ParsePath
+from dataflow_assets.connectors.kafka.values import ValueReader
+from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
+from dataflow_assets.languages.justone.messages.column_reader import UNFIT, Cells, Reader, Refused
+from dataflow_assets.languages.justone.messages.parse_path import Item, ParsePath
 
 _QUOTE, _OF_NULL = ord('"'), ord("n")
 _STRING = msgspec.json.Decoder(str)
 
 
 @dataclass(frozen=True)
-class ParsePathsFormat(MessageFormat):
+class ParsePathsFormat(MessageFormat, ValueReader):
     """Messages whose columns are found by parse paths."""
 
     names: tuple[str, ...]
     """Of the columns, each once."""
     paths: tuple[str, ...]
     """Of the columns, in the same order; each can be parsed."""
+
+    @override
+    def message_format(self, schemas: Schemas | None) -> MessageFormat:
+        return self
 
     @override
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dataflow_assets.formats.json_types import is_plain_key
-from dataflow_assets.records.paths.parse_path import Item
+from dataflow_assets.languages.justone.messages.parse_path import Item
 
 UNFIT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 Cells = list[msgspec.Raw] | list[str | None]

@@ -1,0 +1,57 @@
+"""Durations and moments as manifests write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
+
+_UNITS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
+_MOST = 24 * 24 * 3.6e6  # Kafka's clients count milliseconds in 31 bits
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+
+
+def milliseconds(duration: str) -> int:
+    """Go's way to write a duration, `1m30s` or `500ms`; ValueError unless above zero."""
+    parts = _PART.findall(duration)
+    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != duration or total <= 0.5:
+        raise ValueError("must be a duration above zero, like 500ms or 1m30s")
+    if total > _MOST:
+        raise ValueError("must be a duration of at most 24 days")
+    return round(total)
+
+
+def _duration(text: str) -> str:
+    milliseconds(text)
+    return text
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, int | float):
+        raise ValueError("must be a duration with its unit, like 500ms or 1m30s")  # noqa: TRY004
+    return value
+
+
+Duration = Annotated[str, AfterValidator(_duration), BeforeValidator(_text)]
+
+
+def moment(text: str) -> datetime:
+    """An ISO 8601 date and time; without a zone it is in UTC. ValueError for anything else."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _with_zone(text: str) -> str:
+    try:
+        zone = datetime.fromisoformat(text).tzinfo
+    except ValueError:
+        zone = None
+    if zone is None:
+        raise ValueError("must be a date and time with a zone, like 2026-01-31T00:00:00Z")
+    return text
+
+
+Timestamp = Annotated[str, AfterValidator(_with_zone)]

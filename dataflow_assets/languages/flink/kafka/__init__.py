@@ -1,1 +1,0 @@
-"""Kafka's ends of tables that are declared in SQL."""

@@ -1,0 +1,1 @@
+"""JustOne's messages: parse paths make columns of them."""
