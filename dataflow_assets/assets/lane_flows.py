@@ -121,9 +121,8 @@ class LaneFlows:
 
         Of a manifest with mistakes nobody knows: it may be corrected in a moment.
         """
-        others = {one.source.traits.reserved for one in self._loaded.flows if one.id != flow.id} - {
-            ""
-        }
+        loaded = (one for one in self._loaded.flows if one.id != flow.id)
+        others = {one.source.traits.reserved for one in loaded} - {""}
         gone = not self.over and self._why.get(flow.id) in {_REMOVED, _SUSPENDED}
         return gone and flow.source.traits.reserved not in others
 

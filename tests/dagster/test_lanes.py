@@ -56,7 +56,7 @@ class Slot(MemoryOffsetSource, KeepsLog):
     @property
     def traits(self) -> SourceTraits:
         alone = self.topic in self.own_runs
-        return SourceTraits(reserved=f"slot {self.topic}", incremental=not alone)
+        return replace(super().traits, reserved=f"slot {self.topic}", incremental=not alone)
 
     def left_behind(self) -> str:
         return f"slot {self.topic} stays"

@@ -264,7 +264,7 @@ class Query(MemoryPartSource):
 
     @property
     def traits(self) -> SourceTraits:
-        return SourceTraits(incremental=False)
+        return replace(super().traits, incremental=False)
 
 
 def test_a_flow_from_a_table_is_driven_by_its_lane_and_one_from_a_query_by_itself(

@@ -430,7 +430,7 @@ class Polled(MemoryPartSource):
 
     @property
     def traits(self) -> SourceTraits:
-        return SourceTraits(poll_seconds=1.5)
+        return replace(super().traits, poll_seconds=1.5)
 
     def open(self, flow: str) -> Any:
         session = super().open(flow)
@@ -463,7 +463,7 @@ class Query(MemoryPartSource):
 
     @property
     def traits(self) -> SourceTraits:
-        return SourceTraits(poll_seconds=3600.0)
+        return replace(super().traits, poll_seconds=3600.0)
 
     def open(self, flow: str) -> Any:
         session = super().open(flow)
@@ -480,7 +480,7 @@ class Query(MemoryPartSource):
 class Whole(MemoryPartSource):
     @property
     def traits(self) -> SourceTraits:
-        return SourceTraits(incremental=False)
+        return replace(super().traits, incremental=False)
 
 
 def test_a_query_that_is_read_as_a_whole_joins_no_others(memory: Any, drive: Any) -> None:
@@ -623,7 +623,7 @@ class Known(MemoryPartSource):
 
     @property
     def traits(self) -> SourceTraits:
-        return SourceTraits(keeps_running=True)
+        return replace(super().traits, keeps_running=True)
 
 
 def test_a_lane_does_not_end_while_only_a_run_can_know_what_is_new(memory: Any, drive: Any) -> None:

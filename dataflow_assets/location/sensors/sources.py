@@ -133,7 +133,7 @@ class Sources:
         groups = grouped(found)
         new = groups.keys() - self._asking.keys() - self._opening.keys()
         for group in new:
-            question = Question(groups[group], partial(_opened, groups[group]))
+            question = Question(groups[group], partial(open_together, groups[group]))
             self._opening[group] = _Opening(manifests, groups[group], question)
         wait_for([self._opening[group].question.answer for group in new], OPEN_SECONDS)
         self._keep_opened()
@@ -164,10 +164,6 @@ class Sources:
         known = self._open.pop(name, None)
         if known is not None and not self._looks.asking(name):
             threading.Thread(target=known.source.session.close, daemon=True).start()
-
-
-def _opened(sources: Mapping[str, Source]) -> Mapping[str, SourceSession | DataflowError]:
-    return open_together(sources)
 
 
 def _lags(
