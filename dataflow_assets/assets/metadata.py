@@ -106,7 +106,7 @@ def tags(flow: Flow) -> dict[str, str]:
 
 def description(node: Node, graph: Graph) -> str:
     flow, address = node.flow, node.branch.address
-    mode = "upserted" if node.branch.sink.upserts else "appended"
+    mode = "upserted" if node.branch.sink.traits.upserts else "appended"
     source = flow.source_address
     route = f"`{qualified(source)}` ({source.system}) -> `{qualified(address)}` ({address.system})"
     lines = [f"{route}, {mode}. Flow `{flow.id}`."]

@@ -117,6 +117,7 @@ from dataflow_assets.contracts.schema import (
 from dataflow_assets.contracts.sink import (
     Shape,
     Sink,
+    SinkTraits,
 )
 from dataflow_assets.contracts.sink_capabilities import (
     AddsColumns,
@@ -223,6 +224,7 @@ __all__ = [
     "Shape",
     "Sink",
     "SinkSession",
+    "SinkTraits",
     "Slice",
     "Source",
     "SourceSession",

@@ -86,7 +86,7 @@ class Pass:
     @property
     def in_order(self) -> bool:
         """One task reads all parts, one after the other: the last record of a key counts."""
-        upserts = any(branch.sink.upserts for branch in self.branches)
+        upserts = any(branch.traits.upserts for branch in self.branches)
         return are_in_order(self.source, self.span, upserts=upserts)
 
     @property
@@ -104,7 +104,7 @@ class Pass:
         reads = self._reads
         if self.source.traits.null_messages == "delete":
             reads |= {"key"}
-        if any(branch.sink.record_time for branch in self.branches):
+        if any(branch.traits.record_time for branch in self.branches):
             reads |= {TIMESTAMP}
         return wanted(self.source, reads | ({"key", "headers"} if self._forwards else frozenset()))
 

@@ -130,12 +130,12 @@ class Sampler:
 
     def _of_group(self, group: Group) -> pa.Schema:
         if isinstance(group.rows, pa.RecordBatch):
-            if not (self.sink.unwraps and is_wrapped(group.rows.schema)):
+            if not (self.sink.traits.unwraps and is_wrapped(group.rows.schema)):
                 return group.rows.schema.with_metadata({Note.TYPED: b"1"})
             texts = pa.array(objects(group.rows), pa.binary())
         else:
             texts = group.rows
-        return infer((unwrapped_texts(texts) if self.sink.unwraps else texts).to_pylist())
+        return infer((unwrapped_texts(texts) if self.sink.traits.unwraps else texts).to_pylist())
 
     def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The messages of a Spark partition, or of the slices that its rows name."""
@@ -195,7 +195,7 @@ class Sampler:
     def _bodies(self, batch: pa.RecordBatch) -> Iterable[Any]:
         if self.steps is None:
             bodies = batch.column("body")
-            texts = unwrapped_texts(bodies) if self.sink.unwraps else bodies
+            texts = unwrapped_texts(bodies) if self.sink.traits.unwraps else bodies
             return texts.to_pylist()  # type: ignore[no-any-return]
         slices = self.span.slices
         piece = slices[batch.column("_at")[0].as_py() % len(slices)]
@@ -284,7 +284,7 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         if work.steps is None and reader == "driver":
             return work.sample(work.read_together(range(len(work.span.slices))))
         read = numbers(spark(), len(work.span.slices))
-    elif typed and are_in_order(work.source, work.span, upserts=work.sink.upserts):
+    elif typed and are_in_order(work.source, work.span, upserts=work.sink.traits.upserts):
         read = numbers(spark(), len(work.span.slices), tasks=1)
     else:
         read = frame(spark(), source, work.span, work.source, work.wanted)

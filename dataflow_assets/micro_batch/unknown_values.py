@@ -41,7 +41,7 @@ def told(
     if found is None:
         return list(chunks)
     return [
-        _with(chunk, found, offsets) if branch.sink.replaces_whole_rows else chunk
+        _with(chunk, found, offsets) if branch.traits.replaces_whole_rows else chunk
         for chunk, branch in zip(chunks, branches, strict=True)
     ]
 

@@ -79,7 +79,7 @@ def make_ahead(opened: OpenBranch) -> None:
 
     Called by the loop on the driver for each branch that has opened, once its start is stored.
     """
-    if not opened.branch.sink.needs_sample and opened.session.schema() is None:
+    if not opened.branch.sink.traits.needs_sample and opened.session.schema() is None:
         with blamed(opened.branch.id):
             opened.session.create(pa.schema([]))
 

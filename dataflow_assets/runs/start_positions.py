@@ -131,7 +131,7 @@ def again(
         raise PermanentError(
             "this source loads no single table again; begin again with start: earliest"
         )
-    positions, upserts = known.positions, branch.sink.upserts
+    positions, upserts = known.positions, branch.sink.traits.upserts
     loads = _loads(source, known)
     if loads and start.reload:
         raise PermanentError(
@@ -270,7 +270,7 @@ def _rewind(
     flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
 ) -> None:
     keeps_rows = start.table == "keep" and start.at != "latest"
-    if keeps_rows and not branch.sink.upserts and not start.confirmed:
+    if keeps_rows and not branch.sink.traits.upserts and not start.confirmed:
         raise PermanentError(
             f"flow {flow.id}: {branch.address} is appended to: rewinding would store its records "
             "twice. Empty the table first (--table truncate; in the launchpad table: truncate), or "

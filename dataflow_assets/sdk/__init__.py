@@ -11,7 +11,7 @@ Who calls what, where (on the driver or in a task) and how often:
 | the writer | the shapes of `raw_rows` | task | each record |
 | the writer | `key_folding`: the last row of each key | task | each batch of upserts |
 | the writer | `rejected_records.settle` | task | each slice, before its commit |
-| a replay | `rejected_records.entry` or `origin` | driver | each entry |
+| a replay | `rejected_records.entry` or `sql_table.rejected.entries_of` | driver | each look |
 | the IO manager | `table_frames.FrameSink.frames` | driver | each table of a user's asset |
 | the maintenance job | `maintenance.Maintained.maintain` | driver | each table |
 """

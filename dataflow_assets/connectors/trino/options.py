@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino.connection import TrinoConnection
+from dataflow_assets.contracts import SinkTraits
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import ColumnName, ColumnNames
 from dataflow_assets.sdk.polling import PolledSource
@@ -117,9 +119,10 @@ class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
         """The columns that rows are matched by; empty where rows are appended."""
         return self.conflict_key if self.upsert_mode else ()
 
+    @property
     @override
-    def flush_seconds(self) -> float:
-        return float(self.batch_flush_interval_seconds)
+    def traits(self) -> SinkTraits:
+        return replace(super().traits, flush_seconds=float(self.batch_flush_interval_seconds))
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

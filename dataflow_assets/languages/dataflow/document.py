@@ -81,7 +81,8 @@ def read(document: Document) -> Reading:
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
     if isinstance(source, AdaptsToBranches):
-        source = source.for_branches(upserts=any(one.sink.upserts for one in steps.branches))
+        upserts = any(one.sink.traits.upserts for one in steps.branches)
+        source = source.for_branches(upserts=upserts)
     findings += of_flow(document, envelope, source, steps.branches, errors)
     notes = _hints(document, envelope, source, steps, errors)
     if findings or not document.sound:

@@ -169,7 +169,7 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
 
     def _decoded(self, columns: pa.Schema) -> pa.Schema:
         """The columns that come from bodies: all but that of the record's time."""
-        at = columns.get_field_index(self._sink.record_time or "")
+        at = columns.get_field_index(self._sink.traits.record_time or "")
         return columns if at < 0 else columns.remove(at)
 
     def stage(
@@ -177,6 +177,6 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
     ) -> None:
         """Merges the rows of upserts into new files, which no reader sees."""
         left = self._state.left(span)
-        if left and self._sink.upserts:
+        if left and self._sink.upsert_mode:
             self._state = self._owned(self.read())
             self._publisher.stage(complete(left, receipts, self._target.branch), spark)

@@ -1,0 +1,1 @@
+"""Tables that statements read and write: what connectors of databases share."""
