@@ -17,7 +17,7 @@ from dataflow_assets.contracts.source import SourceSession
 from dataflow_assets.errors import DataflowError
 
 
-# preview/live.py
+# cli/preview/live.py
 class Peeks(ABC):
     """A session that can be looked into without moving on."""
 

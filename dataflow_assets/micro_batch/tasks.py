@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Source, SourceSession, Span
 from dataflow_assets.contracts.reading import ChoosesReader, SpanReader, SparkFrames
-from dataflow_assets.defects import is_defect_of
 from dataflow_assets.errors import Defect, TransientError
+from dataflow_assets.errors.defects import is_defect_of
 from dataflow_assets.spark.errors import python_error, sentence
 
 if TYPE_CHECKING:
