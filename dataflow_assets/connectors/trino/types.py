@@ -234,19 +234,11 @@ def _declared(arrow: pa.DataType) -> str:
 
 
 _SIMPLE = {
-    pa.bool_(): "boolean",
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "integer",
-    pa.int64(): "bigint",
+    **{rule.arrow: rule.name for rule in RULES if rule.arrow != _TEXT},
     pa.uint8(): "smallint",
     pa.uint16(): "integer",
     pa.uint32(): "bigint",
     pa.uint64(): "decimal(20, 0)",
-    pa.float32(): "real",
-    pa.float64(): "double",
-    pa.date32(): "date",
     pa.time64("us"): "time(6)",
-    pa.binary(): "varbinary",
     pa.large_binary(): "varbinary",
 }
