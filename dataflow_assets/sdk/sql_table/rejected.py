@@ -28,8 +28,8 @@ from dataflow_assets.contracts import (
     Slice,
     Target,
 )
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.failpoints import reach
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import entry, oldest_first

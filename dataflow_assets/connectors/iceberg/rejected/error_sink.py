@@ -37,8 +37,8 @@ from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.contracts import EntryName, utc_now
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import HELD, entry
 from dataflow_assets.sdk.sql_table.rejected import (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.languages.common.keys import meant
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.aggregates import AGGREGATES
@@ -29,7 +30,6 @@ from dataflow_assets.languages.sql.reader.syntax import (
     Numbered,
     Star,
 )
-from dataflow_assets.likely_names import did_you_mean_or
 
 ALIASES: Mapping[str, str] = {
     "CONCAT": "||",

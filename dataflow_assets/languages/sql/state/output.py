@@ -20,10 +20,14 @@ from dataflow_assets.contracts import (
     metadata_column,
     reserved,
 )
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.manifest import File
+<<<<<<< HEAD
 from dataflow_assets.languages.sql.state.tables import decode, encode
+=======
+from dataflow_assets.languages.sql.state.tables import decoded, encoded
+from dataflow_assets.records.decoding import decode_json
+>>>>>>> main
 
 UPSERTED, DELETED, REFUSED = "upsert", "delete", "refused"
 BATCH = 10_000

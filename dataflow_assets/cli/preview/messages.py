@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.records import record
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.records.record import NotJson
 from dataflow_assets.testing import Result
 
