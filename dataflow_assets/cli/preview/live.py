@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.cli.preview.messages import Message, unreadable, written
+from dataflow_assets.cli.preview.messages import Message, unreadable
 from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
 from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import DataflowError, PermanentError
@@ -57,7 +57,7 @@ def waiting(flow: Flow, limit: int) -> Found:
 def _message(raw: bytes | None, metadata: Mapping[str, Any], reason: str | None) -> Message:
     if reason is not None:
         return unreadable(raw, metadata, reason)
-    return Message(raw, metadata, written(raw, metadata))
+    return Message(raw, metadata, write(raw, metadata))
 
 
 def _count(rows: Sequence[Row]) -> str:
@@ -66,9 +66,9 @@ def _count(rows: Sequence[Row]) -> str:
 
 def _stands(flow: Flow, session: SourceSession) -> tuple[Positions, str]:
     """The lowest position of each partition: what some branch has not got yet."""
-    found = [_stored(flow, branch, session) for branch in flow.branches]
+    found = [_stored_positions(flow, branch, session) for branch in flow.branches]
     stored = [positions for positions in found if not isinstance(positions, str)]
-    if not stored and (left := _inherited(flow)):
+    if not stored and (left := _inherited_positions(flow)):
         return {**session.start(), **left}, "where the program before this flow has stopped"
     if not stored:
         reason = next((one for one in found if isinstance(one, str) and one), "never run")
@@ -76,7 +76,7 @@ def _stands(flow: Flow, session: SourceSession) -> tuple[Positions, str]:
     return lowest(stored, session.lags), "the stored checkpoint"
 
 
-def _stored(flow: Flow, branch: Branch, session: SourceSession) -> Positions | str:
+def _stored_positions(flow: Flow, branch: Branch, session: SourceSession) -> Positions | str:
     """The branch's positions, or why there are none; a sink that is down does not matter much."""
     try:
         checkpoint = branch.sink.peek(flow.target(branch))
@@ -89,7 +89,7 @@ def _stored(flow: Flow, branch: Branch, session: SourceSession) -> Positions | s
     return lasting(checkpoint.positions)
 
 
-def _inherited(flow: Flow) -> Positions:
+def _inherited_positions(flow: Flow) -> Positions:
     for branch in flow.branches:
         with suppress(DataflowError):
             if found := branch.sink.inherited(flow.target(branch)):

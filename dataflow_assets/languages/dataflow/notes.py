@@ -33,7 +33,7 @@ def of_ends(
     sent = _deletes(source, steps)
     for branch in steps.branches:
         if sent and not branch.sink.traits.takes_deletes:
-            message = f"takes no deletes, and {sent} sends them: {_met(manifest.spec)}. "
+            message = f"takes no deletes, and {sent} sends them: {_on_rejected(manifest.spec)}. "
             yield document.finding(branch.place, message + _advice(branch.sink), key=True)
         if missing := _no_metadata(source, steps, branch.sink):
             message = _UNKEYED.format(", ".join(missing), ", ".join(_metadata_names(source)))
@@ -92,7 +92,7 @@ def _condition_notes(document: Document, source: Source, steps: Steps) -> Iterat
     """Conditions about what no record has, as far as no step has changed the records before."""
     given = {*_metadata_names(source), *(("operation",) if source.traits.sends_deletes else ())}
     known = ", ".join(_metadata_names(source)) or "none"
-    for place, one in steps.placed():
+    for place, one in steps.with_places():
         for condition in _conditions(one):
             for name in sorted(condition.reads()):
                 if name.partition(".")[0] not in given:
@@ -120,7 +120,7 @@ def _deletes(source: Source, steps: Steps) -> str:
     return source.traits.sends_deletes or next(made, "")
 
 
-def _met(spec: model.DataFlowSpec) -> str:
+def _on_rejected(spec: model.DataFlowSpec) -> str:
     way = "errors" if spec.errors else spec.on_rejected or "fail"
     if way == "fail":
         return "the flow stops at the first one"

@@ -107,13 +107,13 @@ class Sources:
         """The open sources of these flows that nobody is asking."""
         self._asking = {g: one for g, one in self._asking.items() if not one.answer.done()}
         self._keep_opened()
-        self._open_all([flow for flow in flows if self._outdated(flow)])
+        self._open_all([flow for flow in flows if self._is_outdated(flow)])
         busy = self._asking.keys() | self._opening.keys()
         known = {flow.id: self._open[flow.id].source for flow in flows if flow.id in self._open}
         groups = grouped((name, one.source) for name, one in known.items())
         return {n: known[n] for group, names in groups.items() if group not in busy for n in names}
 
-    def _outdated(self, flow: Flow) -> bool:
+    def _is_outdated(self, flow: Flow) -> bool:
         known = self._open.get(flow.id)
         return known is None or known.manifest != flow.hash
 
