@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.cli.preview.messages import Message, unreadable
+from dataflow_assets.cli.preview.messages import Message, unreadable, write
 from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
 from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import DataflowError, PermanentError
