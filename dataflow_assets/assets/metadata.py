@@ -15,6 +15,7 @@ from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.lineage import origins
 from dataflow_assets.assets.tally import Figures
 from dataflow_assets.contracts import Address, Checkpoint, Lag, Note, kind_of
+from dataflow_assets.contracts.declared import KeepsLog
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.language import languages
 from dataflow_assets.registry import sinks, sources
@@ -46,10 +47,10 @@ def kinds(address: Address) -> set[str]:
 
 
 def uri(address: Address) -> str:
-    return f"{address.system}://{address.connection}/{qualified(address)}"
+    return f"{address.system}://{address.connection}/{qualified_name(address)}"
 
 
-def qualified(address: Address) -> str:
+def qualified_name(address: Address) -> str:
     """The name inside its connection; in quotes where a dot is a part of it."""
     return joined(address.namespace, address.name) if address.namespace else address.name
 
@@ -58,7 +59,7 @@ def place(address: Address) -> dict[str, Any]:
     """Returns how other tools find the table or topic."""
     return {
         "dagster/uri": uri(address),
-        "dagster/table_name": qualified(address),
+        "dagster/table_name": qualified_name(address),
         "dagster/storage_kind": address.system,
     }
 
@@ -107,8 +108,8 @@ def description(node: Node, graph: Graph) -> str:
     flow, address = node.flow, node.branch.address
     mode = "upserted" if node.branch.sink.traits.upserts else "appended"
     source = flow.source_address
-    route = f"`{qualified(source)}` ({source.system}) -> `{qualified(address)}` ({address.system})"
-    lines = [f"{route}, {mode}. Flow `{flow.id}`."]
+    ends = (f"`{qualified_name(one)}` ({one.system})" for one in (source, address))
+    lines = [f"{' -> '.join(ends)}, {mode}. Flow `{flow.id}`."]
     if flow.suspended:
         lines.append("**Suspended** in its manifest: no run will read until that is removed.")
     if node.source is None:
@@ -192,7 +193,7 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     return [
         dg.AssetCheckSpec(LAG_CHECK, asset=key, description=late),
         dg.AssetCheckSpec(REJECTED_CHECK, asset=key, description=rejected),
-        *(kept if node.flow.source.holds_log else ()),
+        *(kept if isinstance(node.flow.source, KeepsLog) else ()),
     ]
 
 
@@ -219,7 +220,7 @@ def check_results(
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"rejected_in_total": _number(rejected), **_rejects(node.flow)},
     )
-    if node.flow.source.holds_log:
+    if isinstance(node.flow.source, KeepsLog):
         passed, metadata = slot_check(lag.held or 0)
         yield dg.AssetCheckResult(
             asset_key=key,

@@ -46,14 +46,14 @@ def each(flows: Sequence[Pair], check: Check) -> Iterator[tuple[Document, Findin
             yield document, document.finding((), message(error))
 
 
-def unnamed(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
+def ask_names(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
     """Asks each flow all that flows are compared by, so that comparing throws no more.
 
     Called when manifests are loaded, by `each`, before flows are held against each other.
     """
     for flow, _ in flows:
         ends = (flow.source, *(branch.sink for branch in flow.branches))
-        _ = flow.slug, flow.read_addresses, flow.source.reserved
+        _ = flow.slug, flow.read_addresses, flow.source.traits.reserved
         _ = [(end.address(), end.spellings()) for end in ends]
         _ = [(branch.id, branch.sink.folder()) for branch in flow.branches]
         _ = list(references(flow))

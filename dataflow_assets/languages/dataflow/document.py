@@ -16,6 +16,7 @@ from typing import Any
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Limit, Rejects, Sink, Source
+from dataflow_assets.contracts.declared import AdaptsToBranches
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.languages.common.documents import Document, Path
@@ -66,7 +67,7 @@ def read(document: Document) -> Reading:
     if document.get("kind") not in ("DataFlow", None):
         return Reading(document, tuple(findings))
     envelope, more = validate(model.Manifest, document)
-    findings += [_explained(finding) for finding in more]
+    findings += [_explain(finding) for finding in more]
     source, source_findings = end(document, _SOURCE, registry.sources())
     sink, sink_findings = end(document, _SINK, registry.sinks())
     main = None
@@ -75,11 +76,13 @@ def read(document: Document) -> Reading:
         main = Branch(sink, value if isinstance(value, str) else None)
     steps = dataflow_steps.read(document, main)
     errors, error_findings = end(document, ERRORS, registry.sinks())
-    findings += [_explained(finding) for finding in (*source_findings, *sink_findings)]
+    findings += [_explain(finding) for finding in (*source_findings, *sink_findings)]
     findings += [*steps.findings, *error_findings]
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
-    source = source.for_branches(upserts=any(one.sink.traits.upserts for one in steps.branches))
+    if isinstance(source, AdaptsToBranches):
+        upserts = any(one.sink.traits.upserts for one in steps.branches)
+        source = source.for_branches(upserts=upserts)
     findings += of_flow(document, envelope, source, steps.branches, errors)
     notes = _hints(document, envelope, source, steps, errors)
     if findings or not document.sound:
@@ -101,7 +104,7 @@ def _header(document: Document) -> Iterable[Finding]:
         yield document.finding(("apiVersion",), message)
 
 
-def _explained(finding: Finding) -> Finding:
+def _explain(finding: Finding) -> Finding:
     """Says where a key belongs: of a connector beside `type`, of the flow inside of an end."""
     if finding.message.startswith("is required") and finding.path in _USUAL:
         return replace(finding, message=finding.message + _USUAL[finding.path])
@@ -154,7 +157,7 @@ def _hints(
         ((), manifest),
         ((*_SOURCE, "config"), source),
         *((branch.place, branch.sink) for branch in steps.branches),
-        *((place, one.step) for place, one in steps.placed()),
+        *((place, one.step) for place, one in steps.with_places()),
         *([((*ERRORS, "config"), errors)] if errors else []),
     ]
     notes = [
@@ -164,14 +167,14 @@ def _hints(
     ]
     notes += [
         document.finding((*place[:-1], "when"), remark)
-        for place, one in steps.placed()
+        for place, one in steps.with_places()
         for remark in (one.when.remarks() if one.when else ())
     ]
     notes += _variables(document)
     notes += [*of_ends(document, manifest, source, steps), *of_errors(document, errors)]
     if manifest.api_version == f"{model.STALE_GROUP}/v1":
         notes.append(document.finding(("apiVersion",), f"an old name of {model.API_VERSION}"))
-    if not source.incremental:
+    if not source.traits.incremental:
         unused = [path for path in _OF_LANES if document.get(*path) is not None]
         notes += [document.finding(path, _NO_LANE, key=True) for path in unused]
     return tuple(notes)

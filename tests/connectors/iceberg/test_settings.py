@@ -239,7 +239,7 @@ def test_the_checkpoint_is_what_was_put_in() -> None:
         positions={"p": 5, "part": "done"},
         totals=Totals(1, 2, 3),
         intent=(PartSlice("a", None, "z", "0-9"), PartSlice("b", "y", "z")),
-    ).stamped("c1")
+    ).stamp("c1")
     assert parse(stored.text()) == stored
     assert parse(None) is None
     assert parse(stored.text()[:-1] + ',"later":1}') == stored
@@ -272,8 +272,8 @@ def test_a_source_has_no_query(changes: dict[str, Any], message: str) -> None:
 def test_a_snapshot_id_is_text_however_it_is_written() -> None:
     given = {"incrementalBySnapshot": True, "startSnapshotID": 2**63 - 1}
     assert IcebergSource.model_validate(LEAST | given).start_snapshot_id == str(2**63 - 1)
-    assert IcebergSource.model_validate(LEAST).rereads == ""
-    assert IcebergSource.model_validate(LEAST | {"pollInterval": 3}).poll_seconds == 3
+    assert IcebergSource.model_validate(LEAST).traits.rereads == ""
+    assert IcebergSource.model_validate(LEAST | {"pollInterval": 3}).traits.poll_seconds == 3
 
 
 def test_tasks_find_the_store_that_the_driver_s_environment_names(

@@ -377,7 +377,7 @@ def test_a_snapshot_stays_where_something_else_fails(
         monkeypatch.setattr(tables, "tables", full)
         with pytest.raises(DataflowError, match="too many clients"):
             union.source.open("followed/loads")
-        monkeypatch.setattr(publication, "published", full)
+        monkeypatch.setattr(publication, "published_tables", full)
         with pytest.raises(DataflowError, match="too many clients"):
             session.plan(session.start(), union.limit)
     assert HELD._held
@@ -475,7 +475,7 @@ def test_each_run_loads_all_tables_where_the_manifest_says_so(union: Union) -> N
     union.run("UPDATE target SET name = 'damaged' WHERE id = 7")
     always.drain()
     assert union.same()
-    assert always.source.incremental is False
+    assert always.source.traits.incremental is False
 
 
 def test_a_run_that_tries_again_goes_on_with_its_load(

@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import pyarrow as pa
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import (
     Lag,
     Limit,
@@ -23,9 +24,11 @@ from dataflow_assets.contracts import (
     folded,
     utc_now,
 )
+from dataflow_assets.contracts.capabilities import PreparesSpans, RewindsTargets, TakesOverPositions
+from dataflow_assets.contracts.looking import EndsOfMany, Peeks
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.state.compute import Computation, folder_of, stored
+from dataflow_assets.languages.sql.state.compute import Computation, folder_of, store
 from dataflow_assets.languages.sql.state.driver import Cache, Driver, Limits
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.garbage import collect
@@ -35,10 +38,17 @@ from dataflow_assets.languages.sql.state.manifest import Position as ViewPositio
 from dataflow_assets.languages.sql.state.notices import Notices
 from dataflow_assets.languages.sql.state.options import ViewSourceOptions
 from dataflow_assets.languages.sql.state.output import Part
-from dataflow_assets.languages.sql.state.positions import begun, ending, is_due, rewound, whole
+from dataflow_assets.languages.sql.state.positions import (
+    ending,
+    first_position,
+    is_due,
+    rewound,
+    whole,
+)
 from dataflow_assets.languages.sql.state.reading import Reader
 from dataflow_assets.languages.sql.state.states import States
 from dataflow_assets.languages.sql.state.tasks import Place
+from dataflow_assets.languages.sql.state.united import UnitedSession
 from dataflow_assets.languages.sql.state.watermarks import LAST
 
 if TYPE_CHECKING:
@@ -53,14 +63,17 @@ LOOK = 60.0
 _NOTHING = ViewPosition({}, "")
 
 _TICK = timedelta(milliseconds=1)
+Messages = KafkaSourceSession | UnitedSession
 
 
-class ViewSession(SourceSession):
+class ViewSession(
+    SourceSession, EndsOfMany, Peeks, PreparesSpans, RewindsTargets, TakesOverPositions
+):
     """The messages are read by the session of their own source."""
 
     limits = Limits()
 
-    def __init__(self, source: ViewSourceOptions, flow: str, messages: SourceSession) -> None:
+    def __init__(self, source: ViewSourceOptions, flow: str, messages: Messages) -> None:
         self._source, self._flow, self._messages = source, flow, messages
         self._cache = Cache()
         self._planned: dict[str, tuple[Span, dict[str, int]]] = {}
@@ -80,11 +93,11 @@ class ViewSession(SourceSession):
 
     @override
     def start(self) -> Positions:
-        return begun(self._messages.start())
+        return first_position(self._messages.start())
 
     @override
     def seek(self, where: str) -> Positions:
-        return begun(self._messages.seek(where))
+        return first_position(self._messages.seek(where))
 
     @override
     def understands(self, positions: Positions) -> bool:
@@ -99,7 +112,7 @@ class ViewSession(SourceSession):
 
     @override
     def take_over(self, known: Positions) -> Positions:
-        return begun(self._messages.take_over(known))
+        return first_position(self._messages.take_over(known))
 
     @override
     def end(self) -> Positions:
@@ -108,11 +121,12 @@ class ViewSession(SourceSession):
     @override
     @classmethod
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
-        found = type(sessions[0].messages).ends_together([one.messages for one in sessions])
+        messages: list[Any] = [one.messages for one in sessions]  # of one class, as `shared` says
+        found = type(messages[0]).ends_together(messages)
         return [one if isinstance(one, DataflowError) else ending(one) for one in found]
 
     @property
-    def messages(self) -> SourceSession:
+    def messages(self) -> Messages:
         return self._messages
 
     @override
@@ -127,7 +141,9 @@ class ViewSession(SourceSession):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """A part that stands for all of the messages, until they are computed."""
         start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
-        self._states.checked(start)  # a changed query is said at once, not with the next record
+        self._states.checked_state(
+            start
+        )  # a changed query is said at once, not with the next record
         most = replace(limit, records=min(limit.records, self._most))
         found = self._messages.plan(
             self._read_upto(start), most, None if end is None else end.offsets
@@ -148,7 +164,7 @@ class ViewSession(SourceSession):
         assert span.planned is not None  # noqa: S101 - the loop says from where
         self._files.check()
         start = position_of(span.planned[VIEW])
-        previous = self._states.checked(start)
+        previous = self._states.checked_state(start)
         if start.state and self._source.view.changelog:
             self._notices.new_partitions(messages.upto.keys() - start.offsets.keys())
         number, now = start.number + 1, _later(previous)
@@ -157,19 +173,18 @@ class ViewSession(SourceSession):
         environment = Environment(self._source.view.zone, now)
         reader = self._reader(environment)
         work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
-        small = self._messages.is_small(messages)
         manifest = work.run(
             messages,
-            small=small,
+            small=self._messages.reader(messages) == "driver",
             waiting=self._waiting(messages),
-            closed=self._closed(messages.upto),
+            closed=self._closed_partitions(messages.upto),
         )
         work.check(self._flow, self._source.max_rejected_percent)
         self._notices.late(work.late, manifest.late)
         if not self._source.view.idle:
             self._notices.empty(manifest.watermarks.waiting_for())
         manifest, left = self._states.without_stale(place, manifest, start.earlier, rebuilt_at)
-        position = stored(self._files, place, start.generation, manifest)
+        position = store(self._files, place, start.generation, manifest)
         position = msgspec.structs.replace(
             position,
             earlier=left,
@@ -207,13 +222,13 @@ class ViewSession(SourceSession):
         rows: int = max(windows * ITEMS ** len(table.unnests) for table in view.tables)
         return max(1, MOST // rows)
 
-    def _closed(self, offsets: Positions) -> frozenset[str]:
+    def _closed_partitions(self, offsets: Positions) -> frozenset[str]:
         """The partitions of which nothing more is ever read: no window waits for them."""
         windows = self._source.view.windows
         return frozenset() if windows is None else self._messages.closed(offsets)
 
     def _is_closing(self, start: ViewPosition) -> bool:
-        closed = self._closed(start.offsets) if start.state else frozenset()
+        closed = self._closed_partitions(start.offsets) if start.state else frozenset()
         if not closed:
             return False
         manifest = self._states.at(start)
@@ -264,9 +279,9 @@ class ViewSession(SourceSession):
         position = position_of(upto[VIEW])
         self._messages.acknowledge(position.offsets)
         now = time.monotonic()
-        if self._states.followed(position) and now >= self._collected + LOOK:
+        if self._states.follows_another(position) and now >= self._collected + LOOK:
             self._collected = now
-            collect(self._files, position, self._states.needed(position))
+            collect(self._files, position, self._states.states_needed(position))
 
     @override
     def close(self) -> None:
