@@ -26,7 +26,7 @@ Who calls what when, in the order of a run:
 | `SourceSession.reads_in_tasks`, else `frame` | the driver, of a source of messages | the same |
 | `Source.messages_together` | a task, where `reads_in_tasks` | once for all slices of one key |
 | `Source.batches`, `message_form` | a task, of a source of columns | once for each part |
-| `Sink.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
+| `ShapesRecords.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
 | `Writer.write` | a task | once for each batch of rows |
 | `ErrorStore.store` | a task, before the commit of the rows | at most once for each commit |
 | `Source.confirm` | a task, before the commit of the rows | once for each slice |
@@ -41,7 +41,7 @@ Who calls what when, in the order of a run:
 | `Source.incremental` | whoever loads manifests; the sensor `ingest`; a lane | each time |
 | `Source.keeps_running` | a lane | twice a second |
 | `Connector.shared` | whoever looks at many flows; a task that reads slices together | each time |
-| `Source.open_together`, `Sink.peek_together` | the same, of equal `shared` | with each look |
+| `open_together`, `peek_together` | the same, of equal `shared` | with each look |
 | `SourceSession.ends_together` | the same, while flows are idle | every second or so |
 | `SourceSession.lags_together` | `dataflow status`, the lag sensor | with each look |
 | `Entries.pending`, `replayed` | a replay, on the driver | before its rows, after their commit |
@@ -115,17 +115,23 @@ from dataflow_assets.contracts.schema import (
     written_name,
 )
 from dataflow_assets.contracts.sink import (
-    Shape,
     Sink,
     SinkTraits,
 )
 from dataflow_assets.contracts.sink_capabilities import (
     AddsColumns,
+    ChecksStored,
     ChecksTarget,
     CountsRows,
+    MakesColumns,
     NotesEnd,
+    PeeksTogether,
+    ShapesRecords,
+    ShowsInheritance,
     StagesWithSpark,
     TakesOver,
+    WritesFiles,
+    shape_of,
 )
 from dataflow_assets.contracts.sink_session import (
     SinkSession,
@@ -165,6 +171,7 @@ from dataflow_assets.contracts.tasks import (
     Receipt,
     Rejection,
     Sent,
+    Shape,
     Ticket,
     Writer,
 )
@@ -192,6 +199,7 @@ __all__ = [
     "AddsColumns",
     "Asked",
     "Checkpoint",
+    "ChecksStored",
     "ChecksTarget",
     "Chunk",
     "Connector",
@@ -208,6 +216,7 @@ __all__ = [
     "Kind",
     "Lag",
     "Limit",
+    "MakesColumns",
     "MessageFormat",
     "MessageSource",
     "N",
@@ -217,6 +226,7 @@ __all__ = [
     "Offset",
     "OffsetSlice",
     "PartSlice",
+    "PeeksTogether",
     "Place",
     "Position",
     "Positions",
@@ -227,6 +237,8 @@ __all__ = [
     "Schemas",
     "Sent",
     "Shape",
+    "ShapesRecords",
+    "ShowsInheritance",
     "Sink",
     "SinkSession",
     "SinkTraits",
@@ -243,6 +255,7 @@ __all__ = [
     "Totals",
     "TypeRow",
     "Writer",
+    "WritesFiles",
     "attempt_of",
     "checked_name",
     "digest",
@@ -261,6 +274,7 @@ __all__ = [
     "place_of",
     "refuse_shared",
     "reserved",
+    "shape_of",
     "utc_now",
     "written_name",
 ]

@@ -11,7 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
+from dataflow_assets.contracts import (
+    OffsetSlice,
+    Positions,
+    ShowsInheritance,
+    SourceSession,
+    lasting,
+)
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.formatted import in_json
@@ -90,7 +96,8 @@ def _stored(flow: Flow, branch: Branch, session: SourceSession) -> Positions | s
 def _inherited(flow: Flow) -> Positions:
     for branch in flow.branches:
         with suppress(DataflowError):
-            if found := branch.sink.inherited(flow.target(branch)):
+            sink = branch.sink if isinstance(branch.sink, ShowsInheritance) else None
+            if found := sink and sink.inheritance(flow.target(branch)):
                 return found
     return {}
 

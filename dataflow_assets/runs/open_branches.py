@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 
-from dataflow_assets.contracts import ChecksTarget, NotesEnd, SinkSession, SourceSession
+from dataflow_assets.contracts import ChecksTarget, NotesEnd, SinkSession, SourceSession, shape_of
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
@@ -68,7 +68,7 @@ def open_branches(
 def _check(flow: Flow, branch: Branch, session: SinkSession) -> None:
     """Raises at once where the table does not fit, or where a slot would hold log for no reader."""
     columns = session.schema()
-    branch.sink.shape(columns)
+    shape_of(branch.sink, columns)
     if columns is not None:
         flow.source.check_keys(columns, branch.sink.address().name)
     begins_log = flow.source.holds_log and not session.checkpoint.positions

@@ -18,6 +18,8 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
     ErrorStore,
+    MakesColumns,
+    PeeksTogether,
     Positions,
     Run,
     SinkSession,
@@ -26,12 +28,12 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
-from dataflow_assets.errors import DataflowError, told
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
-class TableSink(TableSinkOptions, FrameSink):
+class TableSink(TableSinkOptions, FrameSink, MakesColumns, PeeksTogether):
     """What is the same for a table of any catalog."""
 
     commits: ClassVar[Literal["slice", "span"]] = "span"
@@ -47,10 +49,6 @@ class TableSink(TableSinkOptions, FrameSink):
     @property
     def shared(self) -> Hashable:
         return json.dumps(self.catalog_properties(), sort_keys=True)
-
-    def peek(self, target: Target) -> Checkpoint | None:
-        """From the table or, before there is one, from its namespace."""
-        return told(self.peek_together([(self, target)])[0])
 
     @classmethod
     def peek_together(
@@ -91,7 +89,7 @@ class TableSink(TableSinkOptions, FrameSink):
         )
 
     @classmethod
-    def stored(cls, column: pa.Field) -> str:
+    def stored_type(cls, column: pa.Field) -> str:
         from dataflow_assets.connectors.iceberg.types import table_schema
 
         return str(table_schema([column]).fields[0].field_type)
