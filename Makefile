@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo setup-dev lint types compiled test test-all fuzz fuzz-manifests chaos soak soak-tableflow docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
+.PHONY: help setup setup-demo setup-dev lint types compiled test light heavy test-all fuzz fuzz-manifests chaos soak soak-tableflow docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -67,9 +67,15 @@ compiled: setup-dev
 test: setup-dev ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
 	@# Types take the longest of what runs before the tests, and one processor.
 	$(MAKE) --no-print-directory --jobs 2 types lint compiled
-	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal -m "not heavy and not alone"
-	$(BIN)/pytest --numprocesses $(TESTERS) --dist loadgroup --no-loadscope-reorder -m heavy
+	$(MAKE) --no-print-directory --jobs 2 light heavy
 	$(BIN)/pytest -m alone
+
+light:
+	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal -m "not heavy and not alone"
+
+# Most of a test is waiting: these run beside the others, and are shown when they have ended.
+heavy:
+	@shown=$$($(BIN)/pytest -m heavy 2>&1); ended=$$?; echo "$$shown"; exit $$ended
 
 fuzz: setup-dev ## A million hostile messages through every step, on all cores; the result goes to docs/evidence/fuzz.md
 	$(BIN)/python -m tests.stress.fuzz

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import pytest
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tests.connectors.iceberg.driver import MakeSink
 
 SHARED = "DATAFLOW_TEST_SERVERS"
+_TEMPORARY = tempfile.gettempdir()
 _LONG = frozenset({"spark_server", "_mortal_spark", "trino"})  # fixtures
 S = TypeVar("S", bound=Server)
 
@@ -62,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Manifests of tests may name folders of the disk, where tests make theirs."""
-    os.environ["DATAFLOW_FILES"] = tempfile.gettempdir()
+    os.environ["DATAFLOW_FILES"] = _TEMPORARY
     if config.getoption("--full"):
         all_of_them()
 
@@ -114,17 +115,24 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> heavy.ByServer | None:
-    """`--dist loadgroup` in `make test`: a process for the tests of one heavy server."""
-    grouped = config.getoption("dist") == "loadgroup" and not config.getoption("--full")
-    return heavy.ByServer(config, log) if grouped else None
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What processes leave behind that are killed goes with the folders of pytest."""
+    shared = os.environ.get(SHARED)
+    if shared and devservers.read(Path(shared)).spark is not None:
+        return  # its workers have a folder of their own, in which they look for what we put there
+    folder = str(tmp_path_factory.mktemp("left"))
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    os.environ["JDK_JAVA_OPTIONS"] += f" -Djava.io.tmpdir={folder}"
 
 
 @pytest.fixture(scope="session")
 def servers_folder() -> Iterator[Path]:
-    """Data of this session's own servers; deleted afterwards, unless DATAFLOW_KEEP is set."""
-    folder = Path(tempfile.mkdtemp(prefix="dataflow-tests-"))
+    """Data of this session's own servers; deleted afterwards, unless DATAFLOW_KEEP is set.
+
+    Not below the folders of pytest: PostgreSQL may run as another user, who cannot enter them.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="dataflow-tests-", dir=_TEMPORARY))
     yield folder
     if "DATAFLOW_KEEP" not in os.environ:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Tests whose servers are slow to start: which they are, and which process runs them."""
+"""Tests whose servers are slow to start: which they are."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from typing_extensions import override
-from xdist.scheduler import LoadScopeScheduling
 
 HEAVY = frozenset({"kafkaConnect", "nessie", "trino"})
-"""Connectors whose servers are slow to start: `make test` runs their tests later, by server."""
+"""Connectors whose servers are slow to start: in `make test` one process runs their tests."""
 ESSENTIAL: Mapping[str, frozenset[str]] = {
     "test_drains_everything_once_and_resumes": frozenset(
         {
@@ -33,35 +31,10 @@ ESSENTIAL: Mapping[str, frozenset[str]] = {
     ),
 }
 """By test: those of its cases with a heavy server that `make test` runs too."""
-GROUPS = {
-    "trino": "trino",
-    "nessie": "nessie",
-    "tableflow/test_catalog": "nessie",
-    "test_registry": "registry",
-}
-"""By a part of a test's name its server. All others start what they need themselves, as connectors
-of Kafka Connect do, or once for their file: the files fill whichever process has time."""
 SERVERS = frozenset({"trino", "nessie", "apicurio", "keycloak"})
 """Fixtures that start one of those servers."""
 MARKS = ("heavy", "alone")
 """Each is a run of `make test` with few of its tests."""
-
-
-class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """No two processes start the same server, or wait until it is warm.
-
-    xdist has groups of its own (`xdist_group`), which pytest 9.2 does not let it name.
-    """
-
-    @override
-    def _split_scope(self, nodeid: str) -> str:
-        return group_of(nodeid)
-
-
-def group_of(nodeid: str) -> str:
-    """The server that a test shares with those of other files, or its file."""
-    file = nodeid.partition("::")[0]
-    return next((server for part, server in GROUPS.items() if part in nodeid), file)
 
 
 def has_heavy_end(item: pytest.Item) -> bool:

@@ -36,7 +36,7 @@ from dataflow_assets.errors import (
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.lane import Lane
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.runs.request import Report
 
 EVENT_SECONDS = 0.3  # between two events of the run: 200 flows have one a minute each

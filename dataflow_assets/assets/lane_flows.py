@@ -18,7 +18,7 @@ from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
 from dataflow_assets.manifests.load import Loaded
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 WRITE_SECONDS = 10.0  # how often the book says how the flows fare
 _REMOVED = "its manifest was removed"

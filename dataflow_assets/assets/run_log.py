@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from dataflow_assets.flow import Flow
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
 

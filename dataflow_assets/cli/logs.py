@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing_extensions import override
 
 from dataflow_assets.flow import Flow
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 Say = Callable[[str], None]
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataflow_assets.cli.console import err, sentence, trace
 from dataflow_assets.cli.parser import COMMANDS, command_line, options_of
 from dataflow_assets.errors import ManifestError
+from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.languages.common.keys import meant
-from dataflow_assets.likely_names import did_you_mean_or
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out, sentence
+from dataflow_assets.cli.preview.lines import Line, as_lines
+from dataflow_assets.cli.preview.live import Found, waiting
+from dataflow_assets.cli.preview.messages import Message, as_json, read
+from dataflow_assets.cli.preview.trace import Tracer
 from dataflow_assets.contracts import local_now
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.preview.lines import Line, as_lines
-from dataflow_assets.preview.live import Found, waiting
-from dataflow_assets.preview.messages import Message, as_json, read
-from dataflow_assets.preview.trace import Tracer
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.testing import Result, chosen
 
 LIVE = 10  # records, unless --limit says otherwise

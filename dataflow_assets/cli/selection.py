@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from dataflow_assets.cli.console import err
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors.likely_names import did_you_mean
 from dataflow_assets.flow import Flow
-from dataflow_assets.likely_names import did_you_mean
 from dataflow_assets.manifests.load import Loaded
 
 

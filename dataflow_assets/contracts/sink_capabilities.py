@@ -172,7 +172,7 @@ def shape_of(sink: Sink, schema: pa.Schema | None) -> Shape | None:
     return sink.shape(schema) if isinstance(sink, ShapesRecords) else None
 
 
-# runs/statuses.py
+# runs/questions.py
 class PeeksTogether(Sink):
     """Answers for many branches of one server by one connection, or one query."""
 
@@ -201,7 +201,7 @@ class PeeksTogether(Sink):
         """
 
 
-# runs/statuses.py, preview/live.py
+# runs/statuses.py, cli/preview/live.py
 class ShowsInheritance(ABC):
     """Shows people where the program has stopped whose table it takes over."""
 

@@ -17,7 +17,7 @@ from urllib3 import exceptions as refusals
 
 from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import PermanentError, RejectedRecord, TransientError
-from dataflow_assets.tls import Material, context
+from dataflow_assets.secrets.tls import Material, context
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 TIMES = urllib3.Timeout(connect=5.0, read=30.0)

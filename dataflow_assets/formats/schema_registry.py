@@ -12,8 +12,8 @@ from typing_extensions import override
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.registry_client import RegistryClient
 from dataflow_assets.secrets import Fills, SecretRef, one_word
+from dataflow_assets.secrets.tls import IN_CLEAR, Tls, is_plain, warn_in_clear, warn_unchecked
 from dataflow_assets.spec import Addition, Spec
-from dataflow_assets.tls import IN_CLEAR, Tls, is_plain, warn_in_clear, warn_unchecked
 
 Ref = SecretRef | None
 

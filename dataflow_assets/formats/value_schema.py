@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 
 KEY = b"dataflow.value_schema"
 """In the metadata of a ticket's schema."""

@@ -25,8 +25,8 @@ from dataflow_assets.secrets import (
     mounted,
 )
 from dataflow_assets.secrets.lookup import Documents
+from dataflow_assets.secrets.tls import EVERYWHERE, shown
 from dataflow_assets.spec import Spec
-from dataflow_assets.tls import EVERYWHERE, shown
 
 Pair = tuple[Flow, Document]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow_assets.contracts import OffsetSlice, Receipt, SourceSession, Span
-from dataflow_assets.decoding import decode_msgpack
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.results import Result, encoded
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
 from dataflow_assets.micro_batch.tasks import JobDied, collect, spare_worker
+from dataflow_assets.records.decoding import decode_msgpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

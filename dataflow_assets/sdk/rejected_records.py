@@ -24,8 +24,8 @@ from dataflow_assets.contracts import (
     attempt_of,
     utc_now,
 )
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import RejectedRecord, Stopped
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.records.record import encode, parse
 from dataflow_assets.sdk.rejected_rows import with_place, written
 

@@ -41,6 +41,7 @@ from dataflow_assets.manifests.load import Loaded
 from tests.connectors.kafka.test_session import eventually
 from tests.dagster.flows import SharedSpark, location, memory_flow
 from tests.dagster.switch import later
+from tests.lanes.driving import hurry
 from tests.stand_in import until
 
 QUIET = 1.0  # seconds, after which a lane ends
@@ -146,10 +147,13 @@ def shop(
     monkeypatch.setenv("DATAFLOW_START", "1")
     monkeypatch.setenv("DATAFLOW_PATIENCE", "1")
     monkeypatch.setattr(ingest, "IDLE_SECONDS", QUIET)
-    monkeypatch.setattr("dataflow_assets.lanes.lane.WANTED_SECONDS", 0.5)
+    monkeypatch.setattr(lane_runs, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(tally, "IDLE_SECONDS", 0.2)
+    hurry(monkeypatch)
     with dg.DagsterInstance.local_temp(home, overrides=UNCAPTURED) as instance:
         made = Shop(store, instance, engine, monkeypatch)
         yield made
+        monkeypatch.setattr(ingest, "IDLE_SECONDS", QUIET)
         made.pool.shutdown()
 
 
@@ -213,6 +217,7 @@ def test_a_table_is_told_before_one_that_is_filled_from_it(shop: Shop) -> None:
         shop.produce("a", number)
         shop.produce("b", number)
         until(lambda: shop.rows("c") == shop.rows("b") == shop.rows("a"))
+        until(lambda: all(shop.events(name) for name in "abc"))
     assert shop.ended(running).success
     last = {name: [event.storage_id for event in shop.events(name)] for name in "abc"}
     assert all(len(told) >= 2 for told in last.values())
@@ -519,7 +524,7 @@ def test_a_run_of_a_flows_own_has_the_flow_from_its_lane_and_gives_it_back(shop:
     shop.add("a", "b")
     shop.produce("a", 1)
     running = shop.aside()
-    until(lambda: shop.rows("a") == [1])
+    until(lambda: shop.rows("a") == [1] and "default/a" in shop.driven())
     own = shop.own("a")
     assert own.success
     lane = Book(shop.instance, "shared").read().run

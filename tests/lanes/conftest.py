@@ -9,18 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.flow import Flow
-from dataflow_assets.lanes import joint_jobs, lane, turns
-from tests.lanes.driving import PATIENCE, Driving, Memory
+from tests.lanes.driving import PATIENCE, Driving, Memory, hurry
 
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is asked every two seconds is asked more often."""
-    monkeypatch.setattr(lane, "WANTED_SECONDS", 0.2)
-    monkeypatch.setattr(lane, "MOMENT", 0.05)
-    monkeypatch.setattr(joint_jobs, "LEAST_SECONDS", 0.2)
-    monkeypatch.setattr(joint_jobs, "LEAST_SHARE", 0.0)
-    monkeypatch.setattr(turns, "STEP_SECONDS", 0.1)
+    hurry(monkeypatch)
 
 
 @pytest.fixture

@@ -10,16 +10,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
 from dataflow_assets.contracts import Sink, Source
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.lanes import joint_jobs, lane, turns
 from dataflow_assets.lanes.events import Began, Ended, Event, Left
 from dataflow_assets.lanes.lane import Lane
 from dataflow_assets.runs.request import Patience, Report, Request
 
 PATIENCE = Patience(60, 0.05, 0.5)
+
+
+def hurry(patch: pytest.MonkeyPatch) -> None:
+    """What a lane asks every few seconds is asked more often."""
+    patch.setattr(lane, "WANTED_SECONDS", 0.2)
+    patch.setattr(lane, "MOMENT", 0.05)
+    patch.setattr(joint_jobs, "LEAST_SECONDS", 0.2)
+    patch.setattr(joint_jobs, "LEAST_SHARE", 0.0)
+    patch.setattr(turns, "STEP_SECONDS", 0.1)
 
 
 class Driving:

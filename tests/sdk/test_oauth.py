@@ -23,17 +23,9 @@ from dataflow_assets.connectors.trino.table.table import Place
 from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk import oauth
 from dataflow_assets.sdk.oauth import RETRIED_AFTER, Grant, Tokens
+from tests.clock import Clock
 
 LIFE = 100
-
-
-class Clock:
-    """What the module takes for the time."""
-
-    now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Who runs the tests of heavy servers, and that no run of `make test` leaves a marked one out."""
+"""No run of `make test` leaves a marked test out, or starts a heavy server in each process."""
 
 from __future__ import annotations
 
@@ -9,26 +9,6 @@ from typing import Any
 import pytest
 
 from tests import ROOT, heavy
-
-LAWS = "tests/contract/test_laws.py"
-KILLED = "tests/connectors/kafka_connect/test_crash.py"
-
-
-def test_tests_of_one_server_are_run_by_one_process() -> None:
-    """Those without one are so by file.
-
-    Not parametrized: a test with the name of a heavy connector in a parameter is one of them.
-    """
-    groups = {
-        "tests/connectors/trino/test_catalogs.py::test_a": "trino",
-        "tests/contract/test_laws.py::test_a[nessie-iceberg.after-commit]": "nessie",
-        "tests/languages/tableflow/test_catalog.py::test_a": "nessie",
-        "tests/connectors/kafka_connect/test_crash.py::test_a[some]": KILLED,
-        "tests/contract/test_laws.py::test_a[kafkaConnect-memory-span]": LAWS,
-        "tests/connectors/kafka/test_registry.py::test_a": "registry",
-        "tests/languages/flink/test_registry.py::test_a": "registry",
-    }
-    assert {name: heavy.group_of(name) for name in groups} == groups
 
 
 @pytest.mark.parametrize("mark", heavy.MARKS)

@@ -29,8 +29,8 @@ import pyarrow.parquet as pq
 
 from dataflow_assets.connectors.kafka_connect.errors import other_spool
 from dataflow_assets.connectors.kafka_connect.parts import EMPTIED, Part, published, still_open
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.durable_files import make_folder, sync
 
 SCHEMA = pa.schema(

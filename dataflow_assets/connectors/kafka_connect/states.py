@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.repeating import repeated
 
 Name = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED", "UNASSIGNED"]

@@ -19,10 +19,10 @@ from psycopg import Error, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.private_files import private_file
 from dataflow_assets.sdk.connection_strings import foreign, unescaped, url
 from dataflow_assets.secrets import FOLDER
-from dataflow_assets.tls import Material, Tls, names_one, pem, warn_unchecked
+from dataflow_assets.secrets.private_files import private_file
+from dataflow_assets.secrets.tls import Material, Tls, names_one, pem, warn_unchecked
 
 _DROPPED = ("pool_", "statement_cache", "description_cache", "default_query_exec_mode")
 _FILES = frozenset({"sslcert", "sslkey", "sslrootcert", "sslcrl"})

@@ -8,11 +8,11 @@ from typing import Any
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import DataflowError, Finding
+from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.keys import models_at
 from dataflow_assets.languages.common.packages import not_installed
 from dataflow_assets.languages.common.wording import ruled, validate
-from dataflow_assets.likely_names import did_you_mean_or
 
 
 def end(

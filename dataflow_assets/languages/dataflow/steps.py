@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from dataflow_assets import registry
 from dataflow_assets.errors import Finding
+from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.flow import Branch
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.wording import validate
 from dataflow_assets.languages.dataflow.ends import end
-from dataflow_assets.likely_names import did_you_mean_or
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.records.step import Step

@@ -17,7 +17,7 @@ from dataflow_assets.contracts import Run
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import SHARED_LANE, Flow
 from dataflow_assets.lanes.lane import Lane
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.runs.request import Request
 
 OP = "drive"

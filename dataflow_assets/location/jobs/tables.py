@@ -10,7 +10,7 @@ from dataflow_assets.assets.graph import Graph, Key
 from dataflow_assets.contracts import Address, Connector, Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow, asset_key
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.sdk.maintenance import Keep, Maintained
 from dataflow_assets.secrets import resolve
 

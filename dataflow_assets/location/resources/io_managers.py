@@ -24,8 +24,8 @@ from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.flow import Flow, mangle
 from dataflow_assets.location.resources import partitions
-from dataflow_assets.redaction import mask
 from dataflow_assets.registry import sinks
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.sdk.database import split
 from dataflow_assets.sdk.table_frames import FrameSink, Mode, TableFrames
 from dataflow_assets.secrets import resolve

@@ -21,8 +21,8 @@ from dataflow_assets.assets.mirror import positions
 from dataflow_assets.assets.mirrored_checkpoints import Mirrored, mirrored_together
 from dataflow_assets.contracts import Checkpoint, Positions, Sink, Target
 from dataflow_assets.errors import DataflowError, outcome
-from dataflow_assets.redaction import mask
 from dataflow_assets.runs.questions import Question, grouped, peek_all
+from dataflow_assets.runs.redaction import mask
 
 TRUTH_SECONDS = 180.0
 RETRY_SECONDS = 30.0

@@ -34,7 +34,7 @@ from dataflow_assets.location.sensors.flows import Board, board, suspended
 from dataflow_assets.location.sensors.instances import instance_of, location_name
 from dataflow_assets.location.sensors.returns import freed
 from dataflow_assets.location.sensors.sources import News, sources
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
 AT_ONCE = 8  # runs of flows' own that this sensor keeps going

@@ -33,7 +33,7 @@ from dataflow_assets.location.sensors import default_status
 from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
 from dataflow_assets.location.sensors.instances import instance_of
 from dataflow_assets.location.sensors.sources import sources
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 INTERVAL_SECONDS = 29
 TOLD_SECONDS = 120.0  # a flow whose live run is silent for longer is idle, or hangs

@@ -216,7 +216,8 @@ def test_rejected_records_go_to_a_table_of_their_own(
     session.finish(span, [receipt], SOURCE)
     [row] = table_rows(catalog, namespace, "orders_rejected")
     assert row["id"] == "default/orders/iceberg:orders/orders/p0/3/0/decode"
-    assert (row["body"], row["key"], row["reason"]) == (b"{\xff", b"k", "not JSON")
+    assert (row["body"], row["body_encoding"], row["reason"]) == ("e/8=", "base64", "not JSON")
+    assert (row["key"], row["key_encoding"]) == ("k", "utf-8")
     assert (row["source"], row["partition"], row["offset"]) == ("orders", "p0", 3)
     assert session.checkpoint.totals == Totals(3, 1, 30)
 
@@ -264,7 +265,7 @@ def test_deletes_and_values_that_do_not_fit_are_rejected(
     session.finish(span, [receipt], SOURCE)
     assert ids(catalog, namespace) == [1, 5]
     found = {r["offset"]: r for r in table_rows(catalog, namespace, "orders_rejected")}
-    assert {offset: Sent(row["body"]) for offset, row in found.items()} == sent
+    assert {offset: Sent(row["body"].encode()) for offset, row in found.items()} == sent
     assert "column u" in found[1]["reason"]
     assert "append" in found[2]["reason"]
     assert "column id is required" in found[3]["reason"]

@@ -16,10 +16,10 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 import devservers
+from dataflow_assets.cli.preview.live import waiting
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request, Start
 from dataflow_assets.testing import chosen

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.connectors.postgresql.cdc import peeked, read, read_ahead
+from dataflow_assets.connectors.postgresql.cdc import peeked, read, read_ahead, slot
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump_part
 from dataflow_assets.connectors.postgresql.cdc.read import Stream
@@ -250,17 +250,16 @@ def test_a_reader_that_is_ended_lets_go_of_the_slot(
 ) -> None:
     """Whether it waits for room, or for a server that has nothing to send."""
     monkeypatch.setattr(read_ahead, "_TOGETHER", 1_000)
+    monkeypatch.setattr(slot, "_late", lambda _deadline: False)  # nobody else ends it
     after = table.advanced()
     _many(table, 1000, 1100)
     for most, upto in ((2_000, table.log_end()), (1 << 30, Lsn(table.log_end().value + (1 << 30)))):
         monkeypatch.setattr(read_ahead, "MOST_BYTES", most)
         ahead = _ahead(table, after, upto)
         assert next(ahead.messages())[0] == ord("B")
-        began = time.monotonic()
         ahead.close()
         ahead.close()
         table.wait_until_free()
-        assert time.monotonic() - began < 2
         assert not _threads()
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import threading
-import time
 from contextlib import closing
 from itertools import pairwise
 
@@ -14,7 +13,7 @@ import psycopg
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
-from dataflow_assets.connectors.postgresql.cdc import idle_log
+from dataflow_assets.connectors.postgresql.cdc import idle_log, slot
 from dataflow_assets.connectors.postgresql.cdc import lag as lag_module
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.position import (
@@ -30,6 +29,7 @@ from dataflow_assets.contracts import Limit, PartSlice, Run, reserved
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.take_over import adopt_file
+from tests.clock import Clock
 from tests.connectors.postgresql.followed import Followed, tuples
 
 COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
@@ -211,8 +211,18 @@ def test_an_idle_database_lets_the_log_of_others_go(table: Followed) -> None:
     assert after < 2_000_000
 
 
-def test_a_look_that_ends_early_leaves_nobody_behind(table: Followed) -> None:
-    """Its walsender would look through all that follows before it notices."""
+def test_a_look_that_ends_early_leaves_nobody_behind(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its walsender is told to stop: it would look through all that follows before it notices."""
+    canceled, cancel = list[bool](), psycopg.Connection.cancel_safe
+
+    def noted(connection: psycopg.Connection, *, timeout: float) -> None:
+        cancel(connection, timeout=timeout)
+        canceled.append(connection.closed)
+
+    monkeypatch.setattr(psycopg.Connection, "cancel_safe", noted)
+    monkeypatch.setattr(slot, "_late", lambda _deadline: False)  # nobody else ends it
     table.drain()
     after = parse(table.position()["wal"])
     assert after is not None
@@ -222,9 +232,8 @@ def test_a_look_that_ends_early_leaves_nobody_behind(table: Followed) -> None:
         table.run("INSERT INTO noise SELECT repeat('x', 200) FROM generate_series(1, 10000)")
     end = table.log_end()
     assert look(table.source, after.lsn, end).changes == 1
-    begun = time.monotonic()
+    assert canceled == [False]
     table.wait_until_free()
-    assert time.monotonic() - begun < 0.5
 
 
 @pytest.mark.parametrize("seconds", [0, 10])
@@ -295,24 +304,27 @@ def test_looks_that_take_long_are_far_apart(
 ) -> None:
     """A transaction that stays open makes each of them go through all log since its beginning."""
     table.drain()
-    looks: list[float] = []
+    looks, clock = list[float](), Clock()
 
     def slow(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> Seen:
-        looks.append(time.monotonic())
-        time.sleep(0.05)
+        looks.append(clock.now)
+        clock.now += 2
         return look(source, after, upto, most)
 
     monkeypatch.setattr(idle_log, "look", slow)
-    monkeypatch.setattr(idle_log, "SLOW_SECONDS", 0.05)
-    position, deadline = table.position(), time.monotonic() + 2
+    monkeypatch.setattr(idle_log, "time", clock)
+    position = table.position()
+    table.run("CREATE TABLE noise (i int)")
     with closing(table.source.open("followed/asked")) as session:
-        while time.monotonic() < deadline:
-            table.run("CREATE TABLE IF NOT EXISTS noise (i int); INSERT INTO noise VALUES (1)")
+        for _ in range(45):
+            table.run("INSERT INTO noise VALUES (1)")
             assert not session.lags("wal", position["wal"], session.end()["wal"])
-        assert 2 <= len(looks) <= 5
+            clock.now += 1
+        assert [later - look for look, later in pairwise(looks)] == [22, 22]
         table.run("INSERT INTO source VALUES (300, 'x', 1)")
         while not session.lags("wal", position["wal"], session.end()["wal"]):
-            assert time.monotonic() < deadline + 5
+            clock.now += 1
+        assert len(looks) == 4
         assert not session.plan(position, Limit()).empty
 
 
@@ -496,12 +508,10 @@ def test_under_constant_writes_the_copy_is_right_in_the_end(table: Followed) -> 
     writers = [threading.Thread(target=write, args=[seed]) for seed in range(3)]
     for writer in writers:
         writer.start()
-    deadline = time.monotonic() + 6
     names = ["postgresql-cdc.snapshot", "postgresql.after-commit", "drain.passed",
              "postgresql.before-commit", "postgresql-cdc.read"]  # fmt: skip
-    while time.monotonic() < deadline:
-        table.killed_at(names[0])
-        names = names[1:] + names[:1]
+    for name in names:
+        table.killed_at(name)
         table.drain()
     stop.set()
     for writer in writers:

@@ -10,8 +10,8 @@ import pytest
 
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.connect_sink.ends import JdbcTable, LakeTable, LakeTopic
-from dataflow_assets.languages.connect_sink.reader.transforms import TRANSLATIONS
+from dataflow_assets.languages.connect.ends import JdbcTable, LakeTable, LakeTopic
+from dataflow_assets.languages.connect.reader.transforms import TRANSLATIONS
 from dataflow_assets.manifests.load import Loaded, load
 from tests import ROOT
 from tests.languages.connect_sink.files import (

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.engine.query import SqlQuery
-from dataflow_assets.languages.flink.kafka_values import TableWriter
-from dataflow_assets.languages.flink.reader.read import read
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.engine.query import SqlQuery
+from dataflow_assets.languages.sql.kafka_values import TableWriter
+from dataflow_assets.languages.sql.reader.read import read
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.records.record import Record
 from dataflow_assets.records.step import Context

@@ -11,8 +11,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseErrors
-from dataflow_assets.connectors.clickhouse.rejected.replay import ClickhouseReplay
+from dataflow_assets.connectors.clickhouse.rejected.error_sink import error_table, rejected_table
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import peek_together
 from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession
 from dataflow_assets.connectors.clickhouse.sink.writer import ClickhouseWriter
@@ -92,11 +91,11 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink, MakesColumns, PeeksTogeth
 
     @override
     def error_store(self) -> ErrorStore:
-        return ClickhouseErrors(self)
+        return error_table(self)
 
     @override
     def rejected(self) -> Entries:
-        return ClickhouseReplay(self)
+        return rejected_table(self)
 
     @override
     def frames(self, namespace: str | None, table: str) -> TableFrames:

@@ -18,9 +18,9 @@ from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.connectors.files.table.identity import refuse_own, refuse_within
 from dataflow_assets.contracts import Entry, EntryName, ErrorRecord, ErrorStore
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
 
 BESIDE = "_rejected"

@@ -30,9 +30,9 @@ from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import head
 from dataflow_assets.contracts import utc_now
-from dataflow_assets.decoding import decode_msgpack
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import from_environment, reach
+from dataflow_assets.records.decoding import decode_msgpack
 from dataflow_assets.sdk.causes import no_room
 from dataflow_assets.spark.errors import sentence
 

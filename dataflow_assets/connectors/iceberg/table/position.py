@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 from pyiceberg.table.snapshots import Snapshot
 
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.decoding import decode_json
 
 Scan = Literal["added", "full"]
 

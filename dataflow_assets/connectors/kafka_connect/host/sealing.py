@@ -16,9 +16,9 @@ from dataflow_assets.connectors.kafka_connect.host import resuming
 from dataflow_assets.connectors.kafka_connect.host.protocol import Order
 from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Offsets, Spool, canonical
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
+from dataflow_assets.records.decoding import decode_json
 
 
 class Sealer:

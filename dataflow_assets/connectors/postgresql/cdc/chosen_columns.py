@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.tables import Table
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.likely_names import did_you_mean
+from dataflow_assets.errors.likely_names import did_you_mean
 
 _NAMES = """
 SELECT DISTINCT attname::text FROM pg_attribute

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dataflow_assets.connectors.postgresql.types import ARROW, READINGS
 from dataflow_assets.contracts import (
     Kind,
     Note,
@@ -37,32 +38,19 @@ DELIMITER = b"dataflow.postgresql.delimiter"
 COMPARED = b"dataflow.postgresql.compared"
 """Of a column: the type whose values can be compared without the server; missing otherwise."""
 
-_ARROW: dict[str, pa.DataType] = {
-    "bool": pa.bool_(),
-    "int2": pa.int16(),
-    "int4": pa.int32(),
-    "int8": pa.int64(),
-    "float4": pa.float32(),
-    "float8": pa.float64(),
-    "date": pa.date32(),
-    "time": pa.time64("us"),
-    "bytea": pa.binary(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-}
 _SCALARS = {
     "bit(1)": b"boolean",
     **dict.fromkeys(("money", "oid", "xid", "xid8", "cid"), b"number"),
 }
 _ENDLESS = frozenset({"date", "time", "timestamp", "timestamptz"})
 _TEXT = frozenset({"text", "varchar", "bpchar", "name", "xml", "citext"})
-_KINDS = {"json": Kind.JSON, "jsonb": Kind.JSON, "numeric": Kind.NUMERIC}
+_KINDS = {name: READINGS[name].kind for name in ("json", "jsonb", "numeric")}
 _EXACT = frozenset({"text", "varchar", "numeric"})
-"""Types, beside those of _ARROW, whose values are equal only where they are written alike, or where
+"""Types, beside those of ARROW, whose values are equal only where they are written alike, or where
 they are equal numbers."""
 _WITH_DIGITS = frozenset({"numeric", "time", "timestamp", "timestamptz"})
 _MODIFIER = re.compile(r"\((-?\d+)(?:,(-?\d+))?\)")
-_BINARY = frozenset({*_ARROW, *_TEXT, *_KINDS, "uuid"})
+_BINARY = frozenset({*ARROW, *_TEXT, *_KINDS, "uuid"})
 
 
 @dataclass(frozen=True)
@@ -93,7 +81,7 @@ class Column:
             metadata[Note.HAS_DEFAULT] = b"1"
         if (digits := self._digits) is not None:
             metadata[Note.DIGITS] = str(digits).encode()
-        arrow = _ARROW.get(self.base, pa.string())
+        arrow = ARROW.get(self.base, pa.string())
         return pa.field(self.name, arrow, nullable=not self.required, metadata=metadata)
 
     @property
@@ -102,8 +90,8 @@ class Column:
         found: dict[bytes, bytes] = {}
         if self.base in {"varchar", "bpchar"} and self.modifier >= 4:
             found[Note.MAX_LENGTH] = str(self.modifier - 4).encode()
-        if self.base not in _ARROW and self.base not in _TEXT:
-            found |= (Kind.JSON if self.array else _KINDS.get(self.base, Kind.TEXT)).mark
+        if self.base not in ARROW and self.base not in _TEXT:
+            found |= (Kind.JSON if self.array else _KINDS.get(self.base) or Kind.TEXT).mark
         if self.base in _ENDLESS:
             found[Note.INFINITE] = b"1"
         if scalars := _SCALARS.get(self.declared):
@@ -129,7 +117,7 @@ class Column:
 
     @property
     def _is_loose(self) -> bool:
-        exact = self.enum or self.base in _ARROW or self.base in _EXACT
+        exact = self.enum or self.base in ARROW or self.base in _EXACT
         return not exact or not self.deterministic
 
     @property

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.encode import lines
 from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.rejected.table import store
+from dataflow_assets.connectors.trino.rejected.error_sink import store
 from dataflow_assets.connectors.trino.sink.refused_values import Trial
 from dataflow_assets.connectors.trino.sink.suspects import Bound, bounded
 from dataflow_assets.connectors.trino.table.stage import Chunks, length_of

@@ -96,6 +96,11 @@ def find(client: Client, place: Place) -> Table | None:
     return Table(place, columns, identity(client, place), _connector(client, place.catalog))
 
 
+def column_names(client: Client, place: Place) -> frozenset[str]:
+    """The names of its columns; none where there is no table. Raises Failure."""
+    return frozenset(column.name for column in _columns(client, place))
+
+
 def _connector(client: Client, catalog: str) -> str:
     try:
         return str(client.value(_CONNECTOR.format(catalog=literal(catalog))) or "")
