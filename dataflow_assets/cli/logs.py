@@ -15,7 +15,7 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def logged(say: Say, flows: Iterable[Flow], verbose: bool) -> Iterator[None]:
+def show_log(say: Say, flows: Iterable[Flow], verbose: bool) -> Iterator[None]:
     """The engine's warnings; with `verbose` everything, and other libraries' too."""
     handler = _Said(say, tuple(flows))
     log = logging.getLogger(None if verbose else "dataflow_assets")

@@ -168,9 +168,9 @@ class _InTasks:
         spare_worker()
         for batch in batches:
             for task in batch.column("id").to_pylist():
-                yield from self._done(self.tasks[task])
+                yield from self._do(self.tasks[task])
 
-    def _done(self, shares: Sequence[Share]) -> Iterator[pa.RecordBatch]:
+    def _do(self, shares: Sequence[Share]) -> Iterator[pa.RecordBatch]:
         messages = [share for share in shares if self.works[share[0]].source.delivers == "messages"]
         for n, indexes in shares:
             if (n, indexes) not in messages:

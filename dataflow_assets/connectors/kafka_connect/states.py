@@ -48,7 +48,7 @@ def write(folder: Path, connector: Name, tasks: list[Name]) -> None:
         unfinished.rename(folder / _FILE)
 
 
-def noted(folder: Path, tasks: Callable[[], list[Name]]) -> AbstractContextManager[None]:
+def note_states(folder: Path, tasks: Callable[[], list[Name]]) -> AbstractContextManager[None]:
     """Writes the states of a connector that runs until the block ends.
 
     Called by the host around calls into the connector, which may take minutes: a living connector

@@ -246,13 +246,13 @@ def _query(text: str) -> dict[str, str]:
         if key in _keywords():
             known[key] = value
         elif not key.startswith(_DROPPED):
-            options.append(f"-c {key}={_escaped(value)}")
+            options.append(f"-c {key}={_escape(value)}")
     if options:
         known["options"] = " ".join([*filter(None, [known.get("options")]), *options])
     return known
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace(" ", "\\ ")
 
 

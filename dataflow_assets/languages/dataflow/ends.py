@@ -37,7 +37,7 @@ def end(
         return None, []
     connector, findings = validate(found[name], document, (*path, "config"))
     findings += _empty(document, (*path, "config"), found[name])
-    findings = findings or list(_lost(document, path, connector))
+    findings = findings or list(_without_address(document, path, connector))
     return (None if findings else connector), findings
 
 
@@ -49,7 +49,9 @@ def _empty(document: Document, base: Path, model: type[Connector]) -> Iterator[F
             yield document.finding(path, "has no value: write one, or remove the key", key=True)
 
 
-def _lost(document: Document, path: Path, connector: Connector | None) -> Iterable[Finding]:
+def _without_address(
+    document: Document, path: Path, connector: Connector | None
+) -> Iterable[Finding]:
     """An address that cannot be told is a finding here, not an exception while assets load."""
     if connector is None:
         return

@@ -72,14 +72,14 @@ def _tables(graph: Graph) -> Iterator[_Table]:
     for node in graph.nodes:
         readers.setdefault(asset_key(node.flow.source_address), {})[node.flow.id] = node.flow
     tables: dict[Key, _Table] = {}
-    for key, sink, address, flow, page in _written(graph):
+    for key, sink, address, flow, page in _written_tables(graph):
         if isinstance(sink, Maintained):
             reading = tuple(readers.get(key, {}).values())
             tables.setdefault(key, _Table(sink, address, flow, page, reading))
     yield from tables.values()
 
 
-def _written(graph: Graph) -> Iterator[tuple[Key, Connector, Address, Flow, Key | None]]:
+def _written_tables(graph: Graph) -> Iterator[tuple[Key, Connector, Address, Flow, Key | None]]:
     for node in graph.nodes:
         yield node.table, node.branch.sink, node.branch.address, node.flow, node.table
     for node in graph.nodes:

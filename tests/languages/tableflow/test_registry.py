@@ -18,7 +18,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.formats.registry_client import RegistryClient
 from dataflow_assets.manifests.load import load
-from dataflow_assets.manifests.stored_tables import compared
+from dataflow_assets.manifests.stored_tables import compare
 from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.sdk.sql_table.rejected import entries_of
 from tests.conftest import Topics
@@ -164,7 +164,7 @@ def test_what_the_table_cannot_become_is_refused(registered: Registered, run: Ru
     )
     with pytest.raises(PermanentError, match=message):
         run(flow)
-    (found,) = compared(load(registered.file.path)).findings
+    (found,) = compare(load(registered.file.path)).findings
     assert found.path == "tables[0].schema_mode"
     assert found.message.startswith(message)
     assert [row["id"] for row in registered.file.rows()] == [1]

@@ -110,7 +110,7 @@ class Merge:
         """The place of each staged row, by the file that holds its key or else a bucket below 0."""
         inserts = min(MOST_PARTS, self._staged.bytes // PART_BYTES + 1)
         bucket = f"coalesce(file, -1 - pmod(hash(k), {inserts})) as bucket"
-        stored = self._stored(self._table, self._tasks)
+        stored = self._stored_keys(self._table, self._tasks)
         found = self._staged_keys().join(stored, "k", "left")
         placed = found.selectExpr(bucket, "source", "row", "at")
         total = self._staged.bytes + sum(task.file.file_size_in_bytes for task in self._tasks)
@@ -139,7 +139,7 @@ class Merge:
         self._checked.add(head(table))
 
     def _hold_keys(self, table: Table, tasks: Sequence[FileScanTask]) -> bool:
-        stored = self._stored(table, tasks)
+        stored = self._stored_keys(table, tasks)
         found = self._staged_keys().join(stored, "k", "left_semi").limit(1)
         return bool(_run(found.count))
 
@@ -154,7 +154,7 @@ class Merge:
                 "that has written them rewrite its data files"
             ) from error
 
-    def _stored(self, table: Table, tasks: Sequence[FileScanTask]) -> DataFrame:
+    def _stored_keys(self, table: Table, tasks: Sequence[FileScanTask]) -> DataFrame:
         few = self._staged.rows <= FEW
         groups = tuple(_groups(tasks)) or ((),)
         wanted = self._staged.paths if few else ()

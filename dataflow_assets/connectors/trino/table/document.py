@@ -94,6 +94,6 @@ class Stored:
         return self.document.undecided
 
 
-def parsed(text: str) -> Document:
+def parse(text: str) -> Document:
     """The document of a row, as this version or an earlier one has written it."""
     return decode_json(text, Document)
