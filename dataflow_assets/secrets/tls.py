@@ -23,8 +23,6 @@ from pydantic import SecretStr
 from typing_extensions import override
 
 from dataflow_assets.errors import PermanentError
-<<<<<<< HEAD:dataflow_assets/tls.py
-from dataflow_assets.private_files import private_file
 from dataflow_assets.secrets import (
     FOLDER,
     Fills,
@@ -33,10 +31,7 @@ from dataflow_assets.secrets import (
     mounted_file,
     replaced_meanwhile,
 )
-=======
-from dataflow_assets.secrets import FOLDER, Fills, SecretRef, is_place, mounted, replaced_meanwhile
 from dataflow_assets.secrets.private_files import private_file
->>>>>>> main:dataflow_assets/secrets/tls.py
 from dataflow_assets.spec import Spec
 
 LONGEST = 1024 * 1024  # bytes of a PEM file; a bundle of all public CAs has a quarter of it
