@@ -63,7 +63,7 @@ class TableFrames:
 
 
 class FrameSink(Sink):
-    """A sink whose tables users' assets also read and write as DataFrames.
+    """A sink into tables, which users' assets also read and write as DataFrames.
 
     The type of the sink is the key of the IO manager (`io_manager_key="iceberg"`).
     """
