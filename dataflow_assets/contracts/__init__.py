@@ -154,12 +154,9 @@ from dataflow_assets.contracts.slices import (
 from dataflow_assets.contracts.source import (
     MessageSource,
     NewColumnRule,
-    Offset,
     Source,
-)
-from dataflow_assets.contracts.source_reader import Asked
-from dataflow_assets.contracts.source_session import (
     SourceSession,
+    SourceTraits,
 )
 from dataflow_assets.contracts.target import (
     Rejects,
@@ -197,7 +194,6 @@ __all__ = [
     "UPDATE",
     "Address",
     "AddsColumns",
-    "Asked",
     "Checkpoint",
     "ChecksStored",
     "ChecksTarget",
@@ -223,7 +219,6 @@ __all__ = [
     "NewColumnRule",
     "Note",
     "NotesEnd",
-    "Offset",
     "OffsetSlice",
     "PartSlice",
     "PeeksTogether",
@@ -245,6 +240,7 @@ __all__ = [
     "Slice",
     "Source",
     "SourceSession",
+    "SourceTraits",
     "Span",
     "StagesWithSpark",
     "StoredSchema",
