@@ -25,7 +25,7 @@ from bench.places import Places
 from bench.tiny import Clock, watched
 from dataflow_assets.contracts import Limit
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.state.manifest import VIEW, position_of
+from dataflow_assets.languages.sql.state.manifest import VIEW, position_of
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request

@@ -14,7 +14,7 @@ from dataflow_assets.assets import mirror
 from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.lineage import origins
 from dataflow_assets.assets.tally import Figures
-from dataflow_assets.contracts import HAS_DEFAULT, Address, Checkpoint, Lag, kind_of
+from dataflow_assets.contracts import Address, Checkpoint, Lag, Note, kind_of
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.language import languages
 from dataflow_assets.registry import sinks, sources
@@ -105,7 +105,7 @@ def tags(flow: Flow) -> dict[str, str]:
 
 def description(node: Node, graph: Graph) -> str:
     flow, address = node.flow, node.branch.address
-    mode = "upserted" if node.branch.sink.upserts else "appended"
+    mode = "upserted" if node.branch.sink.traits.upserts else "appended"
     source = flow.source_address
     route = f"`{qualified(source)}` ({source.system}) -> `{qualified(address)}` ({address.system})"
     lines = [f"{route}, {mode}. Flow `{flow.id}`."]
@@ -162,7 +162,7 @@ def column_lineage(node: Node, schema: pa.Schema) -> dict[str, Any]:
 
     Not of what the database fills by itself where a record does not.
     """
-    columns = [f.name for f in schema if (f.metadata or {}).get(HAS_DEFAULT) != b"1"]
+    columns = [f.name for f in schema if not Note.HAS_DEFAULT.marks(f)]
     found = origins(node.flow, node.branch, columns)
     if node.source is None or not found:
         return {}

@@ -55,7 +55,7 @@ class MessageFormat(ABC):
 
         Args:
             bodies: binary, null where a message has no value.
-            as_json: columns that the target keeps as JSON: they may come as JSON (a string of KIND
+            as_json: columns that the target keeps as JSON: they may come as JSON (a string of Kind
                 json) where that takes less time than a struct or a list, which would be converted.
 
         Raises:

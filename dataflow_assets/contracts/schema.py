@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 import pyarrow as pa
 
@@ -58,7 +58,59 @@ SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
 # does not know some values of the row, which a change has left as they were; null: it knows all
 UNKNOWN = reserved("unknown")
 
-KIND = b"dataflow.kind"  # field metadata: a Kind
+
+class Note(bytes, Enum):
+    """A key of the metadata with which a schema says something about a column: `of` reads it.
+
+    A value is text. That of a flag is `1`; it is absent where it does not hold.
+    """
+
+    KIND = b"dataflow.kind"
+    """A `Kind`; `kind_of` reads it."""
+    DECIMAL = b"dataflow.decimal"
+    """Of numeric text: `10,2`, the digits that its table declares."""
+    ELEMENT = b"dataflow.element"
+    """Of JSON text that is an array: a schema of one of its elements; `element_of` reads it."""
+    METADATA = b"dataflow.metadata"
+    """No column of the table, but each row's metadata of this name."""
+    LACKS = b"dataflow.lacks"
+    """A flag: no column of the table, but each row's UNKNOWN."""
+    UNFIT = b"dataflow.unfit"
+    """A flag: no column of the table, but a JSON object of each row's values that do not fit their
+    columns, in which they are null; null: all fit."""
+    PLACE = b"dataflow.place"
+    """No column of the table, but a struct of what names each row: `row`; `rows` may share it."""
+    DIGITS = b"dataflow.digits"
+    """Decimal digits behind the point, or of a second, that are stored."""
+    LOOSE = b"dataflow.loose"
+    """A flag: texts that differ may be stored as equal ones."""
+    PADDED = b"dataflow.padded"
+    """A flag: texts that differ in blanks at their end alone are equal."""
+    FILLED = b"dataflow.filled"
+    """What rows have in it that are older than it, as PostgreSQL writes it."""
+    HAS_DEFAULT = b"dataflow.default"
+    """A flag: the column may be absent although it is NOT NULL."""
+    SCALARS = b"dataflow.scalars"
+    """Of text of any other type: the JSON values that it takes too, `boolean` or `number`."""
+    MAX_LENGTH = b"dataflow.max_length"
+    """The longest text, in characters."""
+    INFINITE = b"dataflow.infinite"
+    """A flag: moments may be infinite, and a day may end at 24:00:00."""
+    KEY = b"dataflow.key"
+    """Of the schema itself: a JSON list of the columns that rows are matched by."""
+    TYPED = b"dataflow.typed"
+    """A flag of a sample itself: it has a table's types, not those of JSON messages."""
+    NO_NUL = b"dataflow.no_nul"
+    """A flag of the schema itself: text cannot hold U+0000."""
+
+    def marks(self, noted: pa.Field | pa.Schema) -> bool:
+        """Returns whether the metadata says something under this key: of a flag, that it holds."""
+        return self in (noted.metadata or {})
+
+    def of(self, noted: pa.Field | pa.Schema) -> str | None:
+        """Returns what the metadata says under this key; None where it says nothing."""
+        value: bytes | None = (noted.metadata or {}).get(self)
+        return None if value is None else value.decode()
 
 
 class Kind(StrEnum):
@@ -75,7 +127,7 @@ class Kind(StrEnum):
     @property
     def mark(self) -> dict[bytes, bytes]:
         """Returns the metadata of such a column."""
-        return {KIND: self.encode()}
+        return {Note.KIND: self.encode()}
 
     def field(self, name: str, *, nullable: bool = True) -> pa.Field:
         """A column of such text."""
@@ -83,31 +135,8 @@ class Kind(StrEnum):
 
 
 _KINDS = {kind.encode(): kind for kind in Kind}
-
-# Field metadata, too.
-DECIMAL = b"dataflow.decimal"  # of KIND numeric: b"10,2", the digits that its table declares
-# Of KIND json, where its values are arrays: one of their elements as a column, a schema of Arrow's.
-ELEMENT = b"dataflow.element"
-METADATA = b"dataflow.metadata"  # no column of the table, but each row's metadata of this name
-LACKS = b"dataflow.lacks"  # no column of the table, but each row's UNKNOWN; b"1"
-# No column of the table, but a JSON object of each row's values that do not fit their columns, in
-# which they are null; null: all fit. b"1"
-UNFIT = b"dataflow.unfit"
-PLACE = b"dataflow.place"  # no column of the table, but a struct of what names each row
 ONE_ROW, ROWS = b"row", b"rows"  # values of PLACE: they name one row, or rows may share them
-DIGITS = b"dataflow.digits"  # decimal digits behind the point, or of a second, that are stored
-LOOSE = b"dataflow.loose"  # b"1": texts that differ may be stored as equal ones
-PADDED = b"dataflow.padded"  # b"1": texts that differ in blanks at their end alone are equal
-FILLED = b"dataflow.filled"  # what rows have in it that are older than it, as PostgreSQL writes it
-HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
-# Of KIND text: the JSON values beside text that it takes, b"boolean" or b"number"; as their text
-SCALARS = b"dataflow.scalars"
-MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters
-KEY = b"dataflow.key"  # in the schema's own metadata: JSON list of the columns rows are matched by
-INFINITE = b"dataflow.infinite"  # b"1": moments may be infinite, and a day may end at 24:00:00
-TYPED = b"dataflow.typed"  # in a sample's own; b"1": a table's types, not those of JSON messages
 EVERYTHING = "*"  # among the metadata keys that are read: all of them
-NO_NUL = b"dataflow.no_nul"  # in the schema's own metadata; b"1": text cannot hold U+0000
 
 
 def metadata_column(
@@ -120,9 +149,9 @@ def metadata_column(
     Args:
         name: of the metadata.
         kind: of its values.
-        marks: what else the column's own metadata says, such as its KIND.
+        marks: what else the column's own metadata says, such as its Kind.
     """
-    return pa.field(reserved(name), kind, metadata={**(marks or {}), METADATA: name.encode()})
+    return pa.field(reserved(name), kind, metadata={**(marks or {}), Note.METADATA: name.encode()})
 
 
 HEADER_LIST = "header-list"
@@ -148,11 +177,11 @@ def kind_of(field: pa.Field) -> Kind | None:
     Returns:
         None where the column is plain text.
     """
-    return _KINDS.get((field.metadata or {}).get(KIND, b""))
+    return _KINDS.get((field.metadata or {}).get(Note.KIND, b""))
 
 
 def element_of(field: pa.Field) -> pa.Field | None:
-    """Returns what an array's column of KIND json holds in its arrays.
+    """Returns what an array's column of JSON text holds in its arrays.
 
     Called inside tasks, when values are converted or written.
 
@@ -163,7 +192,7 @@ def element_of(field: pa.Field) -> pa.Field | None:
         One of the elements as a nullable column; None where the column holds no arrays, or where
         its sink does not say what is in them.
     """
-    found = (field.metadata or {}).get(ELEMENT)
+    found = (field.metadata or {}).get(Note.ELEMENT)
     if found is None:
         return None
     return pa.ipc.read_schema(pa.py_buffer(found)).field(0).with_nullable(True)

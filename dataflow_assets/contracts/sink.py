@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -60,6 +61,34 @@ class Shape(ABC):
         return {}
 
 
+@dataclass(frozen=True)
+class SinkTraits:
+    """A declared sink describes itself to whoever plans, decodes and commits for it."""
+
+    upserts: bool = False
+    """Rows are matched by a key: a record that is read twice is stored once. Else it appends."""
+    takes_deletes: bool = True
+    """A delete removes or marks a row, or is a row of its own; False: it is a rejected record."""
+    ignores_case: bool = False
+    """A key or column may have other capitals than the target's column; else names are exact."""
+    unwraps: bool = False
+    """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
+    replaces_whole_rows: bool = False
+    """A row or message takes the place of the whole one of its key: what is missing in it is lost.
+    The rows of its chunks say in the column UNKNOWN what their source does not know of them."""
+    needs_sample: bool = True
+    """Records tell the columns of a table that is still to be made: `SinkSession.create` waits for
+    the first ones. Else it is called when the branch opens, with a sample without columns."""
+    reads_null_keys: bool = False
+    """It looks into the keys of null messages, for a key of its own; else it gets all keys as they
+    were sent. Only of sinks that take messages."""
+    record_time: str | None = None
+    """The column that takes the time which each message carries, and no body has. Only flows
+    without steps write into such sinks."""
+    flush_seconds: float = 0.0
+    """The least seconds between two commits of spans that are not full; 0 for no such bound."""
+
+
 class Sink(ErrorSink):
     """A declared sink."""
 
@@ -67,11 +96,6 @@ class Sink(ErrorSink):
     """A key of the record without a column in the target: reject the record, or leave it out."""
     adds_columns: ClassVar[bool] = False
     """Whether its sessions can add columns to a table that exists (`AddsColumns`)."""
-    unwraps: ClassVar[bool] = False
-    """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
-    replaces_whole_rows: ClassVar[bool] = False
-    """A row or message takes the place of the whole one of its key: what is missing in it is lost.
-    The rows of its chunks say in the column UNKNOWN what their source does not know of them."""
     takes: ClassVar[Literal["columns", "messages"]] = "columns"
     """`messages`: bodies, keys and headers byte for byte, in the schema MESSAGES. A null value is a
     tombstone; a row of OP DELETE keeps its body, for the sink to find the key in."""
@@ -79,24 +103,12 @@ class Sink(ErrorSink):
     """`slice`: rows and checkpoint in `Writer.close`; `span`: files staged, published by finish."""
 
     @property
-    def needs_sample(self) -> bool:
-        """Returns whether records tell the columns of a table that is still to be made.
+    def traits(self) -> SinkTraits:
+        """Returns what it declares of itself, by its options.
 
-        Read by the driver when a branch has opened without a table.
-
-        Returns:
-            True: `SinkSession.create` waits for the first records. False: it is called at once,
-            with a sample without columns.
+        Read when manifests are loaded, by the driver, and inside tasks once for each slice.
         """
-        return True
-
-    @property
-    def ignores_case(self) -> bool:
-        """Returns whether a key or column may have other capitals than the target's column.
-
-        Called inside tasks, when a slice begins. By default names are exact.
-        """
-        return False
+        return SinkTraits()
 
     @abstractmethod
     def open(self, target: Target, run: Run) -> SinkSession:
@@ -165,51 +177,6 @@ class Sink(ErrorSink):
             over.
         """
 
-    @property
-    def takes_deletes(self) -> bool:
-        """Whether a delete can be stored: it removes or marks a row, or is a row of its own.
-
-        Read when manifests are loaded.
-
-        Returns:
-            False where each delete is a rejected record.
-        """
-        return True
-
-    @property
-    def upserts(self) -> bool:
-        """Whether rows are matched by a key, so that a record that is read twice is stored once.
-
-        Read when manifests are loaded, and when a run rewinds.
-
-        Returns:
-            False for a sink that appends.
-        """
-        return False
-
-    @property
-    def reads_null_keys(self) -> bool:
-        """Returns whether the sink looks into the keys of null messages, for a key of its own.
-
-        Read inside tasks, once for each slice, of sinks that take messages.
-
-        Returns:
-            False for a sink that gets all keys as they were sent.
-        """
-        return False
-
-    @property
-    def record_time(self) -> str | None:
-        """The column that takes the time which each message carries, and no body has.
-
-        Read inside tasks and on the driver, once for each micro-batch. Only flows without steps
-        write into such sinks.
-
-        Returns:
-            None where there is no such column.
-        """
-        return None
-
     def inherited(self, target: Target) -> Positions | None:  # noqa: ARG002 - what overrides need
         """Where the program has stopped that has filled the table so far, for people to look at.
 
@@ -264,16 +231,6 @@ class Sink(ErrorSink):
         """
         return None
 
-    def flush_seconds(self) -> float:
-        """Returns how long the driver waits between two commits while little arrives.
-
-        Called by the driver in each turn of the loop.
-
-        Returns:
-            The least seconds between two commits of spans that are not full; 0 for no such bound.
-        """
-        return 0.0
-
     @classmethod
     def stored(cls, column: pa.Field) -> str:
         """The type that `SinkSession.create` gives an interchange column, for docs/types.md.
@@ -281,7 +238,7 @@ class Sink(ErrorSink):
         Called when the reference is generated, for each row of the table of types.
 
         Args:
-            column: of an interchange type; with the metadata KIND where text is more than text.
+            column: of an interchange type; with its `Kind` where text is more than text.
 
         Returns:
             The type as the system writes it.

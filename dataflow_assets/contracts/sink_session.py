@@ -52,7 +52,7 @@ class SinkSession(ABC):
 
     @abstractmethod
     def schema(self) -> pa.Schema | None:
-        """The target's columns with their metadata (KIND and so on) set.
+        """The target's columns with their metadata (see `Note`) set.
 
         Called by the driver when a branch opens, and once for each micro-batch.
 

@@ -140,7 +140,7 @@ class SourceReader(Connector):
                 record.
 
         Returns:
-            Typed rows: bool, integers, floats, decimals, string (with a KIND), binary, date32,
+            Typed rows: bool, integers, floats, decimals, string (with a Kind), binary, date32,
             time64 in us, timestamp in us or ns, naive or UTC, lists and structs of these, null. The
             largest and the smallest integer of a date or timestamp is infinity. At least one batch,
             be it without rows, tells the schema. Entries: a column `body` of binary, and those that

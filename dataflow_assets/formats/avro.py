@@ -48,6 +48,8 @@ class AvroFormat(MessageFormat):
     head_ignored: bool = False
     keys_named: bool = False
     """Keys are values of the registry's schemas, too."""
+    keys_as_json: bool = False
+    """A key that is a lone text has its quotation marks; else it stands for itself."""
     but: frozenset[str] | None = None
     """Where steps read change events: the fields of rows that are left as they are in texts."""
     of_keys: bool = False
@@ -157,8 +159,9 @@ class AvroFormat(MessageFormat):
         if not self.keys_named:
             return Texts(keys)
         found = AvroFormat(schemas=self.schemas, but=self.but, of_keys=True).texts(keys)
+        read = found.texts.to_pylist()
         return Texts(
-            pa.array([_unquoted(text) for text in found.texts.to_pylist()], pa.binary()),
+            pa.array(read if self.keys_as_json else map(_unquoted, read), pa.binary()),
             {row: f"key: {reason}" for row, reason in found.refused.items()},
         )
 

@@ -12,12 +12,9 @@ import pyarrow.compute as pc
 
 from dataflow_assets.contracts import (
     ABSENT,
-    INFINITE,
-    MAX_LENGTH,
-    NO_NUL,
     SYSTEM_COLUMNS,
-    TYPED,
     Kind,
+    Note,
     kind_of,
 )
 from dataflow_assets.errors import NewColumns, PermanentError
@@ -50,7 +47,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
     given = {field.name: field for field in table_columns(batch.schema)}
     _check(given, schema, unknown_fields if batch.num_rows else "ignore")
     refused: Refused = {}
-    no_nul = (schema.metadata or {}).get(NO_NUL) == b"1"
+    no_nul = Note.NO_NUL.marks(schema)
     arrays = []
     absent = _absent(batch, list(given), schema)
     for index, field in enumerate(schema):
@@ -116,7 +113,7 @@ def lacking(unknown: Sequence[pa.Field], schema: pa.Schema, given: Container[str
         schema: of the target.
         given: the names of all columns that the rows have.
     """
-    columns = pa.schema(unknown, {TYPED: b"1"})
+    columns = pa.schema(unknown, {Note.TYPED: b"1"})
     return NewColumns(
         f"the source delivers columns that the target lacks: {', '.join(columns.names)}; the "
         f"target has {', '.join(schema.names)}: add them, or set unknownFields: ignore",
@@ -205,14 +202,14 @@ def _endless(array: pa.Array, field: pa.Field) -> Iterator[tuple[int, str]]:
     elif pa.types.is_struct(field.type):
         for index, child in enumerate(field.type):
             yield from _endless(array.field(index), child)
-    elif pa.types.is_temporal(field.type) and INFINITE not in (field.metadata or {}):
+    elif pa.types.is_temporal(field.type) and not Note.INFINITE.marks(field):
         yield from endless(array).items()
 
 
 def _against_text_rules(
     array: pa.Array, field: pa.Field, *, no_nul: bool
 ) -> Iterator[tuple[int, str]]:
-    longest = int((field.metadata or {}).get(MAX_LENGTH, 0))
+    longest = int(Note.MAX_LENGTH.of(field) or 0)
     if longest:
         long = pc.greater(pc.utf8_length(array), longest)
         yield from ((row, f"longer than {longest} characters") for row in _rows(long))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import INFINITE, Kind, element_of, kind_of
+from dataflow_assets.contracts import Kind, Note, element_of, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.decimals import read_decimals
@@ -140,7 +140,7 @@ def _moment(column: pa.Array, wanted: pa.Field) -> pa.Array:
     endless = infinite(column)
     if not endless or _unit(column.type) == _unit(wanted.type):
         return _finite(column, wanted.type)
-    if INFINITE not in (wanted.metadata or {}):
+    if not Note.INFINITE.marks(wanted):
         raise ValueError("infinity is a moment of its own type alone")
     whole = pa.int32() if pa.types.is_date(wanted.type) else pa.int64()
     limits = np.iinfo(whole.to_pandas_dtype())

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import ABSENT, DELETE, NO_NUL, OFFSET, OP, Rejection
+from dataflow_assets.contracts import ABSENT, DELETE, OFFSET, OP, Note, Rejection
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import check_bodies, count_quotes
@@ -71,7 +71,7 @@ class JsonDecoder:
         self._cells = [_cells_of(f"c{at}") for at in range(len(schema))]
         self._keys = KeyDecoder(schema, tombstones, ignore_case=ignore_case)
         self._nested = {field.name for field in schema if pa.types.is_nested(field.type)}
-        self._no_nul = (schema.metadata or {}).get(NO_NUL) == b"1"
+        self._no_nul = Note.NO_NUL.marks(schema)
 
     def decode(self, bodies: pa.Array, offsets: pa.Array, keys: pa.Array | None = None) -> Decoded:
         """`bodies` binary, `offsets` int64, `keys` binary where tombstones delete."""

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
-from dataflow_assets.contracts import SCALARS, Kind, kind_of
+from dataflow_assets.contracts import Kind, Note, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_types import has_plain_keys
 from dataflow_assets.records.record import exact_json
@@ -46,7 +46,7 @@ def count_quotes(field: pa.Field, cells: Sequence[Any], array: pa.Array, absent:
     keys = 2 * (len(cells) - absent)
     if kind_of(field) in (Kind.JSON, Kind.NUMERIC):
         return keys + _count(array, _QUOTE)
-    if SCALARS in (field.metadata or {}):
+    if Note.SCALARS.marks(field):
         return keys + 2 * sum(bytes(cell)[:1] == b'"' for cell in cells if cell)
     if pa.types.is_nested(field.type):
         if not _is_decoded(field.type):

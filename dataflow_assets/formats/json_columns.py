@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
-from dataflow_assets.contracts import SCALARS, Kind, kind_of
+from dataflow_assets.contracts import Kind, Note, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.decimals import decimals
@@ -81,8 +81,8 @@ def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         return _raw_text(cells)
     if kind == Kind.NUMERIC:
         return _numbers(cells)
-    if taken := (field.metadata or {}).get(SCALARS):
-        return pa.array([_scalar(cell, taken.decode()) for cell in cells], pa.string())
+    if taken := Note.SCALARS.of(field):
+        return pa.array([_scalar(cell, taken) for cell in cells], pa.string())
     if pa.types.is_floating(field.type):
         return _floats(field, cells)
     if pa.types.is_struct(field.type):

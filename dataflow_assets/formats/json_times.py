@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import INFINITE
+from dataflow_assets.contracts import Note
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.iso_forms import DAY, day_micros, with_usual_form
 from dataflow_assets.formats.json_types import value_type
@@ -199,13 +199,13 @@ def _times_of_day(texts: pa.Array, field: pa.Field) -> pa.Array | None:
 def _time_of_day(texts: Texts, field: pa.Field) -> pa.Array:
     """Rounded as timestamps are, so that the last half of a microsecond ends the day."""
     found = [text if text is None else day_micros(text) for text in texts]
-    if DAY in found and INFINITE not in (field.metadata or {}):
+    if DAY in found and not Note.INFINITE.marks(field):
         raise RejectedRecord("decode", "24:00:00 cannot be stored, nor what is rounded to it")
     return pa.array(found, pa.int64()).view(field.type)
 
 
 def _endless(field: pa.Field) -> Mapping[str, int]:
-    if pa.types.is_time(field.type) or INFINITE not in (field.metadata or {}):
+    if pa.types.is_time(field.type) or not Note.INFINITE.marks(field):
         return {}
     limits = np.iinfo(np.int32 if pa.types.is_date(field.type) else np.int64)
     return {"infinity": int(limits.max), "-infinity": int(limits.min)}

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Meta
 
-from dataflow_assets.contracts import HAS_DEFAULT, MAX_LENGTH, SCALARS, Kind, kind_of
+from dataflow_assets.contracts import Kind, Note, kind_of
 from dataflow_assets.formats.text_forms import UUID
 
 _INTEGERS: dict[pa.DataType, tuple[int, int | None]] = {
@@ -61,7 +61,7 @@ def struct_type(fields: Iterable[pa.Field], *, forbid_unknown: bool) -> type[msg
 
 def is_optional(field: pa.Field) -> bool:
     """True where the key may be absent."""
-    return bool(field.nullable or (field.metadata or {}).get(HAS_DEFAULT) == b"1")
+    return bool(field.nullable or Note.HAS_DEFAULT.marks(field))
 
 
 def _member(name: str, field: pa.Field) -> Any:
@@ -71,8 +71,7 @@ def _member(name: str, field: pa.Field) -> Any:
 
 def value_type(field: pa.Field) -> Any:
     """The Python type that a column's JSON value decodes to."""
-    metadata = field.metadata or {}
-    if kind_of(field) in (Kind.JSON, Kind.NUMERIC) or SCALARS in metadata:
+    if kind_of(field) in (Kind.JSON, Kind.NUMERIC) or Note.SCALARS.marks(field):
         return msgspec.Raw
     if kind_of(field) == Kind.UUID:
         return Annotated[str, Meta(pattern=UUID)]
@@ -82,7 +81,7 @@ def value_type(field: pa.Field) -> Any:
     if field.type in _SIMPLE:
         return _SIMPLE[field.type]
     if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-        longest = metadata.get(MAX_LENGTH)
+        longest = Note.MAX_LENGTH.of(field)
         return Annotated[str, Meta(max_length=int(longest))] if longest else str
     return _compound_type(field.type)
 

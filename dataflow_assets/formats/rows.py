@@ -28,12 +28,9 @@ import pyarrow.compute as pc
 
 from dataflow_assets.contracts import (
     ABSENT,
-    LACKS,
-    METADATA,
-    PLACE,
     SYSTEM_COLUMNS,
-    UNFIT,
     Kind,
+    Note,
     kind_of,
     reserved,
 )
@@ -45,15 +42,9 @@ INFINITY, MINUS_INFINITY = "infinity", "-infinity"
 _DIGITS = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
 
 
-def metadata_key(field: pa.Field) -> str | None:
-    """The metadata that a column holds beside those of the table; None for the table's own."""
-    name: bytes | None = (field.metadata or {}).get(METADATA)
-    return None if name is None else name.decode()
-
-
 def is_beside(field: pa.Field) -> bool:
     """Whether a column travels beside the table's: metadata of a row, its place, what it lacks."""
-    return not {LACKS, METADATA, PLACE, UNFIT}.isdisjoint(field.metadata or ())
+    return not {Note.LACKS, Note.METADATA, Note.PLACE, Note.UNFIT}.isdisjoint(field.metadata or ())
 
 
 def table_columns(schema: pa.Schema) -> list[pa.Field]:
@@ -91,13 +82,13 @@ def unfit_column(values: Mapping[int, Mapping[str, Any]], rows: int) -> tuple[pa
         rows: how many the batch has.
     """
     texts = [exact_json(values[row]) if row in values else None for row in range(rows)]
-    field = pa.field(reserved("unfit"), pa.binary(), metadata={UNFIT: b"1"})
+    field = pa.field(reserved("unfit"), pa.binary(), metadata={Note.UNFIT: b"1"})
     return field, pa.array(texts, pa.binary())
 
 
 def unfit(batch: pa.RecordBatch) -> pa.Array | None:
     """The column marked UNFIT; None where all values fit."""
-    at = next((at for at, one in enumerate(batch.schema) if UNFIT in (one.metadata or ())), None)
+    at = next((at for at, one in enumerate(batch.schema) if Note.UNFIT.marks(one)), None)
     return None if at is None else batch.column(at)
 
 

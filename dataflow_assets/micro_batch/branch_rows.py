@@ -95,7 +95,7 @@ class BranchRows:
         if told and not names:
             raise RejectedRecord("encode", _NO_DELETES)
         body = record.body
-        if self.branch.sink.ignores_case:
+        if self.branch.traits.ignores_case:
             body = {self.branch.column(name) or name: value for name, value in body.items()}
         given = {name: body[name] for name in names if name in body}
         if not told and not given and len(names) == 1 and record.metadata.get("id") is not None:
@@ -123,7 +123,7 @@ class BranchRows:
         refused = [self._placed(one, offsets, sent) for one in decoded.rejected]
         refused += [unstored(int(offsets[at]), n, error, sent) for at, n, error in self.failed]
         rows = decoded.rows
-        if self.unknown and self.branch.sink.replaces_whole_rows:
+        if self.unknown and self.branch.traits.replaces_whole_rows:
             ordinals = rows.column(OFFSET).to_pylist()
             reasons = {
                 row: self.unknown[one] for row, one in enumerate(ordinals) if one in self.unknown

@@ -11,7 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import HAS_DEFAULT, KEY, Chunk, NewColumnRule, Shape, Sink, Ticket
+from dataflow_assets.contracts import Chunk, NewColumnRule, Note, Shape, Sink, SinkTraits, Ticket
 from dataflow_assets.flow import Flow
 from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json import JsonDecoder, Tombstones
@@ -30,6 +30,10 @@ class PassBranch:
     new_columns: NewColumnRule = "reject"
     """What becomes of columns that the target lacks, as the source says."""
 
+    @cached_property
+    def traits(self) -> SinkTraits:
+        return self.sink.traits
+
     @property
     def unknown_fields(self) -> Literal["reject", "ignore"]:
         """Returns what becomes of a field that the target has no column for."""
@@ -38,12 +42,12 @@ class PassBranch:
     @property
     def key_columns(self) -> tuple[str, ...]:
         """The columns by which the sink matches rows."""
-        return tuple(json.loads((self.ticket.schema.metadata or {}).get(KEY, b"[]")))
+        return tuple(json.loads(Note.KEY.of(self.ticket.schema) or "[]"))
 
     @property
     def unwraps(self) -> bool:
         """True where the object inside a wrapped body is stored: no column takes it as it is."""
-        return self.sink.unwraps and VALUE not in self.ticket.schema.names
+        return self.traits.unwraps and VALUE not in self.ticket.schema.names
 
     @cached_property
     def _names(self) -> ColumnNames:
@@ -54,13 +58,13 @@ class PassBranch:
 
         Raises RejectedRecord where several could be meant.
         """
-        if self.sink.ignores_case:
+        if self.traits.ignores_case:
             return self._names.column(name)
         return name if name in self.ticket.schema.names else None
 
     def named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Typed rows with the target's names for the columns that mean them."""
-        return self._names.renamed(rows) if self.sink.ignores_case else rows
+        return self._names.renamed(rows) if self.traits.ignores_case else rows
 
     def shape(self) -> Shape | None:
         """Returns what is stored of a record, where that is not simply its body."""
@@ -79,12 +83,12 @@ class PassBranch:
         if not whole:
             fields = [f if f.name in self.key_columns else _optional(f) for f in schema]
             schema = pa.schema(fields, schema.metadata)
-        ignores = self.sink.ignores_case
+        ignores = self.traits.ignores_case
         return JsonDecoder(schema, self.unknown_fields, tombstones, ignore_case=ignores)
 
 
 def _optional(field: pa.Field) -> pa.Field:
-    return field.with_metadata({**(field.metadata or {}), HAS_DEFAULT: b"1"})
+    return field.with_metadata({**(field.metadata or {}), Note.HAS_DEFAULT: b"1"})
 
 
 Read = Callable[[pa.RecordBatch], list[Chunk]]

@@ -34,7 +34,7 @@ class Decoding:
         tombstones = rows.source.null_messages
         self._rows, self._places = rows, Places(rows.piece)
         self._decodes = [
-            (_decode(branch, tombstones, form), branch.sink.record_time) for branch in branches
+            (_decode(branch, tombstones, form), branch.traits.record_time) for branch in branches
         ]
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:

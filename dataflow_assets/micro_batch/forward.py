@@ -91,7 +91,7 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 def keys_of(form: MessageFormat | None, sink: Sink) -> Keys | None:
     """What decodes the keys of null messages for a sink; None where it does not read them."""
-    return form.keys if form is not None and sink.reads_null_keys else None
+    return form.keys if form is not None and sink.traits.reads_null_keys else None
 
 
 @dataclass

@@ -84,7 +84,7 @@ class Pass:
     @property
     def in_order(self) -> bool:
         """One task reads all parts, one after the other: the last record of a key counts."""
-        upserts = any(branch.sink.upserts for branch in self.branches)
+        upserts = any(branch.traits.upserts for branch in self.branches)
         return self.source.reads_in_order(self.span, upserts=upserts)
 
     @property
@@ -102,7 +102,7 @@ class Pass:
         reads = self._reads
         if self.source.null_messages == "delete":
             reads |= {"key"}
-        if any(branch.sink.record_time for branch in self.branches):
+        if any(branch.traits.record_time for branch in self.branches):
             reads |= {TIMESTAMP}
         return wanted(self.source, reads | ({"key", "headers"} if self._forwards else frozenset()))
 

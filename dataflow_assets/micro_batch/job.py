@@ -48,7 +48,7 @@ class Planned:
     @property
     def _stores_times(self) -> bool:
         """Spark's reader fails at a time that it cannot hold; one record should be refused."""
-        return any(branch.sink.record_time for branch in self.work.branches)
+        return any(branch.traits.record_time for branch in self.work.branches)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from dataflow_assets.contracts import (
     OFFSET,
     OP,
     Chunk,
+    Note,
     Slice,
     Source,
 )
-from dataflow_assets.formats.rows import is_beside, metadata_key, objects, table_columns, values
+from dataflow_assets.formats.rows import is_beside, objects, table_columns, values
 from dataflow_assets.records.record import parse
 
 ORDINAL = "ordinal"
@@ -74,7 +75,7 @@ class Rows:
         if self.source.delivers == "messages" and self.reads & {"offset", EVERYTHING}:
             yield "offset", self.offsets(batch).tolist()
         for field in batch.schema:
-            name, key = field.name, metadata_key(field)
+            name, key = field.name, Note.METADATA.of(field)
             if key is not None:
                 yield key, values(batch.column(name), field)
             elif name in _VALUES and self.reads & {name, EVERYTHING}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import ONE_ROW, PLACE, PartSlice, Place, Slice, digest
+from dataflow_assets.contracts import ONE_ROW, Note, PartSlice, Place, Slice, digest
 from dataflow_assets.formats.rows import cells
 
 
@@ -35,7 +35,7 @@ class Places:
 
 def place_column(schema: pa.Schema) -> int | None:
     """The index of the column of places; None where a source has none."""
-    return next((at for at, one in enumerate(schema) if PLACE in (one.metadata or ())), None)
+    return next((at for at, one in enumerate(schema) if Note.PLACE.marks(one)), None)
 
 
 def _values(batch: pa.RecordBatch, row: int) -> tuple[dict[str, str], bool]:
@@ -45,7 +45,9 @@ def _values(batch: pa.RecordBatch, row: int) -> tuple[dict[str, str], bool]:
         return {}, True
     field = batch.schema.field(at)
     (found,) = cells(batch.column(at).slice(row, 1), field)
-    return {name: _text(value) for name, value in found.items()}, field.metadata[PLACE] != ONE_ROW
+    return {name: _text(value) for name, value in found.items()}, field.metadata[
+        Note.PLACE
+    ] != ONE_ROW
 
 
 def _text(value: object) -> str:

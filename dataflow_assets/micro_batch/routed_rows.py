@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.contracts import EVERYTHING, Chunk, Slice, Source
+from dataflow_assets.contracts import EVERYTHING, Chunk, Note, Slice, Source
 from dataflow_assets.errors import PermanentError, RejectedRecord
-from dataflow_assets.formats.rows import metadata_key, values
+from dataflow_assets.formats.rows import values
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.originals import placed
 from dataflow_assets.micro_batch.places import Places
@@ -72,7 +72,7 @@ class RoutedRows:
         columns = {
             key: values(batch.column(field.name), field)
             for field in batch.schema
-            if (key := metadata_key(field)) is not None
+            if (key := Note.METADATA.of(field)) is not None
         }
         if not columns:
             return [self._static] * batch.num_rows

@@ -13,12 +13,11 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.contracts import (
-    KIND,
-    TYPED,
     Asked,
     Group,
     Kind,
     MessageFormat,
+    Note,
     OffsetSlice,
     Sink,
     Source,
@@ -118,12 +117,12 @@ class Sampler:
 
     def _of_group(self, group: Group) -> pa.Schema:
         if isinstance(group.rows, pa.RecordBatch):
-            if not (self.sink.unwraps and is_wrapped(group.rows.schema)):
-                return group.rows.schema.with_metadata({TYPED: b"1"})
+            if not (self.sink.traits.unwraps and is_wrapped(group.rows.schema)):
+                return group.rows.schema.with_metadata({Note.TYPED: b"1"})
             texts = pa.array(objects(group.rows), pa.binary())
         else:
             texts = group.rows
-        return infer((unwrapped_texts(texts) if self.sink.unwraps else texts).to_pylist())
+        return infer((unwrapped_texts(texts) if self.sink.traits.unwraps else texts).to_pylist())
 
     def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The messages of a Spark partition, or of the slices that its rows name."""
@@ -157,7 +156,7 @@ class Sampler:
         if self.steps is None:
             first = next(self.source.batches(self.span.slices[0], frozenset()), None)
             columns = [] if first is None else table_columns(first.schema)
-            return Sample(1, pa.schema(columns, {TYPED: b"1"}))
+            return Sample(1, pa.schema(columns, {Note.TYPED: b"1"}))
         with _ended(self.source.batches(self.span.slices[0], self.wanted)) as rows:
             return next((one for one in islice(self._of_rows(0, rows), 1) if one.records), None)
 
@@ -182,7 +181,7 @@ class Sampler:
     def _bodies(self, batch: pa.RecordBatch) -> Iterable[Any]:
         if self.steps is None:
             bodies = batch.column("body")
-            texts = unwrapped_texts(bodies) if self.sink.unwraps else bodies
+            texts = unwrapped_texts(bodies) if self.sink.traits.unwraps else bodies
             return texts.to_pylist()  # type: ignore[no-any-return]
         slices = self.span.slices
         piece = slices[batch.column("_at")[0].as_py() % len(slices)]
@@ -212,16 +211,16 @@ def united(schemas: Iterable[pa.Schema]) -> pa.Schema:
     fields: dict[str, pa.Field] = {}
     typed = True
     for schema in schemas:
-        typed = typed and (schema.metadata or {}).get(TYPED) == b"1"
+        typed = typed and Note.TYPED.marks(schema)
         for field in schema:
             known = fields.setdefault(field.name, field)
             fields[field.name] = known if known.equals(field, True) else _united(known, field)
-    return pa.schema(fields.values(), {TYPED: b"1"} if typed else None)
+    return pa.schema(fields.values(), {Note.TYPED: b"1"} if typed else None)
 
 
 def _united(one: pa.Field, other: pa.Field) -> pa.Field:
     """A type of both; JSON where there is none."""
-    plain = not any(KIND in (field.metadata or {}) for field in (one, other))
+    plain = not any(Note.KIND.marks(field) for field in (one, other))
     try:
         if plain:
             pair = [pa.schema([field]) for field in (one, other)]
@@ -270,7 +269,7 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         if work.steps is None and source.is_small(work.span):
             return work.sample(work.read_together(range(len(work.span.slices))))
         read = numbers(spark(), len(work.span.slices))
-    elif typed and work.source.reads_in_order(work.span, upserts=work.sink.upserts):
+    elif typed and work.source.reads_in_order(work.span, upserts=work.sink.traits.upserts):
         read = numbers(spark(), len(work.span.slices), tasks=1)
     else:
         read = frame(spark(), source, work.span, work.source, work.wanted)

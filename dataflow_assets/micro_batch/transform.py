@@ -141,7 +141,7 @@ def sampled(
 ) -> Iterator[Any]:
     """The bodies that one branch gets, as JSON or as objects; None for what it must reject."""
     chain = Chain(steps.transformations, steps.context)
-    shape = sink.shape(None)
+    shape, unwraps = sink.shape(None), sink.traits.unwraps
     for raw, metadata in rows.records(batch):
         try:
             found = chain(Record(parse(raw), metadata))
@@ -150,5 +150,5 @@ def sampled(
             continue
         for record in found:
             if record.route in routes:
-                body = unwrapped(record.body) if sink.unwraps else record.body
+                body = unwrapped(record.body) if unwraps else record.body
                 yield text(body) if shape is None else shape(record)

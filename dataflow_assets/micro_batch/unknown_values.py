@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataflow_assets.contracts import LACKS, OFFSET, UNKNOWN, Chunk
+from dataflow_assets.contracts import OFFSET, UNKNOWN, Chunk, Note
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.records.change_event import UNAVAILABLE
 from dataflow_assets.records.record import Record
@@ -41,7 +41,7 @@ def told(
     if found is None:
         return list(chunks)
     return [
-        _with(chunk, found, offsets) if branch.sink.replaces_whole_rows else chunk
+        _with(chunk, found, offsets) if branch.traits.replaces_whole_rows else chunk
         for chunk, branch in zip(chunks, branches, strict=True)
     ]
 
@@ -77,7 +77,7 @@ def lacking(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 def reasons(batch: pa.RecordBatch) -> pa.Array | None:
     """Of each row why its source does not know all of it; None: it knows all rows."""
-    at = next((at for at, one in enumerate(batch.schema) if LACKS in (one.metadata or ())), None)
+    at = next((at for at, one in enumerate(batch.schema) if Note.LACKS.marks(one)), None)
     return None if at is None else batch.column(at)
 
 

@@ -76,7 +76,7 @@ class Tracer(Chain):
         if sink is None or sink.takes == "messages" or sink.shape(None) is not None:
             return None
         body = record.text
-        if sink.unwraps and not isinstance(record.body, NotJson):
+        if sink.traits.unwraps and not isinstance(record.body, NotJson):
             body = text(unwrapped(record.body))
         if body is None:
             return None  # a tombstone: the source says what it means

@@ -195,7 +195,7 @@ class Attempt:
             return False
         if not self._progress.continuous or span.full:
             return True
-        bounds = (opened.branch.sink.flush_seconds() for opened in self._open_branches)
+        bounds = (opened.branch.sink.traits.flush_seconds for opened in self._open_branches)
         return time.monotonic() - self._committed >= max(self._host.cadence, *bounds)
 
     def _step_on(self, turn: Turn, span: Span) -> None:

@@ -49,7 +49,7 @@ def _in_smaller_parts(opened: OpenBranch, span: Span, source: SourceSession, lim
     left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
     begun = len(left) < len(span.slices)
     try:
-        cut = _cut(left, source, limit, upserts=opened.branch.sink.upserts)
+        cut = _cut(left, source, limit, upserts=opened.branch.sink.traits.upserts)
     except Outdated as error:
         if begun:
             with blamed(opened.branch.id):

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow_assets.contracts import (
-    DECIMAL,
-    KIND,
     Limit,
     MessageFormat,
+    Note,
     SourceSession,
     Span,
     local_now,
@@ -80,7 +79,7 @@ def make_ahead(opened: OpenBranch) -> None:
 
     Called by the loop on the driver for each branch that has opened, once its start is stored.
     """
-    if not opened.branch.sink.needs_sample and opened.session.schema() is None:
+    if not opened.branch.sink.traits.needs_sample and opened.session.schema() is None:
         with blamed(opened.branch.id):
             opened.session.create(pa.schema([]))
 
@@ -91,12 +90,12 @@ def narrowed(schema: pa.Schema) -> pa.Schema:
 
 
 def _as_decimal(field: pa.Field) -> pa.Field:
-    digits = (field.metadata or {}).get(DECIMAL)
+    digits = Note.DECIMAL.of(field)
     if digits is None:
         return field
-    precision, scale = map(int, digits.split(b","))
+    precision, scale = map(int, digits.split(","))
     if precision > _MOST_DIGITS or scale > precision:
         return field
-    kept = {key: value for key, value in field.metadata.items() if key != KIND}
+    kept = {key: value for key, value in field.metadata.items() if key != Note.KIND}
     make = pa.decimal128 if precision <= _SHORT else pa.decimal256
     return field.with_type(make(precision, scale)).with_metadata(kept)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import FILLED, HAS_DEFAULT, AddsColumns, Kind, SinkSession, kind_of
+from dataflow_assets.contracts import AddsColumns, Kind, Note, SinkSession, kind_of
 from dataflow_assets.errors import NewColumns, PermanentError, blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
@@ -79,9 +79,9 @@ def _check_renamed(opened: OpenBranch, columns: pa.Schema, gone: Sequence[str]) 
     soft = sink.soft_delete_column if isinstance(sink, SoftDeleteOptions) else None
     old = [schema.field(name) for name in gone if schema is not None and name != soft]
     for new in columns:
-        filled = FILLED in (new.metadata or {})
+        filled = Note.FILLED.marks(new)
         for field in old:
-            own = HAS_DEFAULT in (field.metadata or {}) and not filled
+            own = Note.HAS_DEFAULT.marks(field) and not filled
             if not own and _family(field) == _family(new):
                 raise PermanentError(
                     f"the source delivers {new.name}, which {opened.branch.address} lacks, and "
@@ -93,10 +93,10 @@ def _check_renamed(opened: OpenBranch, columns: pa.Schema, gone: Sequence[str]) 
 
 def _check_filled(opened: OpenBranch, session: AddsColumns, columns: pa.Schema) -> None:
     """The source has filled the column in rows that are there, and delivers none of them for it."""
-    filled = [field for field in columns if FILLED in (field.metadata or {})]
+    filled = [field for field in columns if Note.FILLED.marks(field)]
     if not filled or session.fills_columns or not opened.session.holds_rows():
         return
-    values = ", ".join(f"{field.name} ({field.metadata[FILLED].decode()!r})" for field in filled)
+    values = ", ".join(f"{field.name} ({Note.FILLED.of(field)!r})" for field in filled)
     raise PermanentError(
         f"the source has added columns with a value for all rows that are there, which its log "
         f"does not have: {values}. {opened.branch.address} would have none in its rows: add the "

@@ -122,7 +122,7 @@ def again(
         PermanentError: the source has no such table, rows would be stored twice, or a load is not
             finished.
     """
-    positions, upserts = known.positions, branch.sink.upserts
+    positions, upserts = known.positions, branch.sink.traits.upserts
     loads = _loads(source, known)
     if loads and start.reload:
         raise PermanentError(
@@ -256,7 +256,7 @@ def _rewind(
     flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
 ) -> None:
     keeps_rows = start.table == "keep" and start.at != "latest"
-    if keeps_rows and not branch.sink.upserts and not start.confirmed:
+    if keeps_rows and not branch.sink.traits.upserts and not start.confirmed:
         raise PermanentError(
             f"flow {flow.id}: {branch.address} is appended to: rewinding would store its records "
             "twice. Empty the table first (--table truncate; in the launchpad table: truncate), or "

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import pyarrow as pa
 from pydantic import field_validator
 from typing_extensions import override
 
-from dataflow_assets.contracts import Kind, Shape, Sink, kind_of
+from dataflow_assets.contracts import Kind, Shape, Sink, SinkTraits, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA, Flat, Raw, Sampled, Whole, defaulted
@@ -23,7 +24,6 @@ _CATEGORIES = (pa.bool_(), pa.int64(), pa.float64(), pa.timestamp("us", "UTC"))
 class RawSink(Sink):
     """A sink with a raw mode."""
 
-    unwraps: ClassVar = True
     own_columns: ClassVar[frozenset[str]] = frozenset({DATA, METADATA})
     """Columns that no metadata key may fill."""
     longest_name: ClassVar[int] = 255
@@ -49,8 +49,9 @@ class RawSink(Sink):
 
     @property
     @override
-    def needs_sample(self) -> bool:
-        return not self.raw_mode or self.flatten_metadata_columns or bool(self.raw_key)
+    def traits(self) -> SinkTraits:
+        sample = not self.raw_mode or self.flatten_metadata_columns or bool(self.raw_key)
+        return replace(super().traits, unwraps=True, needs_sample=sample)
 
     @override
     def shape(self, schema: pa.Schema | None) -> Shape | None:
@@ -109,7 +110,7 @@ class RawSink(Sink):
 
     def _whole(self, schema: pa.Schema | None) -> Shape | None:
         """Tables made for bodies, as raw mode makes them, take them without raw mode as well."""
-        if schema is None or self.upserts or self.unknown_fields == "ignore":
+        if schema is None or self.traits.upserts or self.unknown_fields == "ignore":
             return None
         if DATA not in schema.names or not all(map(_filled, schema)):
             return None

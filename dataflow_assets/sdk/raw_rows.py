@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import EVERYTHING, HAS_DEFAULT, HEADER_LIST, Kind, Shape, kind_of
+from dataflow_assets.contracts import EVERYTHING, HEADER_LIST, Kind, Note, Shape, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import NotJson, Record, encode, text_form
 from dataflow_assets.records.times.instant import Instant, read, rfc3339_nano
@@ -163,7 +163,7 @@ def _parts(record: Record) -> tuple[Any, Mapping[str, Any] | None]:
 
 def defaulted(field: pa.Field) -> bool:
     """Returns whether the database fills the column itself."""
-    return (field.metadata or {}).get(HAS_DEFAULT) == b"1"
+    return Note.HAS_DEFAULT.marks(field)
 
 
 def _writer(field: pa.Field) -> Write:

@@ -1,61 +1,13 @@
-"""A row of a table of rejected records: its texts, and the row read back for a replay."""
+"""The metadata of a rejected record: as text, and read back for a replay."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from dataflow_assets.contracts import HEADER_LIST, Entry, attempt_of, place_of
+from dataflow_assets.contracts import HEADER_LIST, attempt_of, place_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import encode, parse
-
-
-def encoded(value: bytes | None, refused: str = "") -> tuple[str | None, str | None]:
-    """A body or a key as a column of text has it.
-
-    Called by a connector inside tasks, twice for each rejected record.
-
-    Args:
-        value: as it was sent.
-        refused: a character that the table's text cannot hold.
-
-    Returns:
-        The text and `utf-8`; base64 and `base64` where it is no such text; twice None for None.
-    """
-    if value is None:
-        return None, None
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        text = None
-    if text is None or (refused and refused in text):
-        return base64.b64encode(value).decode(), "base64"
-    return text, "utf-8"
-
-
-def decoded(text: str | None, encoding: str | None) -> bytes | None:
-    """Returns what `encoded` was given.
-
-    Called by a connector on the driver, twice for each row that a replay looks at.
-    """
-    if text is None:
-        return None
-    return base64.b64decode(text) if encoding == "base64" else text.encode()
-
-
-def row_entry(row: Sequence[Any]) -> Entry:
-    """A row as the entry of a replay.
-
-    Called by a connector on the driver, for each row that a replay looks at.
-
-    Args:
-        row: id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition,
-            offset, metadata, rows and reading.
-    """
-    id_, branch, stage, n, body, body_encoding, key, key_encoding, *origin, rows, reading = row
-    sent, named = decoded(body, body_encoding), decoded(key, key_encoding)
-    return Entry(id_, branch, stage, n, sent, named, metadata_of(id_, *origin), rows, reading)
 
 
 def written(metadata: Mapping[str, Any] | None) -> str | None:
@@ -112,16 +64,3 @@ def _origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any
         partition, offset = found
     number = int(partition) if partition.isdecimal() else partition
     return {"topic": source, "partition": number, "offset": offset}
-
-
-def whole_record(texts: Sequence[str]) -> str:
-    """The error record of a row of an error sink's table, in either layout.
-
-    Called by a connector on the driver, for each row that a replay looks at.
-
-    Args:
-        texts: the whole record as one text; or its `error` and its `original_message`.
-    """
-    if len(texts) == 1:
-        return texts[0]
-    return f'{{"error":{texts[0]},"original_message":{texts[1]}}}'

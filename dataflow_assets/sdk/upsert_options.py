@@ -8,12 +8,14 @@ again only where the field's meaning or verdict differs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import pyarrow as pa
 from pydantic import Field, field_validator
 from typing_extensions import override
 
+from dataflow_assets.contracts import SinkTraits
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import ColumnName, ColumnNames
 from dataflow_assets.sdk.raw_mode import RawSink
@@ -48,11 +50,6 @@ class UpsertOptions(RawSink):
     metadata of the records, such as `key`, each in a column of its own."""
     delete_mode: DeleteMode = None
     """`hard` removes the row of a deleted key, `soft` marks it."""
-
-    @property
-    @override
-    def ignores_case(self) -> bool:
-        return self.column_names == "ignoreCase"
 
     @field_validator("conflict_key")
     @classmethod
@@ -94,9 +91,13 @@ class UpsertOptions(RawSink):
 
     @property
     @override
-    def upserts(self) -> bool:
-        """As declared."""
-        return self.upsert_mode
+    def traits(self) -> SinkTraits:
+        return replace(
+            super().traits,
+            upserts=self.upsert_mode,
+            ignores_case=self.column_names == "ignoreCase",
+            takes_deletes=self.delete_mode is not None if self.upsert_mode else self.raw_mode,
+        )
 
     @override
     def raw_columns(self, sample: pa.Schema) -> list[pa.Field]:
@@ -114,11 +115,6 @@ class UpsertOptions(RawSink):
     @override
     def raw_key(self) -> tuple[str, ...]:
         return self.conflict_key if self.raw_mode and self.upsert_mode else ()
-
-    @property
-    @override
-    def takes_deletes(self) -> bool:
-        return self.delete_mode is not None if self.upsert_mode else self.raw_mode
 
 
 class SoftDeleteOptions(UpsertOptions):
@@ -143,8 +139,10 @@ class SoftDeleteOptions(UpsertOptions):
 
     @property
     @override
-    def takes_deletes(self) -> bool:
-        return super().takes_deletes or (self.upsert_mode and self.soft is not None)
+    def traits(self) -> SinkTraits:
+        known = super().traits
+        marks = self.upsert_mode and self.soft is not None
+        return replace(known, takes_deletes=known.takes_deletes or marks)
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

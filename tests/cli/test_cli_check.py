@@ -55,7 +55,7 @@ def test_one_wrong_path_of_two_is_told(tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "empty").mkdir()
     assert main(["check", str(tmp_path)]) == 0
     assert main(["check", str(tmp_path), str(tmp_path / "empty")]) == 1
-    assert "empty: no *.yaml" in capsys.readouterr().err
+    assert "empty: no *.properties" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "# later\n", "---\n---\n"])

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.connectors.clickhouse.rejected import table as beside_clickhouse
+from dataflow_assets.connectors.clickhouse.rejected import error_sink as beside_clickhouse
 from dataflow_assets.contracts import ErrorRecord, OffsetSlice, Rejection, Rejects, Span, Target
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request, Start
@@ -175,7 +175,7 @@ def older(case: Replaying) -> None:
 
 
 def _narrowed(sink: Clickhouse) -> None:
-    columns = {n: k for n, k in beside_clickhouse._COLUMNS.items() if n != "rows"}
+    columns = {n: k for n, k in beside_clickhouse.BESIDE.items() if n not in {"rows", "reading"}}
     ddl = beside_clickhouse.statement("older", columns)
     sink.query(ddl.replace("UInt64", "UInt8"))
     names = ", ".join([*columns, "replayed_at"])

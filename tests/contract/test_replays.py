@@ -69,7 +69,7 @@ class Replaying(Rejecting):
             found = self.sink.query("select id from target_rejected final order by 1")
             return [str(id_) for (id_,) in found]
         if isinstance(self.sink, Trino):  # rows are only added: also that a record was replayed
-            query = "select distinct id from target_rejected where not replayed order by 1"
+            query = "select distinct id from target_rejected where replayed_at is null order by 1"
             return [str(id_) for (id_,) in self.sink.query(query)]
         return [id_ for (id_,) in self.query("select id from {s}.dataflow_rejected order by 1")]
 

@@ -50,14 +50,20 @@ FOLDERS = sorted(
 MEMORY = ROOT / "dataflow_assets/connectors/memory"
 
 
+_POLLED = {
+    "source/session.py": "sdk/sql_table/source.py: PolledSqlSession",
+    "source/read.py": "sdk/sql_table/source.py: PolledSqlSource.read",
+}
 # Rooms that a connector does without, and what stands for them.
 WAIVERS = {
+    "clickhouse": _POLLED,
     "files": {"sink/checkpoint.py": "table/commit_log.py: it is a part of each commit's file"},
     "kafka": {"source/read.py": "source/frame.py: Spark's own source reads"},
     "memory": {
         "client.py": "store.py: SQLite is a library",
         "errors.py": "SQLite has no server that fails",
     },
+    "trino": _POLLED,
 }
 
 

@@ -16,13 +16,10 @@ from msgspec import Meta
 
 from dataflow_assets.contracts import (
     ABSENT,
-    HAS_DEFAULT,
-    KIND,
-    MAX_LENGTH,
-    NO_NUL,
     OFFSET,
     OP,
     Kind,
+    Note,
 )
 from dataflow_assets.formats.json import Decoded, JsonDecoder, Tombstones
 from dataflow_assets.formats.json_types import infer
@@ -38,7 +35,7 @@ SCHEMA = pa.schema(
         Kind.JSON.field("data"),
         Kind.NUMERIC.field("price"),
     ],
-    metadata={NO_NUL: b"1"},
+    metadata={Note.NO_NUL: b"1"},
 )
 DEEP = b'{"id": 1, "data": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"
 
@@ -139,7 +136,7 @@ def test_inside_a_json_column_the_target_decides_whatever_the_neighbours_hold() 
 def test_a_deletion_whose_key_does_not_fit_is_rejected_alone(
     kind: pa.DataType, key: bytes, reason: str
 ) -> None:
-    metadata = {HAS_DEFAULT: b"1"} | ({KIND: b"numeric"} if kind == pa.string() else {})
+    metadata = {Note.HAS_DEFAULT: b"1"} | ({Note.KIND: b"numeric"} if kind == pa.string() else {})
     schema = pa.schema([pa.field("id", kind, nullable=False, metadata=metadata)])
     decoder = JsonDecoder(schema, tombstones=Tombstones("delete", ("id",)))
     decoded = decoder.decode(
@@ -175,7 +172,7 @@ def test_stored_exactly(text: str, field: pa.Field, expected: object) -> None:
 
 
 def test_text_longer_than_the_column_is_refused() -> None:
-    field = pa.field("x", pa.string(), metadata={MAX_LENGTH: b"3"})
+    field = pa.field("x", pa.string(), metadata={Note.MAX_LENGTH: b"3"})
     decoded = decode(b'{"x": "abc"}', b'{"x": "abcd"}', schema=pa.schema([field]))
     assert [r.offset for r in decoded.rejected] == [101]
 
@@ -349,7 +346,7 @@ EVERY = pa.schema(
                 *((kind, {}) for kind in (pa.time64("us"), pa.decimal128(9, 2), ZONED.type)),
                 *((kind, {}) for kind in (pa.timestamp("us"), NESTED.type, pa.list_(pa.int64()))),
                 (pa.map_(pa.string(), pa.int64()), {}),
-                *((pa.string(), {KIND: kind}) for kind in (b"json", b"numeric")),
+                *((pa.string(), {Note.KIND: kind}) for kind in (b"json", b"numeric")),
             ]
         )
     ]

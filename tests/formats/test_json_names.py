@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.contracts import DELETE, NO_NUL, OP, Kind
+from dataflow_assets.contracts import DELETE, OP, Kind, Note
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json import Decoded, JsonDecoder
@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
         pa.field("map", pa.map_(pa.string(), INNER)),
         pa.field("deep", pa.struct([pa.field("in", INNER, nullable=False)])),
     ],
-    {NO_NUL: b"1"},
+    {Note.NO_NUL: b"1"},
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.contracts import INFINITE
+from dataflow_assets.contracts import Note
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.columns import conform
@@ -20,12 +20,12 @@ ZONED, NAIVE, FINE = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.timestamp
 DATE, TIME = pa.date32(), pa.time64("us")
 DAY = 86_400_000_000
 WHEN = "2023-01-28 10:11:12"
-ENDLESS = {INFINITE: b"1"}
+ENDLESS = {Note.INFINITE: b"1"}
 LISTED = pa.list_(ZONED)
 STRUCT = pa.struct([pa.field("t", ZONED)])
 
 
-def decoded(kind: pa.DataType, *values: Any, metadata: dict[bytes, bytes] | None = None) -> Decoded:
+def decoded(kind: pa.DataType, *values: Any, metadata: dict[Note, bytes] | None = None) -> Decoded:
     schema = pa.schema([pa.field("x", kind, metadata=metadata)])
     bodies = [json.dumps({"x": value}).encode() for value in values]
     return JsonDecoder(schema).decode(pa.array(bodies, pa.binary()), pa.array(range(len(bodies))))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.contracts import INFINITE, KIND, OFFSET, kind_of
+from dataflow_assets.contracts import OFFSET, Note, kind_of
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.formats.rows import infinite, objects
@@ -48,7 +48,7 @@ class Source:
 
 
 def field(arrow: pa.DataType, kind: str | None = None) -> pa.Field:
-    return pa.field("c", arrow, metadata={KIND: kind.encode()} if kind else None)
+    return pa.field("c", arrow, metadata={Note.KIND: kind.encode()} if kind else None)
 
 
 def source(values: list[Any], arrow: pa.DataType, kind: str | None = None) -> Source:
@@ -109,7 +109,7 @@ Found = dict[int, pa.Array]
 
 
 def endless(wanted: pa.Field) -> pa.Field:
-    return wanted.with_metadata({**(wanted.metadata or {}), INFINITE: b"1"})
+    return wanted.with_metadata({**(wanted.metadata or {}), Note.INFINITE: b"1"})
 
 
 def straight(given: Source, wanted: pa.Field) -> Found:

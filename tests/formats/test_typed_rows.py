@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.contracts import ABSENT, INFINITE, KIND, MAX_LENGTH, METADATA, NO_NUL, OFFSET
+from dataflow_assets.contracts import ABSENT, OFFSET, Note
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.rows import moments, objects, values
@@ -21,7 +21,7 @@ ENDLESS = [2**63 - 1, -(2**63)]
 
 
 def kind(name: str) -> dict[bytes, bytes]:
-    return {KIND: name.encode()}
+    return {Note.KIND: name.encode()}
 
 
 def field(arrow: pa.DataType, of: str | None = None, **options: Any) -> pa.Field:
@@ -99,7 +99,7 @@ LOSES: list[tuple[pa.Field, Any, pa.Field, str]] = [
     (field(UTC), 1, field(pa.date32()), "a time of day would be lost"),
     (field(WIDE), {"x": 1.0}, field(POINT), "no field z"),
     (field(pa.string()), None, field(pa.string(), nullable=False), "must not be null"),
-    (TEXT, "long", pa.field("c", pa.string(), metadata={MAX_LENGTH: b"3"}), "longer than 3"),
+    (TEXT, "long", pa.field("c", pa.string(), metadata={Note.MAX_LENGTH: b"3"}), "longer than 3"),
     (field(UTC), ENDLESS[0], field(UTC), "infinity cannot be stored"),
     (field(pa.date32()), -(2**31), field(pa.date32()), "-infinity cannot be stored"),
 ]
@@ -125,7 +125,7 @@ def test_a_value_that_does_not_fit_costs_its_row_alone(
 
 
 def test_infinity_is_kept_where_the_sink_holds_it() -> None:
-    schema = pa.schema([field(UTC).with_metadata({INFINITE: b"1"})])
+    schema = pa.schema([field(UTC).with_metadata({Note.INFINITE: b"1"})])
     given = batch(pa.array(ENDLESS, pa.int64()).cast(UTC), field(UTC))
     assert conform(given, schema).rows.column("c").cast(pa.int64()).to_pylist() == ENDLESS
 
@@ -133,13 +133,13 @@ def test_infinity_is_kept_where_the_sink_holds_it() -> None:
 def test_text_with_nul_is_refused_where_the_sink_cannot_hold_it() -> None:
     rows = batch(pa.array(["a", "b\0", None]), TEXT)
     assert conform(rows, pa.schema([TEXT])).refused == {}
-    refused = conform(rows, pa.schema([TEXT], {NO_NUL: b"1"})).refused
+    refused = conform(rows, pa.schema([TEXT], {Note.NO_NUL: b"1"})).refused
     assert refused == {1: "column c: holds the character NUL"}
 
 
 def test_columns_by_name_and_what_is_missing() -> None:
     given = pa.RecordBatch.from_pydict({"b": [1], "@id": [9], OFFSET: [4]})
-    marked = given.schema.field("@id").with_metadata({METADATA: b"id"})
+    marked = given.schema.field("@id").with_metadata({Note.METADATA: b"id"})
     given = given.cast(given.schema.set(1, marked))
     schema = pa.schema([("a", pa.string()), ("b", pa.int64())])
     rows = conform(given, schema).rows
@@ -202,7 +202,7 @@ def test_moments_that_few_calendars_have() -> None:
 
 def test_metadata_columns_are_no_part_of_the_body() -> None:
     schema = pa.schema(
-        [("id", pa.int64()), pa.field("@id", pa.int64(), metadata={METADATA: b"id"})]
+        [("id", pa.int64()), pa.field("@id", pa.int64(), metadata={Note.METADATA: b"id"})]
     )
     rows = pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array([1, 2])], schema=schema)
     (message,) = as_messages([rows], 1, 2)

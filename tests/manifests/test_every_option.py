@@ -18,15 +18,15 @@ from dataflow_assets import registry
 from dataflow_assets.languages.common import connect_keys
 from dataflow_assets.languages.common.client_keys import CLIENT
 from dataflow_assets.languages.common.key_tables import Key
-from dataflow_assets.languages.connect_sink.reader import keys as sinks
+from dataflow_assets.languages.connect.reader import keys as sinks
 from dataflow_assets.languages.dataflow.model import Manifest
 from dataflow_assets.languages.dataflow.notes import UNUSED
-from dataflow_assets.languages.flink.reader import options as sql
-from dataflow_assets.languages.flink.reader.change_formats import CHANGE_FORMATS
-from dataflow_assets.languages.flink.reader.ends import PRODUCERS
-from dataflow_assets.languages.flink.reader.settings import SETTINGS
 from dataflow_assets.languages.justone.reader import keys as justone
-from dataflow_assets.languages.singlestore.reader import options as pipelines
+from dataflow_assets.languages.pipelines.reader import options as pipelines
+from dataflow_assets.languages.sql.reader import options as sql
+from dataflow_assets.languages.sql.reader.change_formats import CHANGE_FORMATS
+from dataflow_assets.languages.sql.reader.ends import PRODUCERS
+from dataflow_assets.languages.sql.reader.settings import SETTINGS
 from dataflow_assets.languages.tableflow.model import Tableflow
 from dataflow_assets.manifests.check import as_lines
 from dataflow_assets.manifests.load import load

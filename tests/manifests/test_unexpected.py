@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import pytest
 
 from dataflow_assets.languages.dataflow import document as dataflow
-from dataflow_assets.languages.flink.reader import folder
-from dataflow_assets.languages.flink.reader import read as sql
 from dataflow_assets.languages.justone.reader import read as justone
-from dataflow_assets.languages.singlestore.reader import read as pipelines
+from dataflow_assets.languages.pipelines.reader import read as pipelines
+from dataflow_assets.languages.sql.reader import folder
+from dataflow_assets.languages.sql.reader import read as sql
 from dataflow_assets.languages.tableflow import document as tableflow
 from dataflow_assets.location.definitions import build
 from dataflow_assets.manifests import file_reading, load, unexpected, watched
@@ -123,4 +123,4 @@ def test_the_message_says_where_and_no_value() -> None:
         folder.read_file(None, ())  # type: ignore[arg-type]
     except AttributeError as error:
         said = unexpected.message(error)
-    assert "unexpected AttributeError in languages/flink/reader/folder.py:" in said
+    assert "unexpected AttributeError in languages/sql/reader/folder.py:" in said

@@ -21,7 +21,7 @@ import devservers
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import HAS_DEFAULT, Kind, Run, Sink
+from dataflow_assets.contracts import Kind, Note, Run, Sink
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
@@ -573,7 +573,7 @@ def test_a_table_made_for_bodies_takes_them_without_raw_mode(to_postgresql: Make
     assert {row["id"] for row in rows if row["data"] == {"typed": True}} == {50}
 
 
-ID = pa.field("id", pa.int64(), metadata={HAS_DEFAULT: b"1"})
+ID = pa.field("id", pa.int64(), metadata={Note.HAS_DEFAULT: b"1"})
 JSONB = Kind.JSON.field("data")
 TEXT = pa.field("data", pa.string())
 

@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from dataflow_assets import registry
-from dataflow_assets.contracts import KIND, TypeRow
+from dataflow_assets.contracts import Note, TypeRow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.reference.types import tables
 from dataflow_assets.testing import chosen
@@ -287,7 +287,7 @@ def _array(value: Any, kind: pa.DataType) -> pa.Array:
 
 def canonical(value: Any, column: pa.Field) -> Any:
     """Python's value of any client in one form; text of a kind as what it says."""
-    kind = (column.metadata or {}).get(KIND)
+    kind = (column.metadata or {}).get(Note.KIND)
     if isinstance(value, str) and kind == b"json":
         return json.loads(value)
     if isinstance(value, str) and kind == b"numeric":

@@ -13,11 +13,10 @@ from pyspark.sql import SparkSession
 from dataflow_assets import registry
 from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.contracts import (
-    DECIMAL,
-    KIND,
     Address,
     Asked,
     Kind,
+    Note,
     OffsetSlice,
     PartSlice,
     Slice,
@@ -104,10 +103,10 @@ def test_rows_of_which_none_is_left_tell_nothing() -> None:
     ],
 )
 def test_declared_digits_make_decimals(digits: bytes, arrow: pa.DataType) -> None:
-    declared = NUMERIC.with_metadata({**NUMERIC.metadata, DECIMAL: digits})
+    declared = NUMERIC.with_metadata({**NUMERIC.metadata, Note.DECIMAL: digits})
     (field,) = narrowed(pa.schema([declared]))
     assert field.type == arrow
-    assert ((field.metadata or {}).get(KIND) is None) == (arrow != pa.string())
+    assert ((field.metadata or {}).get(Note.KIND) is None) == (arrow != pa.string())
 
 
 class Refused(Source):

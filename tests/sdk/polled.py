@@ -55,7 +55,7 @@ class Polled:
     def source(self) -> PostgresqlSource:
         config = {"connectionString": self.dsn, "table": f"{self.schema}.source"}
         found = PostgresqlSource.model_validate({**config, **self.options})
-        return found.for_branches(upserts=self.sink.upserts)
+        return found.for_branches(upserts=self.sink.traits.upserts)
 
     @property
     def sink(self) -> PostgresqlSink:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dataflow_assets.languages.flink.state.manifest import VIEW, position_of
+from dataflow_assets.languages.sql.state.manifest import VIEW, position_of
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_kills import KINDS
 from tests.stress.chaos_model import Model, Verdict

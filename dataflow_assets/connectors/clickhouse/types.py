@@ -103,6 +103,10 @@ SINK_TEXT = ("Object", "QBit", *GEOMETRIES)
 JSON_TEXT = ("Map", *SINK_TEXT)
 """Likewise of a source's."""
 _BY_NAME = {name: rule for rule in RULES for name in rule.names}
+_SIMPLE = {rule.arrow: rule.names[0] for rule in RULES if not (rule.kind or rule.cast)} | {
+    pa.date32(): "Date32",
+    pa.time64("us"): "Time64(6)",
+}
 _DECIMALS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
 
 
@@ -180,16 +184,7 @@ def _declared(arrow: pa.DataType, kind: Kind | None) -> str:
         return f"Map({_declared(arrow.key_type, None)}, {declared(arrow.item_field)})"
     if pa.types.is_struct(arrow):
         return f"Tuple({', '.join(f'{quote(each.name)} {declared(each)}' for each in arrow)})"
-    plain = {
-        pa.bool_(): "Bool",
-        pa.float32(): "Float32",
-        pa.float64(): "Float64",
-        pa.date32(): "Date32",
-        pa.time64("us"): "Time64(6)",
-    }
-    if pa.types.is_integer(arrow):
-        return str(arrow).replace("uint", "UInt").replace("int", "Int")
-    return plain.get(arrow, "String")
+    return _SIMPLE.get(arrow, "String")
 
 
 def _is_json(kind: Type, as_json: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ modules and no PyIceberg.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
-from dataflow_assets.contracts import Source
+from dataflow_assets.contracts import SinkTraits, Source
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.sdk.upsert_options import AT_ONCE, SoftDeleteOptions
 from dataflow_assets.spec import Addition, Hint, Needs, OneOrMany, Refused, Requires
@@ -180,8 +180,12 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
 
     @property
     @override
-    def takes_deletes(self) -> bool:
-        return self.upsert_mode or self.raw_mode
+    def traits(self) -> SinkTraits:
+        return replace(
+            super().traits,
+            takes_deletes=self.upsert_mode or self.raw_mode,
+            flush_seconds=float(self.batch_flush_interval_seconds),
+        )
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
@@ -208,7 +212,3 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     def key(self) -> tuple[str, ...]:
         """The columns that rows are matched by; empty where rows are appended."""
         return self.conflict_key if self.upsert_mode else ()
-
-    @override
-    def flush_seconds(self) -> float:
-        return float(self.batch_flush_interval_seconds)

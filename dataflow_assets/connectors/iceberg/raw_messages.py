@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import METADATA, Kind, reserved
+from dataflow_assets.contracts import Kind, Note, reserved
 from dataflow_assets.formats.rows import is_beside
 
 DATA, WHOLE = "data", "_metadata"
@@ -48,7 +48,7 @@ def _wrapped(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     columns = [batch.column(name) for name in names]
     told = [field for field in batch.schema if is_beside(field)]
     marked = [
-        field.with_metadata({**(field.metadata or {}), METADATA: field.name.encode()})
+        field.with_metadata({**(field.metadata or {}), Note.METADATA: field.name.encode()})
         for field in fields
     ]
     values = pa.array([_json(text) for text in batch.column(DATA).to_pylist()], pa.string())

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.connection import KafkaConnection, Ref
 from dataflow_assets.connectors.kafka.times import Duration, Timestamp, milliseconds
 from dataflow_assets.connectors.kafka.values import Begin, End, ValueReader, ValueWriter
-from dataflow_assets.contracts import MessageFormat
+from dataflow_assets.contracts import MessageFormat, SinkTraits
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.sink_options import FormattedSink
 from dataflow_assets.formats.source_options import FormattedSource
@@ -223,14 +223,13 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
 
     @property
     @override
-    def upserts(self) -> bool:
-        return self.upsert_mode
-
-    @property
-    @override
-    def reads_null_keys(self) -> bool:
+    def traits(self) -> SinkTraits:
         own = self.conflict_key or self.key_field or self.key_template
-        return self.upsert_mode and bool(own)
+        return SinkTraits(
+            upserts=self.upsert_mode,
+            reads_null_keys=self.upsert_mode and bool(own),
+            replaces_whole_rows=True,
+        )
 
     def writing(self, values: ValueWriter) -> Self:
         """Returns this sink with values that only a manifest language describes: no option can."""

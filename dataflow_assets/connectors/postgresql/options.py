@@ -14,8 +14,8 @@ from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName, DatabaseTable, split
-from dataflow_assets.sdk.polling import PolledSource
 from dataflow_assets.sdk.raw_rows import DATA
+from dataflow_assets.sdk.sql_table import PolledSqlSource
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
 from dataflow_assets.spec import Addition, Needs, Requires
 from dataflow_assets.tls import Tls
@@ -98,7 +98,7 @@ class PostgresqlConnection(DatabaseTable):
             )
 
 
-class PostgresqlSourceOptions(PostgresqlConnection, PolledSource):
+class PostgresqlSourceOptions(PostgresqlConnection, PolledSqlSource):
     """What is read, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino.connection import TrinoConnection
+from dataflow_assets.contracts import SinkTraits
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import ColumnName, ColumnNames
-from dataflow_assets.sdk.polling import PolledSource
+from dataflow_assets.sdk.sql_table import PolledSqlSource
 from dataflow_assets.sdk.upsert_options import AT_ONCE, DeleteMode, SoftDeleteOptions
 from dataflow_assets.spec import Addition, Hint, Requires
 
@@ -31,7 +33,7 @@ _MERGED = (
 )
 
 
-class TrinoSourceOptions(TrinoConnection, PolledSource):
+class TrinoSourceOptions(TrinoConnection, PolledSqlSource):
     """What is read, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"
@@ -117,9 +119,10 @@ class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
         """The columns that rows are matched by; empty where rows are appended."""
         return self.conflict_key if self.upsert_mode else ()
 
+    @property
     @override
-    def flush_seconds(self) -> float:
-        return float(self.batch_flush_interval_seconds)
+    def traits(self) -> SinkTraits:
+        return replace(super().traits, flush_seconds=float(self.batch_flush_interval_seconds))
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino.type_names import Type
-from dataflow_assets.contracts import MAX_LENGTH, Kind, TypeRow, checked_name
+from dataflow_assets.contracts import Kind, Note, TypeRow, checked_name
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.types.comments import COMMENTS, commented_kind, text_kind
 
@@ -104,7 +104,7 @@ def _field(
         mark = commented_kind(comment)
     metadata = {TRINO_TYPE: text.encode(), **(mark.mark if mark else {})}
     if kind.name in {"varchar", "char"} and kind.numbers:
-        metadata[MAX_LENGTH] = str(kind.numbers[0]).encode()
+        metadata[Note.MAX_LENGTH] = str(kind.numbers[0]).encode()
     return pa.field(checked_name(name), arrow, metadata=metadata)
 
 
@@ -234,19 +234,11 @@ def _declared(arrow: pa.DataType) -> str:
 
 
 _SIMPLE = {
-    pa.bool_(): "boolean",
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "integer",
-    pa.int64(): "bigint",
+    **{rule.arrow: rule.name for rule in RULES if rule.arrow != _TEXT},
     pa.uint8(): "smallint",
     pa.uint16(): "integer",
     pa.uint32(): "bigint",
     pa.uint64(): "decimal(20, 0)",
-    pa.float32(): "real",
-    pa.float64(): "double",
-    pa.date32(): "date",
     pa.time64("us"): "time(6)",
-    pa.binary(): "varbinary",
     pa.large_binary(): "varbinary",
 }

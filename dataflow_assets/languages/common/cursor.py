@@ -96,14 +96,29 @@ class Cursor:
         self.take()
         return int(text)
 
-    def listed(self, one: Callable[[], Item]) -> tuple[Item, ...]:
+    def items(self, one: Callable[[Cursor], Item]) -> tuple[Item, ...]:
+        """Returns at least one, separated by commas."""
+        items = [one(self)]
+        while self.takes(","):
+            items.append(one(self))
+        return tuple(items)
+
+    def until(self, end: str, one: Callable[[Cursor], Item]) -> tuple[Item, ...]:
+        """Returns what is in front of an end, if anything, separated by commas; takes the end."""
+        items = []
+        while not self.sees(end):
+            items.append(one(self))
+            if not self.takes(","):
+                break
+        self.expect(end)
+        return tuple(items)
+
+    def listed(self, one: Callable[[Cursor], Item]) -> tuple[Item, ...]:
         """Returns what is between parentheses, separated by commas."""
         self.expect("(")
-        found = [one()]
-        while self.takes(","):
-            found.append(one())
+        items = self.items(one)
         self.expect(")")
-        return tuple(found)
+        return items
 
     def fail(self, message: str) -> NoReturn:
         """Raises Unreadable at the next token, with what other databases mean by it."""

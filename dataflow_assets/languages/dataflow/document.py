@@ -79,7 +79,7 @@ def read(document: Document) -> Reading:
     findings += [*steps.findings, *error_findings]
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
-    source = source.for_branches(upserts=any(one.sink.upserts for one in steps.branches))
+    source = source.for_branches(upserts=any(one.sink.traits.upserts for one in steps.branches))
     findings += of_flow(document, envelope, source, steps.branches, errors)
     notes = _hints(document, envelope, source, steps, errors)
     if findings or not document.sound:

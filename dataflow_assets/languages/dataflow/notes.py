@@ -31,13 +31,13 @@ def of_ends(
     """
     sent = _deletes(source, steps)
     for branch in steps.branches:
-        if sent and not branch.sink.takes_deletes:
+        if sent and not branch.sink.traits.takes_deletes:
             message = f"takes no deletes, and {sent} sends them: {_met(manifest.spec)}. "
             yield document.finding(branch.place, message + _advice(branch.sink), key=True)
         if missing := _no_metadata(source, steps, branch.sink):
             message = _UNKEYED.format(", ".join(missing), ", ".join(source.metadata_names))
             yield document.finding((*branch.place, "conflictKey"), message, key=True)
-        if branch.sink.upserts and source.type in _SNAPSHOTS and not source.rereads:
+        if branch.sink.traits.upserts and source.type in _SNAPSHOTS and not source.rereads:
             yield document.finding(branch.place, _ONCE, key=True)
     yield from _condition_notes(document, source, steps)
 
@@ -121,7 +121,7 @@ def _met(spec: model.DataFlowSpec) -> str:
 
 
 def _advice(sink: Sink) -> str:
-    if sink.upserts:
+    if sink.traits.upserts:
         other = ", or name a softDeleteColumn" if hasattr(sink, "soft_delete_column") else ""
         return f"Set deleteMode: hard to remove the row of the key{other}"
     return (

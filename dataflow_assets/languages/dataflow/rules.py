@@ -72,7 +72,7 @@ def _of_fields(document: Document, manifest: model.Manifest) -> Iterator[Finding
 def _rereading(document: Document, source: Source, branches: Iterable[Branch]) -> Iterator[Finding]:
     """Records that come again would be duplicates in a table that is appended to."""
     for branch in branches:
-        if source.rereads and not branch.sink.upserts:
+        if source.rereads and not branch.sink.traits.upserts:
             message = (
                 f"is appended to, but the source reads rows again with {source.rereads}: use a "
                 "sink that upserts, or change that in the source"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar, Literal
 
@@ -17,7 +18,7 @@ from dataflow_assets.connectors.iceberg.nessie import NessieConnection
 from dataflow_assets.connectors.iceberg.options import Declared, Registered
 from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.connectors.iceberg.sink.sink import NessieSink, TableSink
-from dataflow_assets.contracts import Positions
+from dataflow_assets.contracts import Positions, SinkTraits
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 
@@ -26,7 +27,6 @@ class DeclaredSink(TableSink):
     """What is the same for a declared table wherever it is."""
 
     type: ClassVar[str] = "iceberg"
-    unwraps: ClassVar[bool] = False
     snapshots_stay: ClassVar[timedelta | None] = timedelta(hours=1)
     written_alone: ClassVar[bool] = True
     table_schema: str = ""
@@ -69,8 +69,8 @@ class DeclaredSink(TableSink):
 
     @property
     @override
-    def record_time(self) -> str | None:
-        return self.time_column
+    def traits(self) -> SinkTraits:
+        return replace(super().traits, record_time=self.time_column, unwraps=False)
 
     @override
     def stored_problems(self) -> Iterator[tuple[str | None, str]]:

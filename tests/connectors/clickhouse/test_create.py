@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import devservers
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import Note
 from dataflow_assets.errors import PermanentError
 from tests.connectors.clickhouse.driver import Place, start, store
 
@@ -63,7 +63,7 @@ def test_types_of_messages(place: Place) -> None:
     }
     schema = start(place.sink()).schema()
     assert schema is not None
-    kinds = {one.name: (one.metadata or {}).get(KIND) for one in schema}
+    kinds = {one.name: (one.metadata or {}).get(Note.KIND) for one in schema}
     assert [name for name, kind in kinds.items() if kind == b"json"] == ["list", "mixed", "object"]
     row = {"whole": 2**62, "big": Decimal(10**30), "object": '{"a": 1.50}', "flag": True}
     store(place.sink(), [row])
@@ -74,7 +74,7 @@ def test_types_of_messages(place: Place) -> None:
 
 def test_types_of_typed_sources(place: Place) -> None:
     def text(kind: bytes) -> pa.Field:
-        return pa.field(kind.decode(), pa.string(), metadata={KIND: kind})
+        return pa.field(kind.decode(), pa.string(), metadata={Note.KIND: kind})
 
     sample = pa.schema(
         [

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 import devservers
 from dataflow_assets import registry
 from dataflow_assets.connectors.clickhouse import ClickhouseSource, client
-from dataflow_assets.connectors.clickhouse.source.session import ClickhouseSourceSession
-from dataflow_assets.contracts import METADATA, Address, Limit, PartSlice, Positions, reserved
+from dataflow_assets.contracts import Address, Limit, Note, PartSlice, Positions, reserved
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.sql_table import PolledSqlSession
 
 MOST = Limit(records=1_000_000)
 
@@ -24,7 +24,7 @@ MOST = Limit(records=1_000_000)
 class Reader:
     """A flow's side of the contract: plans, reads every part, folds."""
 
-    def __init__(self, session: ClickhouseSourceSession, source: ClickhouseSource) -> None:
+    def __init__(self, session: PolledSqlSession, source: ClickhouseSource) -> None:
         self.session, self.source = session, source
         self.at: Positions = session.start()
         self.spans: list[int] = []
@@ -68,7 +68,7 @@ def source(server: Any, **config: Any) -> ClickhouseSource:
 def reader(server: Any, **config: Any) -> Reader:
     declared = source(server, **config)
     session = declared.open("ns/flow")
-    assert isinstance(session, ClickhouseSourceSession)
+    assert isinstance(session, PolledSqlSession)
     return Reader(session, declared)
 
 
@@ -383,7 +383,7 @@ def test_rows_carry_their_id_and_their_types(server: Any) -> None:
     piece = flow.session.plan(flow.at, MOST).slices[0]
     (batch,) = flow.source.batches(piece, frozenset({"id"}))
     marked = batch.schema.field(4)
-    assert marked.metadata[METADATA] == b"id"
+    assert marked.metadata[Note.METADATA] == b"id"
     assert batch.column(4).to_pylist() == batch.column(0).to_pylist()
     assert batch.column(2).to_pylist() == [[1, None]]
     assert batch.column(3).to_pylist() == ['{"k":1}']

@@ -12,7 +12,7 @@ import pytest
 import devservers
 from dataflow_assets.connectors.clickhouse import client, types
 from dataflow_assets.connectors.clickhouse.type_names import Type
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import Note
 from dataflow_assets.errors import PermanentError
 
 UUID = "9b155af0-0f06-4d56-a294-3d90a9f0a63d"
@@ -120,7 +120,7 @@ def test_each_type_is_read_as_the_table_says(
     ((text,),) = client.query_rows(connected, found)
     field = types.field("c", text)
     assert plain(field.type) == plain(arrow)
-    assert (field.metadata.get(KIND), field.nullable) == (kind, Type.of(text).nullable)
+    assert (field.metadata.get(Note.KIND), field.nullable) == (kind, Type.of(text).nullable)
     query = f"SELECT {types.selected('c', text)} AS c FROM t"
     with client.stream(connected, query, settings=types.JSON_SETTINGS) as batches:
         (batch,) = batches
@@ -168,8 +168,8 @@ def test_what_cannot_be_read_says_what_to_do() -> None:
         (pa.field("c", pa.time64("us"), nullable=False), "Time64(6)"),
         (pa.field("c", US, nullable=False), "DateTime64(6, 'UTC')"),
         (pa.field("c", pa.timestamp("ns"), nullable=False), "DateTime64(9, 'UTC')"),
-        (pa.field("c", TEXT, nullable=False, metadata={KIND: b"uuid"}), "UUID"),
-        (pa.field("c", TEXT, metadata={KIND: b"numeric"}), "Nullable(String)"),
+        (pa.field("c", TEXT, nullable=False, metadata={Note.KIND: b"uuid"}), "UUID"),
+        (pa.field("c", TEXT, metadata={Note.KIND: b"numeric"}), "Nullable(String)"),
         (pa.field("c", pa.list_(pa.int32())), "Array(Nullable(Int32))"),
         (pa.field("c", pa.struct([pa.field("a", TEXT, nullable=False)])), "Tuple(`a` String)"),
         (pa.field("c", pa.null()), "Nullable(String)"),

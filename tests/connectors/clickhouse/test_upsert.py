@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import devservers
-from dataflow_assets.contracts import DELETE, KEY, OP, CountsRows
+from dataflow_assets.contracts import DELETE, OP, CountsRows, Note
 from dataflow_assets.errors import PermanentError
 from tests.connectors.clickhouse.driver import Place, start, store
 
@@ -59,7 +59,7 @@ def test_the_highest_version_of_a_key_stands(place: Place) -> None:
     schema = session.schema()
     assert schema is not None
     assert schema.field("updated_at").type == pa.timestamp("us", "UTC")
-    assert schema.metadata[KEY] == b'["id"]'
+    assert schema.metadata[Note.KEY] == b'["id"]'
     new, old = _at(2), _at(1)
     store(place.sink(), [{"id": 1, "name": "new", "updated_at": new}], session=session)
     store(place.sink(), [{"id": 1, "name": "old", "updated_at": old}], session=session)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import devservers
-from dataflow_assets.contracts import KIND, OFFSET, Chunk, OffsetSlice, Sent, Span
+from dataflow_assets.contracts import OFFSET, Chunk, Note, OffsetSlice, Sent, Span
 from dataflow_assets.formats.columns import conform
 from tests.connectors.clickhouse.driver import SOURCE, Place, start, write
 from tests.connectors.clickhouse.values import (
@@ -109,7 +109,7 @@ def test_maps_of_typed_rows_arrive(place: Place) -> None:
     place.make("id UInt32, m Map(UInt8, Array(IPv4)), i UInt128")
     schema = start(place.sink()).schema()
     assert schema is not None
-    numeric, json_text = {KIND: b"numeric"}, {KIND: b"json"}
+    numeric, json_text = {Note.KIND: b"numeric"}, {Note.KIND: b"json"}
     given = pa.schema(
         [
             pa.field("id", pa.uint32()),

@@ -16,11 +16,11 @@ from pyiceberg.catalog import Catalog
 from dataflow_assets.contracts import (
     DELETE,
     INSERT,
-    KIND,
     OFFSET,
     OP,
     Chunk,
     N,
+    Note,
     OffsetSlice,
     PartSlice,
     Receipt,
@@ -216,7 +216,8 @@ def test_rejected_records_go_to_a_table_of_their_own(
     session.finish(span, [receipt], SOURCE)
     [row] = table_rows(catalog, namespace, "orders_rejected")
     assert row["id"] == "default/orders/iceberg:orders/orders/p0/3/0/decode"
-    assert (row["body"], row["key"], row["reason"]) == (b"{\xff", b"k", "not JSON")
+    assert (row["body"], row["body_encoding"], row["reason"]) == ("e/8=", "base64", "not JSON")
+    assert (row["key"], row["key_encoding"]) == ("k", "utf-8")
     assert (row["source"], row["partition"], row["offset"]) == ("orders", "p0", 3)
     assert session.checkpoint.totals == Totals(3, 1, 30)
 
@@ -264,7 +265,7 @@ def test_deletes_and_values_that_do_not_fit_are_rejected(
     session.finish(span, [receipt], SOURCE)
     assert ids(catalog, namespace) == [1, 5]
     found = {r["offset"]: r for r in table_rows(catalog, namespace, "orders_rejected")}
-    assert {offset: Sent(row["body"]) for offset, row in found.items()} == sent
+    assert {offset: Sent(row["body"].encode()) for offset, row in found.items()} == sent
     assert "column u" in found[1]["reason"]
     assert "append" in found[2]["reason"]
     assert "column id is required" in found[3]["reason"]
@@ -288,8 +289,8 @@ def test_types_come_from_the_sample_and_the_manifest(
     session = opened(sink, sample=sample)
     schema = session.schema()
     assert schema is not None
-    assert schema.field("mixed").metadata == {KIND: b"json"}
-    assert schema.field("customer").type.field("extra").metadata == {KIND: b"json"}
+    assert schema.field("mixed").metadata == {Note.KIND: b"json"}
+    assert schema.field("customer").type.field("extra").metadata == {Note.KIND: b"json"}
     assert schema.field("price").type == pa.decimal128(10, 2)
     assert schema.field("nothing").type == pa.string()
     row = {

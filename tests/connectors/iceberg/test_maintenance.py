@@ -14,7 +14,6 @@ from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.maintenance import upkeep
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire
 from dataflow_assets.connectors.iceberg.maintenance.maintain import maintain
-from dataflow_assets.connectors.iceberg.rejected.replay import remove
 from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 from dataflow_assets.contracts import Entry, Rejection, SinkSession, utc_now
@@ -207,11 +206,11 @@ def test_files_that_replays_have_rewritten_go_once_nothing_lists_them(
     session = opened(sink)
     _reject(sink, session, 0)
     first, second, *left = sorted(_rejected(catalog, namespace), key=lambda row: str(row["id"]))
-    remove(sink, identifier(sink), [_entry(first)])
+    sink.rejected().replayed([_entry(first)])
     known = catalog.load_table(identifier(sink))
     (rewritten,) = (task.file.file_path for task in known.scan().plan_files())
     assert rewritten.rpartition("/")[2].startswith("00000-0-")
-    remove(sink, identifier(sink), [_entry(second)])
+    sink.rejected().replayed([_entry(second)])
     _reject(sink, session, 10)  # until the next append the head names it, as deleted
     keep = Keep(snapshots=1)
     for days in (2, 4):  # after two days snapshots expire, but files are too young

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
     property_key,
 )
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
-from dataflow_assets.contracts import KIND, PartSlice, Target, Totals
+from dataflow_assets.contracts import Note, PartSlice, Target, Totals
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.registry import sinks
 from dataflow_assets.secrets import SecretRef, Secrets, resolve
@@ -221,10 +221,10 @@ def test_json_text_is_remembered_wherever_it_stands() -> None:
     for name in ("a", "empty", "list"):
         assert (schema.field(name).type, schema.field(name).metadata) == (
             pa.string(),
-            {KIND: b"json"},
+            {Note.KIND: b"json"},
         )
     deep = schema.field("deep").type
-    assert deep.field("b").metadata == {KIND: b"json"}
+    assert deep.field("b").metadata == {Note.KIND: b"json"}
     assert deep.field("c").metadata is None
 
 

@@ -31,9 +31,8 @@ from dataflow_assets.connectors.iceberg import IcebergSource
 from dataflow_assets.connectors.iceberg.raw_messages import message_form
 from dataflow_assets.contracts import (
     EVERYTHING,
-    KIND,
-    METADATA,
     Limit,
+    Note,
     PartSlice,
     Positions,
     reserved,
@@ -53,7 +52,7 @@ from tests.connectors.iceberg.source_driver import (
     stands,
 )
 
-JSON = {KIND: b"json"}
+JSON = {Note.KIND: b"json"}
 
 
 @pytest.fixture
@@ -138,7 +137,7 @@ def test_what_columns_share_ends_with_an_underscore() -> None:
 def test_data_that_is_no_text_is_a_column() -> None:
     batch = pa.RecordBatch.from_pydict({"data": [1], "other": ["x"]})
     assert message_form(batch) is batch
-    marked = pa.field(reserved("k"), pa.int64(), metadata={METADATA: b"k"})
+    marked = pa.field(reserved("k"), pa.int64(), metadata={Note.METADATA: b"k"})
     alone = batch.drop_columns(["other"]).append_column(marked, pa.array([1]))
     assert message_form(alone) is alone
 

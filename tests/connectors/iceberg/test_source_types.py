@@ -26,7 +26,7 @@ from dataflow_assets.connectors.iceberg import IcebergSource
 from dataflow_assets.connectors.iceberg.source.projection import project
 from dataflow_assets.connectors.iceberg.source.types import typed_schema
 from dataflow_assets.connectors.iceberg.types import file_schema, table_schema
-from dataflow_assets.contracts import KIND, OFFSET, Limit, OffsetSlice, Span
+from dataflow_assets.contracts import OFFSET, Limit, Note, OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import conform
 from devservers import SeaweedFS
@@ -100,8 +100,8 @@ def test_every_type_of_a_table(make: MakeSource, catalog: Catalog, namespace: st
     ((span, _),) = spans(make())
     (batch,) = make().batches(span.slices[0], frozenset())
     for n, field in enumerate(batch.schema):
-        assert (field.metadata or {}).get(KIND) == KINDS.get(n), field
-    assert batch.schema.field("c14").type.field("u").metadata == {KIND: b"uuid"}
+        assert (field.metadata or {}).get(Note.KIND) == KINDS.get(n), field
+    assert batch.schema.field("c14").type.field("u").metadata == {Note.KIND: b"uuid"}
 
 
 def test_uuids_as_other_writers_mark_them(
@@ -270,7 +270,7 @@ def test_a_required_column_that_a_file_lacks() -> None:
 
 
 def kind(name: str, text: bytes) -> pa.Field:
-    return pa.field(name, pa.string(), metadata={KIND: text})
+    return pa.field(name, pa.string(), metadata={Note.KIND: text})
 
 
 NESTED = pa.struct([kind("u", b"uuid"), pa.field("l", pa.list_(pa.int8()))])
@@ -340,8 +340,8 @@ def test_every_interchange_type_is_stored_without_loss(
     assert set(nothing.values()) == {None}
     back = typed_schema(catalog.load_table((namespace, "events")).schema())
     for name in ("json", "numeric", "uuid"):
-        assert back.field(name).metadata == {KIND: name.encode()}
-    assert back.field("wide").metadata == {KIND: b"numeric"}
+        assert back.field(name).metadata == {Note.KIND: name.encode()}
+    assert back.field("wide").metadata == {Note.KIND: b"numeric"}
 
 
 def test_maps_travel_as_objects_and_become_maps_again(

@@ -29,7 +29,7 @@ def errors(**config: Any) -> list[tuple[str, str]]:
 def test_defaults_are_the_originals() -> None:
     sink = parse()
     assert (sink.required_acks, sink.compression, sink.idempotent) == ("all", "none", True)
-    assert (sink.takes, sink.commits, sink.upserts) == ("messages", "slice", False)
+    assert (sink.takes, sink.commits, sink.traits.upserts) == ("messages", "slice", False)
 
 
 def test_is_found_by_its_type_and_survives_pickling() -> None:

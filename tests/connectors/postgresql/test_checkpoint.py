@@ -15,7 +15,15 @@ import pytest
 import devservers
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import pool
-from dataflow_assets.contracts import KEY, OffsetSlice, PartSlice, Rejection, Run, SinkSession, Span
+from dataflow_assets.contracts import (
+    Note,
+    OffsetSlice,
+    PartSlice,
+    Rejection,
+    Run,
+    SinkSession,
+    Span,
+)
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
 from dataflow_assets.failpoints import Failpoint
 from tests.connectors.postgresql.driver import SOURCE, TARGET, Place, chunk, start, store, write
@@ -419,7 +427,7 @@ def test_create_makes_the_table_of_the_sample(place: Place) -> None:
     session.create(sample)
     found = session.schema()
     assert found is not None
-    assert found.metadata[KEY] == b'["id"]'
+    assert found.metadata[Note.KEY] == b'["id"]'
     session.close()
 
 

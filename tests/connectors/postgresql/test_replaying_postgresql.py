@@ -15,12 +15,12 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.memory import MemoryOffsetSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.connectors.postgresql.rejected import table as rejected
-from dataflow_assets.connectors.postgresql.table import checkpoint_tables
+from dataflow_assets.connectors.postgresql.rejected.table import PostgresqlRejected
 from dataflow_assets.contracts import OffsetSlice, Rejection, Rejects, Run
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.runs.replay import replay
+from dataflow_assets.sdk.sql_table.rejected import rejected_row
 
 
 class Schemas:
@@ -52,9 +52,9 @@ class Schemas:
             self._offset += 1
             found.append(Rejection(self._offset, stage, "", b'{"id": %d}' % number))
         name, link = self.names[schema], TextLink(self.dsn, "tests")
-        checkpoint_tables.prepare(link, name)
-        table = checkpoint_tables.statements(name)["r"]
-        rejected.store(link, table, target, OffsetSlice("0", 0, 10**6), found)
+        table, piece = PostgresqlRejected(link, name), OffsetSlice("0", 0, 10**6)
+        table.prepare()
+        table.append([rejected_row(target, piece, one) for one in found])
         link.close()
 
     def replay(self) -> None:

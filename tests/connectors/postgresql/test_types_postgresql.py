@@ -6,7 +6,8 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSource
-from dataflow_assets.connectors.postgresql.source.types import OTHERS, READINGS
+from dataflow_assets.connectors.postgresql.source.types import OTHERS
+from dataflow_assets.connectors.postgresql.types import READINGS
 from tests.sdk.polled import Polled
 
 # By column: the type as declared, and values as PostgreSQL writes them.

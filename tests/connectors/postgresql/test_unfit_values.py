@@ -9,7 +9,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import KEY, PartSlice, Rejects, Run, Target, Ticket
+from dataflow_assets.contracts import Note, PartSlice, Rejects, Run, Target, Ticket
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.typed_rows import typed
@@ -115,7 +115,7 @@ def test_a_target_of_one_depth_rejects_the_row_alone(followed: Followed) -> None
     (batch,) = followed.read(begin)
     schema = pa.schema(
         [pa.field("id", pa.int32(), nullable=False), pa.field("a", pa.list_(pa.int32()))],
-        {KEY: b'["id"]'},
+        {Note.KEY: b'["id"]'},
     )
     sink = PostgresqlSink.model_validate({"connectionString": followed.dsn, "table": "t"})
     ticket = Ticket(Target("f", "main", "h", "s"), Run(), 1, schema)

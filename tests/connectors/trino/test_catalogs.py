@@ -20,7 +20,7 @@ import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.rejected.table import _row
+from dataflow_assets.connectors.trino.rejected.error_sink import _APART, _WHOLE, TrinoRejected
 from dataflow_assets.connectors.trino.sink.publish import Publisher
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
@@ -29,6 +29,7 @@ from dataflow_assets.connectors.trino.table.table import Column, Place, Table
 from dataflow_assets.contracts import ErrorRecord, Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
+from dataflow_assets.sdk.sql_table.rejected import error_row
 from dataflow_assets.spec import hints
 from dataflow_assets.testing import chosen
 from tests.connectors.trino.driver import execute, opened
@@ -314,7 +315,7 @@ def test_a_record_that_no_statement_takes_is_kept_beside_the_table(
         file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
     assert run(chosen(load(path), None), engine) == 2
     place = f"lake.{trino_schema}"
-    found = execute(trino, f"SELECT original_message FROM {place}.target_rejected ORDER BY id")
+    found = execute(trino, f"SELECT body FROM {place}.target_rejected ORDER BY id")
     assert [json.loads(message) for (message,) in found] == [rows[1], rows[2]]
     tables = {name for (name,) in execute(trino, f"SHOW TABLES FROM {place}")}
     assert tables == {"target", "target_rejected", "dataflow_checkpoints"}
@@ -342,8 +343,10 @@ def test_the_reason_of_a_rejected_record_can_be_stored_in_postgresql() -> None:
     """The message is JSON text, in which the character is written as an escape anyway."""
     body = b'{"error": {"message": "is a\\u0000b"}, "original_message": {"a": "\\u0000"}}'
     record = ErrorRecord("id", "ns/flow", body, b"{}")
-    for whole in (True, False):
-        row = _row(record, whole=whole)
+    nothing: Any = None
+    for columns in (_APART, _WHOLE):
+        table = TrinoRejected(nothing, nothing, nothing, columns, frozenset())
+        row = table._values(error_row(record))
         assert row[2] == r"is a\u0000b"
         assert not any("\0" in str(text) for text in row)
 

@@ -12,7 +12,7 @@ import pytest
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.rejected.table import store
+from dataflow_assets.connectors.trino.rejected.error_sink import BESIDE, store
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
 from dataflow_assets.connectors.trino.table.table import Place
@@ -58,6 +58,35 @@ def test_tasks_that_reject_their_first_records_at_once(
     at_once(sink, work)
     found = execute(trino, f"SELECT count(DISTINCT id) FROM lake.{trino_schema}.target_rejected")
     assert found == [[AT_ONCE]]
+
+
+EARLIER = (
+    "id varchar, flow varchar, reason varchar, error varchar, original_message varchar, "
+    "_metadata varchar, reading bigint, replayed boolean, created_at timestamp(6)"
+)
+
+
+@pytest.mark.parametrize("columns", [EARLIER, ""], ids=["earlier", "new"])
+def test_a_table_of_rejected_records_of_either_version_keeps_and_gives_back(
+    sink: TrinoSink, trino: devservers.Trino, trino_schema: str, columns: str
+) -> None:
+    place = f"lake.{trino_schema}.target_rejected"
+    if columns:
+        execute(trino, f"CREATE TABLE {place} ({columns})")
+    refused = [Rejection(n, "sink", "no \0", b"\xff\0", n=1, key=b"key", rows=3) for n in (10, 9)]
+    with closing(Client(sink, "tests")) as client:
+        store(client, sink, target(0), OffsetSlice("0", 0, 20), refused)
+        store(client, sink, target(0), OffsetSlice("0", 0, 20), refused[:1])
+    kept, found = sink.rejected(), sink.rejected().pending("ns/0", None, 10)
+    assert sorted(one.place or ("", 0) for one in found) == [("0", 9), ("0", 10)]
+    assert {(one.body, one.key, one.n, one.rows, one.reading) for one in found} == {
+        (b"\xff\0", b"key", 1, 3, 0)
+    }
+    kept.replayed(found[:1])
+    assert kept.pending("ns/0", None, 10) == found[1:]
+    assert kept.pending("ns/other", None, 10) == []
+    names = {name for name, *_ in execute(trino, f"DESCRIBE {place}")}
+    assert names == ({text.split()[0] for text in EARLIER.split(", ")} if columns else set(BESIDE))
 
 
 def test_tasks_that_need_the_stage_at_once(sink: TrinoSink) -> None:

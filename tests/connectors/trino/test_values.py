@@ -9,12 +9,14 @@ import pytest
 
 from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.decode import batches
-from dataflow_assets.connectors.trino.source.relation import SourceColumn
+from dataflow_assets.connectors.trino.source.dialect import TrinoDialect
+from dataflow_assets.connectors.trino.source.relation import TrinoColumn
 from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.rows import moments
 from dataflow_assets.sdk.polling import Rows
-from dataflow_assets.sdk.polling.conditions import Conditions
+from dataflow_assets.sdk.sql_table import SqlRelation
+from dataflow_assets.sdk.sql_table.conditions import Conditions
 
 DAY = 24 * 3600
 
@@ -69,6 +71,7 @@ def test_a_time_that_nobody_else_can_hold_is_a_sentence(kind: str, value: Any) -
 @pytest.mark.parametrize("kind", ["real", "double"])
 def test_nan_has_no_place_in_the_order_of_a_table(kind: str) -> None:
     """As NULL has none: a comparison with NaN would leave the row out of every part."""
-    conditions = Conditions(None, SourceColumn(Column("v", kind)), SourceColumn.value)
+    relation = SqlRelation("t", (), TrinoColumn("v", kind))
+    conditions = Conditions(relation, TrinoDialect())
     first = conditions.of(Rows(upto=(None, "2.0"), load=True))
-    assert first.endswith('OR if(is_nan("v"), NULL, "v") IS NULL)')
+    assert first.endswith('OR (if(is_nan("v"), NULL, "v") IS NULL))')

@@ -10,8 +10,8 @@ import pytest
 
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.connect_sink.ends import JdbcTable, LakeTable, LakeTopic
-from dataflow_assets.languages.connect_sink.reader.transforms import TRANSLATIONS
+from dataflow_assets.languages.connect.ends import JdbcTable, LakeTable, LakeTopic
+from dataflow_assets.languages.connect.reader.transforms import TRANSLATIONS
 from dataflow_assets.manifests.load import Loaded, load
 from tests import ROOT
 from tests.languages.connect_sink.files import (
@@ -208,7 +208,7 @@ def test_iceberg_is_a_branch_for_each_table_of_a_route(tmp_path: Path) -> None:
     sink = one.branches[1].sink
     assert isinstance(sink, LakeTable)
     assert sink.partition_by == ("day(at)", "bucket(4, id)")
-    assert (sink.flush_seconds(), sink.unknown_fields) == (60.0, "ignore")
+    assert (sink.traits.flush_seconds, sink.unknown_fields) == (60.0, "ignore")
     assert sink.s3_path_style_access is False
     assert isinstance(one.source, LakeTopic)
     assert one.source.control_topic == "control-iceberg"

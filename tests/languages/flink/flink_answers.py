@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time
 from decimal import Decimal
 
-from dataflow_assets.languages.flink.engine.types import DOUBLE, INT, STRING, Type
+from dataflow_assets.languages.sql.engine.types import DOUBLE, INT, STRING, Type
 
 Answer = tuple[str, str | None]
 """An expression, and its result as CAST to STRING writes it."""

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataflow_assets.languages.flink.engine.accumulators import Extreme, kept
-from dataflow_assets.languages.flink.engine.aggregates import ONLY, Aggregate, result_of
-from dataflow_assets.languages.flink.engine.changes import changes, latest
-from dataflow_assets.languages.flink.engine.expressions import Column
-from dataflow_assets.languages.flink.engine.kept import Kept
-from dataflow_assets.languages.flink.engine.types import BIGINT, STRING, Type
-from dataflow_assets.languages.flink.engine.values import (
+from dataflow_assets.languages.sql.engine.accumulators import Extreme, kept
+from dataflow_assets.languages.sql.engine.aggregates import ONLY, Aggregate, result_of
+from dataflow_assets.languages.sql.engine.changes import changes, latest
+from dataflow_assets.languages.sql.engine.expressions import Column
+from dataflow_assets.languages.sql.engine.kept import Kept
+from dataflow_assets.languages.sql.engine.types import BIGINT, STRING, Type
+from dataflow_assets.languages.sql.engine.values import (
     pack,
     pack_rows,
     plain,

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.languages.flink.engine.bytes.csv import joiner, splitter
-from dataflow_assets.languages.flink.engine.bytes.layout import Layout
-from dataflow_assets.languages.flink.engine.bytes.write import encoder, writer
-from dataflow_assets.languages.flink.engine.types import DOUBLE, STRING, Type
+from dataflow_assets.languages.sql.engine.bytes.csv import joiner, splitter
+from dataflow_assets.languages.sql.engine.bytes.layout import Layout
+from dataflow_assets.languages.sql.engine.bytes.write import encoder, writer
+from dataflow_assets.languages.sql.engine.types import DOUBLE, STRING, Type
 
 
 def layout(kind: str, *types: Type, **options: Any) -> Layout:

@@ -16,8 +16,8 @@ from unittest.mock import patch
 import pytest
 from hypothesis import strategies as st
 
-from dataflow_assets.languages.flink.state import reading
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.state import reading
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.languages.flink import model

@@ -14,10 +14,10 @@ from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.engine.bytes.messages import SqlFormat
-from dataflow_assets.languages.flink.engine.function import Environment
-from dataflow_assets.languages.flink.engine.window_rows import WindowArrivals
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.engine.bytes.messages import SqlFormat
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.engine.window_rows import WindowArrivals
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.records.record import Record, parse
 from dataflow_assets.records.step import Context

@@ -12,14 +12,14 @@ import pytest
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.engine.plan import Plan
-from dataflow_assets.languages.flink.engine.query import SqlQuery
-from dataflow_assets.languages.flink.engine.view import ViewPlan
-from dataflow_assets.languages.flink.state import compute
-from dataflow_assets.languages.flink.state.digests import PLANS, Digests, digests
-from dataflow_assets.languages.flink.state.former_digests import former_digests
-from dataflow_assets.languages.flink.state.manifest import MANIFEST
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.engine.plan import Plan
+from dataflow_assets.languages.sql.engine.query import SqlQuery
+from dataflow_assets.languages.sql.engine.view import ViewPlan
+from dataflow_assets.languages.sql.state import compute
+from dataflow_assets.languages.sql.state.digests import PLANS, Digests, digests
+from dataflow_assets.languages.sql.state.former_digests import former_digests
+from dataflow_assets.languages.sql.state.manifest import MANIFEST
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.request import Report
 from dataflow_assets.testing import chosen

@@ -41,7 +41,7 @@ class Clock:
 def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
     found = Clock()
-    monkeypatch.setattr("dataflow_assets.languages.flink.state.session.utc_now", found)
+    monkeypatch.setattr("dataflow_assets.languages.sql.state.session.utc_now", found)
     return found
 
 

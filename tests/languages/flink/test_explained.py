@@ -10,11 +10,11 @@ import pytest
 
 import definitions
 import devservers
-from dataflow_assets.languages.flink.engine.explained import explained
-from dataflow_assets.languages.flink.engine.plan import Plan
-from dataflow_assets.languages.flink.engine.query import SqlQuery
-from dataflow_assets.languages.flink.engine.view import ViewPlan
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.engine.explained import explained
+from dataflow_assets.languages.sql.engine.plan import Plan
+from dataflow_assets.languages.sql.engine.query import SqlQuery
+from dataflow_assets.languages.sql.engine.view import ViewPlan
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.languages.flink.files import Sql

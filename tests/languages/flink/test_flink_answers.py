@@ -12,12 +12,12 @@ import pytest
 
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.engine.bytes.layout import Spelling
-from dataflow_assets.languages.flink.engine.bytes.messages import SKIPPED, SqlFormat
-from dataflow_assets.languages.flink.engine.bytes.read import Reader
-from dataflow_assets.languages.flink.engine.bytes.write import encoder, writer
-from dataflow_assets.languages.flink.engine.function import Environment
-from dataflow_assets.languages.flink.engine.types import Type
+from dataflow_assets.languages.sql.engine.bytes.layout import Spelling
+from dataflow_assets.languages.sql.engine.bytes.messages import SKIPPED, SqlFormat
+from dataflow_assets.languages.sql.engine.bytes.read import Reader
+from dataflow_assets.languages.sql.engine.bytes.write import encoder, writer
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.engine.types import Type
 from dataflow_assets.records.record import Record, exact_json, parse
 from dataflow_assets.records.step import Context
 from tests.languages.flink.flink_answers import (

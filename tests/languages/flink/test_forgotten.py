@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from dataflow_assets.contracts import reserved
-from dataflow_assets.languages.flink.state.driver import Limits
-from dataflow_assets.languages.flink.state.manifest import Manifest, manifest_of
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.state.driver import Limits
+from dataflow_assets.languages.sql.state.manifest import Manifest, manifest_of
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.languages.flink.test_model import LOG, Message, Run, Sink, log_source

@@ -8,12 +8,12 @@ import pytest
 
 from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.common.tokens import Unreadable, tokens
-from dataflow_assets.languages.flink.engine.expressions import Expression, cast_to, compiled
-from dataflow_assets.languages.flink.engine.function import Environment
-from dataflow_assets.languages.flink.engine.functions import FUNCTIONS, regular
-from dataflow_assets.languages.flink.engine.types import STRING
-from dataflow_assets.languages.flink.reader.bind import Scope, bound
-from dataflow_assets.languages.flink.reader.read_expressions import read_expression
+from dataflow_assets.languages.sql.engine.expressions import Expression, cast_to, compiled
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.engine.functions import FUNCTIONS, regular
+from dataflow_assets.languages.sql.engine.types import STRING
+from dataflow_assets.languages.sql.reader.bind import Scope, bound
+from dataflow_assets.languages.sql.reader.read_expressions import read_expression
 
 NOW = Environment("UTC", datetime(2026, 7, 20, 10, tzinfo=UTC))
 ROWS = [(name, *row) for name, one in FUNCTIONS.items() for row in one.examples]

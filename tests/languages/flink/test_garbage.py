@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from dataflow_assets.contracts import Positions
-from dataflow_assets.languages.flink.state.compute import folder_of
-from dataflow_assets.languages.flink.state.files import StateFiles
-from dataflow_assets.languages.flink.state.garbage import DAY, collect
-from dataflow_assets.languages.flink.state.manifest import (
+from dataflow_assets.languages.sql.state.compute import folder_of
+from dataflow_assets.languages.sql.state.files import StateFiles
+from dataflow_assets.languages.sql.state.garbage import DAY, collect
+from dataflow_assets.languages.sql.state.manifest import (
     VIEW,
     Manifest,
     Position,
@@ -22,9 +22,9 @@ from dataflow_assets.languages.flink.state.manifest import (
     new_manifest,
     position_of,
 )
-from dataflow_assets.languages.flink.state.options import StateLocation
-from dataflow_assets.languages.flink.state.positions import PAST
-from dataflow_assets.languages.flink.state.session import ViewSession
+from dataflow_assets.languages.sql.state.options import StateLocation
+from dataflow_assets.languages.sql.state.positions import PAST
+from dataflow_assets.languages.sql.state.session import ViewSession
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 EARLIER, LATER = "1", "2"

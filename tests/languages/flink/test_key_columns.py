@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from dataflow_assets.languages.flink.engine.types import BYTES, STRING, Type, keeps_apart
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.engine.types import BYTES, STRING, Type, keeps_apart
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.languages.flink.test_model import LOG, Run, Sink, limits, log_source

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dataflow_assets.languages.flink.engine.changes import (
+from dataflow_assets.languages.sql.engine.changes import (
     KEPT,
     SCHEMA,
     changes,
@@ -18,10 +18,10 @@ from dataflow_assets.languages.flink.engine.changes import (
     latest,
     looked_up,
 )
-from dataflow_assets.languages.flink.engine.merging import merge_rows
-from dataflow_assets.languages.flink.state import tables
-from dataflow_assets.languages.flink.state.manifest import File
-from dataflow_assets.languages.flink.state.tasks import load
+from dataflow_assets.languages.sql.engine.merging import merge_rows
+from dataflow_assets.languages.sql.state import tables
+from dataflow_assets.languages.sql.state.manifest import File
+from dataflow_assets.languages.sql.state.tasks import load
 
 FEW = changes([b"000001", b"001500"], [None, None], [1, 1])
 STORED = pa.schema([("k", pa.binary()), ("v", pa.binary()), ("t", pa.int64())])

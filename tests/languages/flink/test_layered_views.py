@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dataflow_assets.languages.flink.engine import expressions
-from dataflow_assets.languages.flink.engine.arrivals import Arrivals
-from dataflow_assets.languages.flink.engine.expressions import Call, Column, Expression, conjuncts
-from dataflow_assets.languages.flink.engine.function import Environment
-from dataflow_assets.languages.flink.engine.query import SqlQuery
-from dataflow_assets.languages.flink.engine.types import BOOLEAN
-from dataflow_assets.languages.flink.reader import read_expressions
-from dataflow_assets.languages.flink.reader.syntax import Invoked
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.engine import expressions
+from dataflow_assets.languages.sql.engine.arrivals import Arrivals
+from dataflow_assets.languages.sql.engine.expressions import Call, Column, Expression, conjuncts
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.engine.query import SqlQuery
+from dataflow_assets.languages.sql.engine.types import BOOLEAN
+from dataflow_assets.languages.sql.reader import read_expressions
+from dataflow_assets.languages.sql.reader.syntax import Invoked
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from tests.languages.flink.test_rows import table
 

@@ -22,16 +22,16 @@ from hypothesis import strategies as st
 
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import MESSAGES, Asked, OffsetSlice, Source, Span, reserved
-from dataflow_assets.languages.flink.engine.function import Environment
-from dataflow_assets.languages.flink.state import reading
-from dataflow_assets.languages.flink.state.compute import Computation, folder_of
-from dataflow_assets.languages.flink.state.driver import Cache, Driver, Limits
-from dataflow_assets.languages.flink.state.manifest import Manifest
-from dataflow_assets.languages.flink.state.output import batches
-from dataflow_assets.languages.flink.state.reading import Reader
-from dataflow_assets.languages.flink.state.source import ViewSource
-from dataflow_assets.languages.flink.state.tasks import Place
-from dataflow_assets.languages.flink.state.united import named, of_table
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.state import reading
+from dataflow_assets.languages.sql.state.compute import Computation, folder_of
+from dataflow_assets.languages.sql.state.driver import Cache, Driver, Limits
+from dataflow_assets.languages.sql.state.manifest import Manifest
+from dataflow_assets.languages.sql.state.output import batches
+from dataflow_assets.languages.sql.state.reading import Reader
+from dataflow_assets.languages.sql.state.source import ViewSource
+from dataflow_assets.languages.sql.state.tasks import Place
+from dataflow_assets.languages.sql.state.united import named, of_table
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.in_process import Session

@@ -54,9 +54,7 @@ class Clock:
     def show(self, patch: pytest.MonkeyPatch) -> None:
         """To the flows of this process."""
         for module in ("session", "positions"):
-            patch.setattr(
-                f"dataflow_assets.languages.flink.state.{module}.utc_now", lambda: self.now
-            )
+            patch.setattr(f"dataflow_assets.languages.sql.state.{module}.utc_now", lambda: self.now)
 
 
 @pytest.fixture

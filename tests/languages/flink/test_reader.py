@@ -11,10 +11,10 @@ from hypothesis import given, settings
 
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.engine.query import SqlQuery
-from dataflow_assets.languages.flink.kafka_values import TableWriter
-from dataflow_assets.languages.flink.reader.read import read
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.engine.query import SqlQuery
+from dataflow_assets.languages.sql.kafka_values import TableWriter
+from dataflow_assets.languages.sql.reader.read import read
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.records.record import Record
 from dataflow_assets.records.step import Context
@@ -276,7 +276,7 @@ def test_a_table_of_a_database_is_upserted_by_its_key(tmp_path: Path) -> None:
     assert (sink.upsert_mode, sink.conflict_key, sink.delete_mode) == (True, ("k",), "hard")
     keyless = table.replace(", PRIMARY KEY (k) NOT ENFORCED", "")
     flow = one(loaded(tmp_path, SOURCE, keyless, "INSERT INTO p SELECT a, b FROM s"))
-    assert not flow.branches[0].sink.upserts
+    assert not flow.branches[0].sink.traits.upserts
 
 
 DATABASE = (

@@ -10,16 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.languages.flink.engine.changes import kept
-from dataflow_assets.languages.flink.engine.values import pack
-from dataflow_assets.languages.flink.engine.view import ViewPlan
-from dataflow_assets.languages.flink.state import tables
-from dataflow_assets.languages.flink.state.digests import digests
-from dataflow_assets.languages.flink.state.hops import hops
-from dataflow_assets.languages.flink.state.manifest import File, Manifest, Table, new_manifest
-from dataflow_assets.languages.flink.state.output import DELETED, Row
-from dataflow_assets.languages.flink.state.source import ViewSource
-from dataflow_assets.languages.flink.state.stale import stale_rows
+from dataflow_assets.languages.sql.engine.changes import kept
+from dataflow_assets.languages.sql.engine.values import pack
+from dataflow_assets.languages.sql.engine.view import ViewPlan
+from dataflow_assets.languages.sql.state import tables
+from dataflow_assets.languages.sql.state.digests import digests
+from dataflow_assets.languages.sql.state.hops import hops
+from dataflow_assets.languages.sql.state.manifest import File, Manifest, Table, new_manifest
+from dataflow_assets.languages.sql.state.output import DELETED, Row
+from dataflow_assets.languages.sql.state.source import ViewSource
+from dataflow_assets.languages.sql.state.stale import stale_rows
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 

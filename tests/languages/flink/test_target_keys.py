@@ -16,9 +16,9 @@ from dataflow_assets.connectors.clickhouse.table import table as clickhouse
 from dataflow_assets.connectors.postgresql.table import column as postgresql
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.engine.expressions import Column
-from dataflow_assets.languages.flink.engine.plan import Output
-from dataflow_assets.languages.flink.engine.types import (
+from dataflow_assets.languages.sql.engine.expressions import Column
+from dataflow_assets.languages.sql.engine.plan import Output
+from dataflow_assets.languages.sql.engine.types import (
     BIGINT,
     BOOLEAN,
     BYTES,
@@ -28,9 +28,9 @@ from dataflow_assets.languages.flink.engine.types import (
     STRING,
     Type,
 )
-from dataflow_assets.languages.flink.engine.values import Codec
-from dataflow_assets.languages.flink.state.source import ViewSource
-from dataflow_assets.languages.flink.state.target_keys import check, narrowed
+from dataflow_assets.languages.sql.engine.values import Codec
+from dataflow_assets.languages.sql.state.source import ViewSource
+from dataflow_assets.languages.sql.state.target_keys import check, narrowed
 from dataflow_assets.runs.request import Report
 from tests.languages.flink.files import Sql
 from tests.languages.flink.test_rows import flow, table

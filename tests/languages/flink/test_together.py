@@ -14,10 +14,10 @@ import pytest
 
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import OffsetSlice
-from dataflow_assets.languages.flink.engine.function import Environment
-from dataflow_assets.languages.flink.state import reading
-from dataflow_assets.languages.flink.state.reading import Read, Reader, _Rows
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.state import reading
+from dataflow_assets.languages.sql.state.reading import Read, Reader, _Rows
+from dataflow_assets.languages.sql.state.source import ViewSource
 from tests.languages.flink.test_rows import flow, table
 
 NOW = datetime(2026, 7, 20, 10, tzinfo=UTC)

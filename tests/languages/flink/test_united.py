@@ -14,11 +14,11 @@ from dataflow_assets.assets.graph import build
 from dataflow_assets.contracts import OffsetSlice, PartSlice
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.engine.function import Environment
-from dataflow_assets.languages.flink.state import output
-from dataflow_assets.languages.flink.state.output import Row, batches
-from dataflow_assets.languages.flink.state.reading import Reader
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.state import output
+from dataflow_assets.languages.sql.state.output import Row, batches
+from dataflow_assets.languages.sql.state.reading import Reader
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.runs.request import Report, Start

@@ -14,7 +14,7 @@ import pytest
 import devservers
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.state.source import ViewSource
+from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record

@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 import devservers
 from dataflow_assets.contracts import utc_now
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.flink.state.driver import Limits
-from dataflow_assets.languages.flink.state.session import ViewSession
+from dataflow_assets.languages.sql.state.driver import Limits
+from dataflow_assets.languages.sql.state.session import ViewSession
 from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.request import Report, Start
 from tests.conftest import Topics
@@ -46,9 +46,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """The clock of windows stays, and goes on by so many seconds when this is called."""
     now = [utc_now()]
     for module in ("session", "positions"):
-        monkeypatch.setattr(
-            f"dataflow_assets.languages.flink.state.{module}.utc_now", lambda: now[0]
-        )
+        monkeypatch.setattr(f"dataflow_assets.languages.sql.state.{module}.utc_now", lambda: now[0])
 
     def later(seconds: float) -> None:
         now[0] += timedelta(seconds=seconds)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.languages.flink.engine.windows import at_front
-from dataflow_assets.languages.flink.state.files import StateFiles
-from dataflow_assets.languages.flink.state.hops import hops
-from dataflow_assets.languages.flink.state.source import ViewSource
-from dataflow_assets.languages.flink.state.tables import bucket_rows
-from dataflow_assets.languages.flink.state.tasks import load as load_rows
+from dataflow_assets.languages.sql.engine.windows import at_front
+from dataflow_assets.languages.sql.state.files import StateFiles
+from dataflow_assets.languages.sql.state.hops import hops
+from dataflow_assets.languages.sql.state.source import ViewSource
+from dataflow_assets.languages.sql.state.tables import bucket_rows
+from dataflow_assets.languages.sql.state.tasks import load as load_rows
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.languages.flink import model, model_windows

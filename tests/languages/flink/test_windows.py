@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.languages.flink.engine.expressions import Column
-from dataflow_assets.languages.flink.engine.types import TIMESTAMP, TIMESTAMP_LTZ, Type
-from dataflow_assets.languages.flink.engine.windows import (
+from dataflow_assets.languages.sql.engine.expressions import Column
+from dataflow_assets.languages.sql.engine.types import TIMESTAMP, TIMESTAMP_LTZ, Type
+from dataflow_assets.languages.sql.engine.windows import (
     Closing,
     Kind,
     Windows,
@@ -22,11 +22,11 @@ from dataflow_assets.languages.flink.engine.windows import (
     front,
     millis,
 )
-from dataflow_assets.languages.flink.reader.windows import implied
-from dataflow_assets.languages.flink.state.digests import digests
-from dataflow_assets.languages.flink.state.source import ViewSource
-from dataflow_assets.languages.flink.state.target_keys import narrowed
-from dataflow_assets.languages.flink.state.watermarks import (
+from dataflow_assets.languages.sql.reader.windows import implied
+from dataflow_assets.languages.sql.state.digests import digests
+from dataflow_assets.languages.sql.state.source import ViewSource
+from dataflow_assets.languages.sql.state.target_keys import narrowed
+from dataflow_assets.languages.sql.state.watermarks import (
     LAST,
     Mark,
     Watermarks,

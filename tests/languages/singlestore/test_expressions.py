@@ -14,17 +14,17 @@ import pytest
 import devservers
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.languages.common.cursor import Cursor
-from dataflow_assets.languages.singlestore.clickhouse import table as clickhouse_table
-from dataflow_assets.languages.singlestore.postgresql import functions
-from dataflow_assets.languages.singlestore.postgresql import table as postgresql_table
-from dataflow_assets.languages.singlestore.reader.bind import bound
-from dataflow_assets.languages.singlestore.reader.read_expressions import read_expression
-from dataflow_assets.languages.singlestore.reader.read_tables import read_type
-from dataflow_assets.languages.singlestore.reader.tokens import read_tokens
-from dataflow_assets.languages.singlestore.rows.expressions import Column as Reference
-from dataflow_assets.languages.singlestore.rows.expressions import converted
-from dataflow_assets.languages.singlestore.rows.table import Column, Table
-from dataflow_assets.languages.singlestore.rows.types import JSON, TEXT
+from dataflow_assets.languages.pipelines.clickhouse import table as clickhouse_table
+from dataflow_assets.languages.pipelines.postgresql import functions
+from dataflow_assets.languages.pipelines.postgresql import table as postgresql_table
+from dataflow_assets.languages.pipelines.reader.bind import bound
+from dataflow_assets.languages.pipelines.reader.read_expressions import read_expression
+from dataflow_assets.languages.pipelines.reader.read_tables import read_type
+from dataflow_assets.languages.pipelines.reader.tokens import read_tokens
+from dataflow_assets.languages.pipelines.rows.expressions import Column as Reference
+from dataflow_assets.languages.pipelines.rows.expressions import converted
+from dataflow_assets.languages.pipelines.rows.table import Column, Table
+from dataflow_assets.languages.pipelines.rows.types import JSON, TEXT
 from dataflow_assets.records.record import parse
 
 RECORD = """

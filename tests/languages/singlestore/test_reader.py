@@ -12,11 +12,11 @@ from dataflow_assets.connectors.kafka_connect import KafkaConnectSource
 from dataflow_assets.connectors.kinesis import KinesisSource
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.singlestore.reader.forms import FORMS
-from dataflow_assets.languages.singlestore.reader.read import read
-from dataflow_assets.languages.singlestore.reader.source import masked
-from dataflow_assets.languages.singlestore.rows.rows import Envelope, PipelineRows, Row
-from dataflow_assets.languages.singlestore.rows.table import Table
+from dataflow_assets.languages.pipelines.reader.forms import FORMS
+from dataflow_assets.languages.pipelines.reader.read import read
+from dataflow_assets.languages.pipelines.reader.source import masked
+from dataflow_assets.languages.pipelines.rows.rows import Envelope, PipelineRows, Row
+from dataflow_assets.languages.pipelines.rows.table import Table
 from dataflow_assets.manifests.check import as_json, as_lines
 from dataflow_assets.manifests.load import load
 from dataflow_assets.redaction import mask

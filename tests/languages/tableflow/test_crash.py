@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 import devservers
+from dataflow_assets.sdk.sql_table.rejected import entries_of
 from tests.drained import drain_apart
 from tests.languages.tableflow.files import Tableflow
 
@@ -46,4 +47,6 @@ def test_killed_at_every_step_in_turn(
     rows = sorted(file.rows(), key=lambda row: row["id"])
     assert rows == [{"id": n, "name": f"n{n}"} for n in range(sent)]
     rejected = file.rows(f"{file.name}_rejected")
-    assert {row["body"] for row in rejected} == {b"bad %d" % turn for turn in range(len(STEPS))}
+    assert {one.body for one in entries_of(rejected)} == {
+        b"bad %d" % turn for turn in range(len(STEPS))
+    }

@@ -194,7 +194,7 @@ def test_by_hour_there_is_a_column_for_the_records_time(loaded_from: Any) -> Non
     text = FILE.replace("schema_mode: inline", "schema_mode: inline\n    partitioning_scheme: hour")
     _, sink = _ends(loaded_from(text).flows[0])
     assert sink.declared.partitions == ("hour(_record_timestamp)",)
-    assert sink.record_time == "_record_timestamp"
+    assert sink.traits.record_time == "_record_timestamp"
     assert _columns(sink)[-1] == {
         "id": 2_000_000_000,
         "name": "_record_timestamp",

@@ -26,6 +26,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.manifests.stored_tables import compared
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Report, Request
+from dataflow_assets.sdk.sql_table.rejected import entries_of
 from tests.conftest import Topics
 from tests.languages.tableflow.files import FIELDS, Bucket, Tableflow
 
@@ -141,7 +142,7 @@ def test_what_does_not_fit_is_in_the_table_of_rejected_records(
     assert file.rows() == [STORED]
     rejected = file.rows(f"{file.name}_rejected")
     assert len(rejected) == 7
-    assert {row["body"] for row in rejected} == {
+    assert {one.body for one in entries_of(rejected)} == {
         None,
         *(one if isinstance(one, bytes) else json.dumps(one).encode() for one in bad),
     }

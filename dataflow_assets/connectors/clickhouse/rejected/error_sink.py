@@ -1,132 +1,199 @@
-"""A ClickHouse table as an error sink: for `FINAL` each record once, known by its id."""
+"""Tables of rejected records in ClickHouse: for `FINAL` each record once, known by its id."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-import msgspec
 from typing_extensions import override
 
-from dataflow_assets import failpoints
+from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import (
     Client,
     connect,
     insert_rows,
     inserting,
+    listed,
+    literal,
     query_rows,
     quote,
 )
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.rejected.replay import moment, note_replayed
-from dataflow_assets.connectors.clickhouse.rejected.table import (
-    REPLAYED,
-    statement,
-    token,
-    version,
-    widen,
-)
-from dataflow_assets.connectors.clickhouse.table.table import find
-from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.connectors.clickhouse.table.table import WINDOW
+from dataflow_assets.contracts import EntryName
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
-from dataflow_assets.sdk.rejected_rows import whole_record
+from dataflow_assets.sdk.rejected_records import HELD
 from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.sql_table.rejected import (
+    APART,
+    REJECTED,
+    ErrorTable,
+    RejectedRows,
+    RejectedTable,
+    Row,
+)
 
-_ID = {"id": "String", "flow": "String"}
-_AT = {"created_at": "DateTime64(6, 'UTC') DEFAULT now64(6)"}
-_APART = {**_ID, "error": "String", "original_message": "String", METADATA: "String", **_AT}
-_WHOLE = {**_ID, DATA: "String", METADATA: "String", **_AT}
-_PENDING = """
-SELECT {body} FROM {t} FINAL WHERE flow = {{flow:String}} AND _version % 2 = 0
-AND NOT endsWith(id, '{held}') AND created_at >= {since}
-ORDER BY created_at, id LIMIT {{most:UInt64}}
+_STAMP = "DateTime64(6, 'UTC') DEFAULT now64(6)"
+_TEXTS = ("id", "flow", *APART, METADATA)
+BESIDE = {field.name: types.declared(field) for field in REJECTED} | {"rejected_at": _STAMP}
+_APART = dict.fromkeys(_TEXTS, "String") | {"created_at": _STAMP}
+_WHOLE = dict.fromkeys(("id", "flow", DATA, METADATA), "String") | {"created_at": _STAMP}
+_REPLAYED = {"replayed_at": "Nullable(DateTime64(6, 'UTC'))", "_version": "UInt64"}
+"""A row's version is twice its reading of the source, and one more once it was replayed.
+
+A replay adds the row once more with that version, and a later reading with one that is higher
+still: FINAL shows the last of them.
 """
+_ADDED = ("rows", "metadata")
+"""Columns that a table of an earlier version gets; without `reading` the version tells it."""
+_COLUMNS = """
+SELECT name, type FROM system.columns WHERE database = {d:String} AND table = {t:String}
+"""
+_WIDEN = "ALTER TABLE {place} {columns} MODIFY COLUMN _version UInt64"
+_PENDING = """
+SELECT {names} FROM {place} FINAL WHERE flow = {{flow:String}} AND _version % 2 = 0
+AND NOT endsWith(id, '{held}') AND {at} >= {since} ORDER BY {order} LIMIT {{most:UInt64}}
+"""
+_MARK = """
+INSERT INTO {r} SELECT * REPLACE (now64(6) AS replayed_at, _version + 1 AS _version) FROM (
+    SELECT * FROM {r} FINAL WHERE _version % 2 = 0 AND (id, _version) IN ({named}))
+"""
+_AT_ONCE = 500  # ids in one statement
 
 
-class _Body(msgspec.Struct):
-    error: msgspec.Raw
-    original_message: msgspec.Raw
+def place(database: str, table: str) -> tuple[str, str]:
+    """Database and name of the table beside this one."""
+    return database, f"{table}_rejected"
 
 
-class ClickhouseErrors(ErrorStore):
-    """Stores error records in the sink's table: `error` and `original_message`, or raw `data`."""
+def statement(name: str, columns: Mapping[str, str]) -> str:
+    """The DDL of a table that holds each record once under `flow` and `id`."""
+    body = ", ".join(f"{quote(column)} {kind}" for column, kind in {**columns, **_REPLAYED}.items())
+    return (
+        f"CREATE TABLE IF NOT EXISTS {name} ({body}) ENGINE = ReplacingMergeTree(_version) "
+        f"ORDER BY (flow, id) SETTINGS non_replicated_deduplication_window = {WINDOW}"
+    )
 
-    def __init__(self, sink: ClickhouseSinkOptions) -> None:
-        self._sink = sink
-        self._columns = _WHOLE if sink.raw_mode else _APART
-        self._place = quote(*sink.place())
+
+@dataclass(frozen=True)
+class ClickhouseRejected(RejectedRows):
+    """One table. Methods raise Failure."""
+
+    client: Client
+    sink: ClickhouseSinkOptions
+    where: tuple[str, str]
+    columns: Mapping[str, str]
+
+    @classmethod
+    def beside(cls, client: Client, sink: ClickhouseSinkOptions) -> ClickhouseRejected:
+        return cls(client, sink, place(*sink.place()), BESIDE)
 
     @override
     def prepare(self) -> None:
-        with self._client("preparing") as client:
-            if self._sink.auto_create_table:
-                with failing():
-                    client.command(statement(self._place, self._columns))
-            self._check(client)
+        if self.sink.auto_create_table or self._beside:
+            with failing():
+                self.client.command(statement(quote(*self.where), self.columns))
+        self._check(self._known())
 
     @override
-    def store(self, records: Sequence[ErrorRecord]) -> None:
-        failpoints.reach("clickhouse.errors")
-        rows = [self._row(one) for one in records]
-        with self._client("storing rejected records in") as client:
-            insert_rows(client, self._place, rows, inserting(token(rows)))
-        failpoints.reach("clickhouse.errors-stored")
+    def append(self, rows: Sequence[dict[str, Any]]) -> None:
+        known = self._known()
+        names = [n for n in self.columns if n in known and n in rows[0]]
+        given = [{n: r[n] for n in names} | {"_version": 2 * r["reading"]} for r in rows]
+        ids = [f"{r['id']}@{r['_version']}" if r["_version"] else r["id"] for r in given]
+        token = hashlib.sha256("\n".join(ids).encode()).hexdigest()
+        insert_rows(self.client, quote(*self.where), given, inserting(token))
 
     @override
-    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        body = DATA if self._sink.raw_mode else "error, original_message"
-        query = _PENDING.format(t=self._place, body=body, since=moment(since), held=HELD)
-        with self._client("reading") as client:
-            if find(client, *self._sink.place()) is None:
-                return []
-            self._check(client)
-            rows = query_rows(client, query, {"flow": flow, "most": most})
-        return oldest_first(entry(whole_record(row)) for row in rows)
+    def pending(self, flow: str, since: datetime | None, most: int) -> Iterator[Row]:
+        known = self._known()
+        if not known:
+            return
+        self._check(known)
+        at = "rejected_at" if self._beside else "created_at"
+        names = [n for n in self.columns if n not in {"flow", "reason", "reading", METADATA, at}]
+        query = _PENDING.format(
+            names=f"{listed(names)}, intDiv(_version, 2)",
+            place=quote(*self.where),
+            held=HELD,
+            at=at,
+            since=_moment(since),
+            order=f"{at}, offset, n, id" if self._beside else f"{at}, id",
+        )
+        for row in query_rows(self.client, query, {"flow": flow, "most": most}):
+            yield dict(zip([*names, "reading"], row, strict=True))
 
     @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
-        failpoints.reach("clickhouse.replayed")
-        with self._client("noting a replay in") as client:
-            note_replayed(client, self._place, entries)
+    def mark_replayed(self, names: Sequence[EntryName]) -> None:
+        named = [f"({literal(id_)}, {2 * reading})" for id_, reading in names]
+        for first in range(0, len(named), _AT_ONCE):
+            some = ", ".join(named[first : first + _AT_ONCE])
+            with failing():
+                query = _MARK.format(r=quote(*self.where), named=some)
+                self.client.command(query, settings={"async_insert": 0})
 
-    def _row(self, record: ErrorRecord) -> dict[str, Any]:
-        row = {
-            "id": record.id,
-            "flow": record.flow,
-            METADATA: record.metadata.decode(),
-            "_version": version(record.reading),
-        }
-        if self._sink.raw_mode:
-            return row | {DATA: record.body.decode()}
-        body = decode_json(record.body, _Body)
-        error, original = bytes(body.error).decode(), bytes(body.original_message).decode()
-        return row | {"error": error, "original_message": original}
+    @property
+    def _beside(self) -> bool:
+        return self.columns is BESIDE
 
-    def _check(self, client: Client) -> None:
-        table = find(client, *self._sink.place())
-        if table is None:
-            raise PermanentError(f"the error sink's {self._sink.no_table()}")
-        wanted = self._columns | REPLAYED
-        if missing := sorted(set(wanted) - table.names):
+    def _known(self) -> dict[str, str]:
+        """The columns with their types; empty where there is no table."""
+        asked = dict(zip("dt", self.where, strict=True))
+        return dict(query_rows(self.client, _COLUMNS, asked))
+
+    def _check(self, known: Mapping[str, str]) -> None:
+        """Gives the table of an earlier version what it lacks."""
+        if not known:
+            raise PermanentError(f"the error sink's {self.sink.no_table()}")
+        missing = {*self.columns, *_REPLAYED} - known.keys()
+        if unfit := sorted(missing - {*_ADDED, "reading"}):
             raise PermanentError(
-                f"the error sink's table {'.'.join(self._sink.place())} cannot take error records: "
-                f"it has no {', '.join(missing)}; name a new table and set autoCreateTable: true, "
-                f"or run: {statement(self._place, self._columns)}"
+                f"the error sink's table {'.'.join(self.where)} cannot take error records: "
+                f"it has no {', '.join(unfit)}; name a new table and set autoCreateTable: true, "
+                f"or run: {statement(quote(*self.where), self.columns)}"
             )
-        widen(client, self._sink.place(), ())
+        added = [name for name in _ADDED if name in missing]
+        if added or known["_version"] != _REPLAYED["_version"]:
+            columns = "".join(f"ADD COLUMN IF NOT EXISTS {quote(n)} {BESIDE[n]}, " for n in added)
+            with failing():
+                self.client.command(_WIDEN.format(place=quote(*self.where), columns=columns))
 
-    @contextmanager
-    def _client(self, what: str) -> Iterator[Client]:
-        where = f"the error sink {self._sink.address()}"
-        with (
-            translated(f"{what} {where}"),
-            connect(self._sink.dsn(), "dataflow errors") as client,
-        ):
-            yield client
+
+def _moment(since: datetime | None) -> str:
+    """A moment as SQL; without one the first that there is."""
+    at = (since or datetime(1970, 1, 1, tzinfo=UTC)).astimezone(UTC)
+    return f"toDateTime64({literal(at.strftime('%Y-%m-%d %H:%M:%S.%f'))}, 6, 'UTC')"
+
+
+def error_table(sink: ClickhouseSinkOptions) -> ErrorTable:
+    """The sink's own table as an error sink: `error` and `original_message`, or raw `data`."""
+    columns = _WHOLE if sink.raw_mode else _APART
+    name = f"the error sink {sink.address()}"
+    return ErrorTable("clickhouse", partial(_open, sink, sink.place(), columns, name))
+
+
+def rejected_table(sink: ClickhouseSinkOptions) -> RejectedTable:
+    """The table beside the sink's own."""
+    where = place(*sink.place())
+    name = f"{quote(*where)} of {sink.address()}"
+    return RejectedTable("clickhouse", partial(_open, sink, where, BESIDE, name))
+
+
+@contextmanager
+def _open(
+    sink: ClickhouseSinkOptions,
+    where: tuple[str, str],
+    columns: Mapping[str, str],
+    name: str,
+    what: str,
+) -> Iterator[ClickhouseRejected]:
+    with translated(f"cannot {what} {name}"), connect(sink.dsn(), "dataflow errors") as client:
+        yield ClickhouseRejected(client, sink, where, columns)

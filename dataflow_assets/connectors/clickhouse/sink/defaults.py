@@ -22,7 +22,7 @@ from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, SINK_TEXT
-from dataflow_assets.contracts import ABSENT, HAS_DEFAULT, UNKNOWN, kind_of
+from dataflow_assets.contracts import ABSENT, UNKNOWN, Note, kind_of
 from dataflow_assets.sdk.key_folding import Bools, Ints, matrix
 
 _BESIDE_NULLABLE = frozenset({"Dynamic", "Variant"})
@@ -110,7 +110,7 @@ class Defaults:
 
     def _asks(self, field: pa.Field) -> bool:
         if field.nullable:
-            return HAS_DEFAULT in (field.metadata or {})
+            return Note.HAS_DEFAULT.marks(field)
         plain = kind_of(field) is None and not pa.types.is_nested(field.type)
         return not (plain and self._null_is_default)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.sink.stored_rows import StoredRows
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
-from dataflow_assets.contracts import ABSENT, KEY, UNKNOWN
+from dataflow_assets.contracts import ABSENT, UNKNOWN, Note
 from dataflow_assets.formats.json_types import is_optional
 from dataflow_assets.sdk.key_folding import Bools, Ints, last, matrix
 
@@ -47,7 +47,7 @@ def filled(rows: pa.Table, schema: pa.Schema, stored: StoredRows, *, in_order: b
     Raises:
         Failure, PermanentError as `stored`.
     """
-    key = json.loads((schema.metadata or {}).get(KEY, b"[]"))
+    key = json.loads(Note.KEY.of(schema) or "[]")
     gone = deletes(rows)
     unknown = rows.column(UNKNOWN).is_valid().to_numpy() & ~gone
     if not key or not unknown.any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal, Self
 
@@ -10,8 +11,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseErrors
-from dataflow_assets.connectors.clickhouse.rejected.replay import ClickhouseReplay
+from dataflow_assets.connectors.clickhouse.rejected.error_sink import error_table, rejected_table
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import peek_together
 from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession
 from dataflow_assets.connectors.clickhouse.sink.writer import ClickhouseWriter
@@ -23,6 +23,7 @@ from dataflow_assets.contracts import (
     Kind,
     Run,
     SinkSession,
+    SinkTraits,
     Slice,
     Target,
     Ticket,
@@ -50,7 +51,11 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
     )
     commits: ClassVar[Literal["slice", "span"]] = "slice"
     adds_columns: ClassVar[bool] = True
-    replaces_whole_rows: ClassVar[bool] = True
+
+    @property
+    @override
+    def traits(self) -> SinkTraits:
+        return replace(super().traits, replaces_whole_rows=True)
 
     @override
     @classmethod
@@ -88,11 +93,11 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
 
     @override
     def error_store(self) -> ErrorStore:
-        return ClickhouseErrors(self)
+        return error_table(self)
 
     @override
     def rejected(self) -> Entries:
-        return ClickhouseReplay(self)
+        return rejected_table(self)
 
     @override
     def frames(self, namespace: str | None, table: str) -> TableFrames:

@@ -18,7 +18,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import Client, connect
 from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.rejected import table
+from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseRejected
 from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
@@ -41,6 +41,7 @@ from dataflow_assets.decoding import decode_json
 from dataflow_assets.sdk.refused_rows import SuspectRows
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
+from dataflow_assets.sdk.sql_table.rejected import rejected_row
 
 
 @dataclass(frozen=True)
@@ -210,9 +211,11 @@ class ClickhouseWriter(Writer):
         settle(self._ticket.target, self._piece, found, self._beside)
 
     def _beside(self, found: Sequence[Rejection]) -> None:
-        where = table.place(*self._sink.place())
+        rows = [rejected_row(self._ticket.target, self._piece, one) for one in found]
         with self._guarded():
-            table.store(self._session(), where, self._ticket.target, self._piece, found)
+            table = ClickhouseRejected.beside(self._session(), self._sink)
+            table.prepare()
+            table.append(rows)
 
     def _session(self) -> Client:
         assert self._client is not None, "a writer that ended is used again"  # noqa: S101

@@ -1,16 +1,17 @@
-"""What a source reads, as the server describes it now: a table or a query, and its order."""
+"""The table or query that a source reads, as the server describes it now, and its order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import pyarrow as pa
+from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.type_names import Type
-from dataflow_assets.sdk.free_names import free_stem
+from dataflow_assets.sdk.sql_table import SqlColumn, SqlRelation
 
 NO_UUID = "00000000-0000-0000-0000-000000000000"  # of tables outside Atomic databases
 _TABLE = """
@@ -26,7 +27,7 @@ _HIDDEN = frozenset({"MATERIALIZED", "ALIAS", "EPHEMERAL"})  # from SELECT *
 
 
 @dataclass(frozen=True)
-class SourceColumn:
+class ClickhouseColumn(SqlColumn):
     """One column; `type` as ClickHouse spells it."""
 
     name: str
@@ -34,17 +35,32 @@ class SourceColumn:
     hidden: bool = False
 
     @property
-    def quoted(self) -> str:
+    @override
+    def type_name(self) -> str:
+        return self.type
+
+    @property
+    @override
+    def sql(self) -> str:
         return quote(self.name)
 
     @property
-    def rank(self) -> str:
-        """The SQL of its value, null where that has no place in the order: no NaN has one."""
-        return f"if(isNaN({self.quoted}), NULL, {self.quoted})" if self._is_float else self.quoted
+    @override
+    def selection(self) -> str:
+        return types.selected(self.name, self.type)
+
+    @override
+    def field(self, name: str) -> pa.Field:
+        return types.field(name, self.type)
 
     @property
+    @override
+    def rank(self) -> str:
+        return f"if(isNaN({self.sql}), NULL, {self.sql})" if self._is_float else self.sql
+
+    @property
+    @override
     def nullable(self) -> bool:
-        """Returns whether NULL may stand in it, or NaN."""
         return Type.of(self.type).nullable or self._is_float
 
     @property
@@ -52,48 +68,35 @@ class SourceColumn:
         return Type.of(self.type).bare.name in _FLOATS
 
     @property
+    @override
     def digits(self) -> int | None:
-        """Of a second, that it keeps; None where it holds no point in time."""
         return types.digits(self.type)
 
     @property
+    @override
     def is_day(self) -> bool:
         return Type.of(self.type).bare.name in types.DAYS
 
     @property
-    def kept(self) -> str:
+    @override
+    def is_zoned(self) -> bool:
+        """Returns True: whatever zone a type names, its values are points in time."""
+        return True
+
+    @property
+    def type_in_positions(self) -> str:
         """The type that its values have as text in a position: times in UTC, to the last digit."""
         if self.digits is None or self.is_day:
             return Type.of(self.type).bare.spelled
         return f"DateTime64({self.digits}, 'UTC')" if self.digits else "DateTime('UTC')"
 
+    @override
     def text(self, expression: str) -> str:
-        """The SQL of a value of this column as it stands in a position."""
-        return f"toString(CAST({expression}, {literal(f'Nullable({self.kept})')}))"
-
-
-@dataclass(frozen=True)
-class Relation:
-    """What is read. `base`: what stands behind FROM. `identity`: the table's; None for a query."""
-
-    base: str
-    columns: tuple[SourceColumn, ...]
-    order: SourceColumn | None
-    change: SourceColumn | None
-    identity: str | None = None
-
-    @property
-    def alias(self) -> str:
-        """The beginning of aliases: as a column's name one would stand for it in conditions."""
-        named = [*self.columns, *filter(None, (self.order, self.change))]
-        return free_stem((column.name for column in named), "#")
-
-    def fields(self) -> list[pa.Field]:
-        return [types.field(column.name, column.type) for column in self.columns]
+        return f"toString(CAST({expression}, {literal(f'Nullable({self.type_in_positions})')}))"
 
 
 def identity(client: Client, source: ClickhouseSourceOptions) -> str | None:
-    """The id of the table itself; None where there is none."""
+    """Returns the id of the table itself; None where there is none."""
     database, table = source.place()
     found = query_rows(client, _TABLE, {"database": database, "table": table})
     if not found:
@@ -102,12 +105,12 @@ def identity(client: Client, source: ClickhouseSourceOptions) -> str | None:
     return str(uuid) if uuid != NO_UUID else f"{database}.{table} of {made}"
 
 
-def describe(client: Client, source: ClickhouseSourceOptions) -> Relation:
-    """The source's relation as of now. Raises PermanentError where it cannot be read this way."""
+def describe(client: Client, source: ClickhouseSourceOptions) -> SqlRelation[ClickhouseColumn]:
+    """Describes the source as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
         base, own = source.bare_query(), None
         described = query_rows(client, f"DESCRIBE TABLE (SELECT * FROM {base})")  # noqa: S608
-        columns = [SourceColumn(name, kind) for name, kind, *_ in described]
+        columns = [ClickhouseColumn(name, kind) for name, kind, *_ in described]
     else:
         database, table = source.place()
         own = identity(client, source)
@@ -115,10 +118,11 @@ def describe(client: Client, source: ClickhouseSourceOptions) -> Relation:
             raise source.no_table()
         base = quote(database, table) + (" FINAL" if source.final else "")
         found = query_rows(client, _COLUMNS, {"database": database, "table": table})
-        columns = [SourceColumn(name, kind, default in _HIDDEN) for name, kind, default in found]
+        columns = [ClickhouseColumn(name, kind, kept in _HIDDEN) for name, kind, kept in found]
     named = {column.name: column for column in columns}
     shown = tuple(column for column in columns if not column.hidden)
     if source.verbatim:
-        return Relation(base, shown, None, None, own)
-    order, change = source.order_column(named), source.change_column(named)
-    return Relation(base, shown, order, change, own)
+        return SqlRelation(base, shown, identity=own)
+    change = source.change_column(named)
+    changes = (change,) if change else ()
+    return SqlRelation(base, shown, source.order_column(named), changes, own)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse import types
+from dataflow_assets.connectors.clickhouse.client import Client, connect, query_rows, stream
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
-from dataflow_assets.connectors.clickhouse.source.read import read
-from dataflow_assets.connectors.clickhouse.source.session import ClickhouseSourceSession
+from dataflow_assets.connectors.clickhouse.shared_client import Lease
+from dataflow_assets.connectors.clickhouse.source.dialect import ClickhouseDialect
+from dataflow_assets.connectors.clickhouse.source.relation import (
+    ClickhouseColumn,
+    describe,
+    identity,
+)
 from dataflow_assets.contracts import SourceSession, TypeRow
-from dataflow_assets.sdk.polling import Part
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.sql_table import Binds, PolledSqlSession, PolledSqlTable, Selection
 
 
 class ClickhouseSource(ClickhouseSourceOptions):
@@ -44,10 +53,33 @@ class ClickhouseSource(ClickhouseSourceOptions):
 
     @override
     def open(self, flow: str) -> SourceSession:
-        return ClickhouseSourceSession(self, flow)
+        return PolledSqlSession(self, flow, self._lease(), partial(identity, source=self))
+
+    @contextmanager
+    def _lease(self) -> Iterator[Client]:
+        with closing(Lease(self.dsn())) as lease:
+            yield lease.client
 
     @override
-    def read(
-        self, part: Part, metadata: frozenset[str], most: int | None = None
+    def connect_task(self) -> AbstractContextManager[Client]:
+        return closing(connect(self.dsn(), "dataflow-read"))
+
+    @override
+    def describe(self, client: Client) -> PolledSqlTable[ClickhouseColumn]:
+        relation, ask = describe(client, self), partial(query_rows, client)
+        return PolledSqlTable(ask, relation, ClickhouseDialect(), self.title)
+
+    @override
+    def fetch(
+        self, client: Client, query: str, binds: Binds, columns: Sequence[Selection]
     ) -> Iterator[pa.RecordBatch]:
-        return read(self, part, metadata, most)
+        schema = pa.schema([column.field for column in columns])
+        with stream(client, query, binds, types.settings_of(query)) as batches:
+            for batch in batches:
+                yield types.text_checked(batch, schema, self._no_text)
+
+    def _no_text(self, column: str) -> PermanentError:
+        return PermanentError(
+            f"{self.title}: column {column} holds bytes that are not UTF-8 text; give a `query` "
+            f"that selects them as hex({column}) or base64Encode({column})"
+        )

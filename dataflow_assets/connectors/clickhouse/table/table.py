@@ -13,7 +13,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
 from dataflow_assets.connectors.clickhouse.type_names import Type, listed, unquoted
-from dataflow_assets.contracts import DIGITS, HAS_DEFAULT, KEY, LOOSE, Kind
+from dataflow_assets.contracts import Kind, Note
 from dataflow_assets.errors import PermanentError
 
 JSON_TEXT = "JSON text"
@@ -73,12 +73,12 @@ class Column:
         if self.comment == JSON_TEXT and field.type == pa.string():
             metadata |= Kind.JSON.mark
         if field.type == pa.string() and Type.of(self.type).bare.name not in _EXACT:
-            metadata[LOOSE] = b"1"
+            metadata[Note.LOOSE] = b"1"
         if (digits := types.digits(self.type)) is not None:
-            metadata[DIGITS] = str(digits).encode()
+            metadata[Note.DIGITS] = str(digits).encode()
         # Read again, a row must go into the same partition; a new default could be another one's.
         if self.default_kind == "DEFAULT" and not (self.parts and _CHANGING.search(self.default)):
-            metadata[HAS_DEFAULT] = b"1"
+            metadata[Note.HAS_DEFAULT] = b"1"
         return field.with_metadata(metadata)
 
 
@@ -121,7 +121,7 @@ class Table:
     def schema(self, key: tuple[str, ...], filled: frozenset[str]) -> pa.Schema:
         """The columns that records fill; `filled`: those that the sink fills."""
         fields = [c.field() for c in self.columns if c.given and c.name not in filled]
-        return pa.schema(fields, {KEY: json.dumps(key).encode()} if key else None)
+        return pa.schema(fields, {Note.KEY: json.dumps(key).encode()} if key else None)
 
     def check(self) -> None:
         """Raises PermanentError where an INSERT could not be repeated."""

@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,18 +28,28 @@ from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
-from dataflow_assets.connectors.iceberg.rejected.replay import latest, oldest, remove
+from dataflow_assets.connectors.iceberg.rejected.replay import oldest, remove
+from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
-from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
+from dataflow_assets.contracts import EntryName, utc_now
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
+from dataflow_assets.sdk.raw_rows import DATA
+from dataflow_assets.sdk.rejected_records import HELD, entry
+from dataflow_assets.sdk.sql_table.rejected import (
+    APART,
+    REJECTED,
+    ErrorTable,
+    RejectedRows,
+    RejectedTable,
+    Row,
+    whole_record,
+)
 
 _STAMP = pa.timestamp("us", "UTC")
 _ID = pa.field("id", pa.string(), nullable=False)
@@ -65,89 +78,80 @@ _REFERENCE = Reference("id")
 _AT_ONCE = 1_000  # rows of one batch on their way into the file
 
 
-class IcebergErrors(ErrorStore):
-    """Stores error records in the sink's table."""
+@dataclass(frozen=True)
+class IcebergRejected(RejectedRows):
+    """One table, of an error sink or beside a target; what goes beside one is staged instead."""
 
-    def __init__(self, sink: TableSinkOptions) -> None:
-        self._sink = sink
+    catalog: TableCatalog
+    sink: TableSinkOptions
+    identifier: tuple[str, ...]
 
     @override
     def prepare(self) -> None:
-        catalog = connect(self._sink, "reach the error sink")
-        with translated(self._sink, "prepare the error sink"):
-            table = catalog.table(self._sink.identifier) or self._made(catalog)
-            _layout(self._sink, table)
-            if table.metadata.current_snapshot() is None:
-                # Not every catalog asserts the absence of a head: two first appends would race.
-                Committer(catalog, table).commit(_change(()))
+        table = self.catalog.table(self.identifier) or self._made()
+        _layout(self.sink, table)
+        if table.metadata.current_snapshot() is None:
+            # Not every catalog asserts the absence of a head: two first appends would race.
+            Committer(self.catalog, table).commit(_change(()))
 
     @override
-    def store(self, records: Sequence[ErrorRecord]) -> None:
-        reach("iceberg.errors")
-        catalog = connect(self._sink, "reach the error sink")
-        with translated(self._sink, "store rejected records in the error sink"):
-            table = catalog.table(self._sink.identifier)
-            if table is None:
-                raise self._no_table()
-            names = _layout(self._sink, table)
-            new = {one.id: one for one in records}
-            for known in _known(table, new, names) if "id" in names else ():
-                del new[known]
-            if new:
-                self._append(Committer(catalog, table), list(new.values()), names)
-        reach("iceberg.errors-stored")
-
-    @override
-    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        catalog = connect(self._sink, "reach the error sink")
-        with translated(self._sink, "read the error sink"):
-            table = catalog.table(self._sink.identifier)
-            if table is None:
-                return []
-            names = _layout(self._sink, table)
-            parts = ("error", "original_message") if "error" in names else ("data",)
-            known = [name for name in ("id",) if name in names]
-            rows = oldest(table, flow, since, most, [*known, *parts])
-        found = [one for row in rows if (one := _waits(row, parts, flow, since))]
-        if found and not known:
-            raise self._no_ids()
-        return latest(oldest_first(found))[:most]
-
-    @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
-        remove(self._sink, self._sink.identifier, entries)
-
-    def _made(self, catalog: TableCatalog) -> Table:
-        if not self._sink.auto_create_table:
+    def append(self, rows: Sequence[dict[str, Any]]) -> None:
+        table = self.catalog.table(self.identifier)
+        if table is None:
             raise self._no_table()
-        create_table.ensure_namespace(catalog, self._sink)
-        columns = {field.name: field for field in (_WHOLE if self._sink.raw_mode else _APART)}
-        columns |= {name: parse_field(name, text) for name, text in self._sink.columns.items()}
-        return catalog.made(self._sink.identifier, table_schema(columns.values()), _PROPERTIES)
+        names = _layout(self.sink, table)
+        new = {row["id"]: row for row in rows}
+        for known in _known(table, new, names) if "id" in names else ():
+            del new[known]
+        if new:
+            self._commit(Committer(self.catalog, table), list(new.values()), names)
 
-    def _append(
-        self, committer: Committer, records: Sequence[ErrorRecord], names: list[str]
-    ) -> None:
-        files = self._written(committer.table, records, names)
+    @override
+    def pending(self, flow: str, since: datetime | None, most: int) -> Sequence[Row]:
+        table = self.catalog.table(self.identifier)
+        if table is None:
+            return []
+        if self.identifier != self.sink.identifier:
+            names = [n for n in REJECTED.names if n in table.schema().column_names]
+            return oldest(table, flow, since, most, names)
+        filled = _layout(self.sink, table)
+        names = [n for n in ("id", *APART, DATA) if n in filled]
+        rows = oldest(table, flow, since, most, names)
+        waiting = [row for row in rows if _waits(row, flow, since)]
+        if waiting and "id" not in names:
+            raise self._no_ids()
+        return waiting
+
+    @override
+    def mark_replayed(self, names: Sequence[EntryName]) -> None:
+        remove(self.catalog, self.identifier, names)
+
+    def _made(self) -> Table:
+        if not self.sink.auto_create_table:
+            raise self._no_table()
+        create_table.ensure_namespace(self.catalog, self.sink)
+        columns = {field.name: field for field in (_WHOLE if self.sink.raw_mode else _APART)}
+        columns |= {name: parse_field(name, text) for name, text in self.sink.columns.items()}
+        return self.catalog.made(self.identifier, table_schema(columns.values()), _PROPERTIES)
+
+    def _commit(self, committer: Committer, rows: Sequence[Row], names: list[str]) -> None:
+        files = self._write(committer.table, rows, names)
         try:
             committer.commit(_change(files))
         except TransientError as error:
             committer.discard(files)
-            where = self._sink.address()
+            where = self.sink.address()
             raise TransientError(
-                f"storing rejected records in the error sink {where}: {error}"
+                f"cannot store rejected records in the error sink {where}: {error}"
             ) from error
 
-    def _written(
-        self, table: Table, records: Sequence[ErrorRecord], names: list[str]
-    ) -> list[DataFile]:
-        writer = file_writer(
-            write_target(table), "errors", names, self._sink.target_file_size_bytes
-        )
+    def _write(self, table: Table, rows: Sequence[Row], names: list[str]) -> list[DataFile]:
+        now, size = utc_now(), self.sink.target_file_size_bytes
+        writer = file_writer(write_target(table), "errors", names, size)
         try:
-            for first in range(0, len(records), _AT_ONCE):
-                rows = [_row(one) for one in records[first : first + _AT_ONCE]]
-                writer.write(pa.RecordBatch.from_pylist(rows, writer.schema))
+            for first in range(0, len(rows), _AT_ONCE):
+                some = [{"rejected_at": now, **row} for row in rows[first : first + _AT_ONCE]]
+                writer.write(pa.RecordBatch.from_pylist(some, writer.schema))
             documents = writer.close()
         except BaseException:
             writer.abort()
@@ -156,14 +160,14 @@ class IcebergErrors(ErrorStore):
 
     def _no_ids(self) -> PermanentError:
         return PermanentError(
-            f"the error sink's table {'.'.join(self._sink.identifier)} has no column id of type "
+            f"the error sink's table {'.'.join(self.sink.identifier)} has no column id of type "
             "string: a replay cannot take its records out again; name a new table and set "
             "autoCreateTable: true"
         )
 
     def _no_table(self) -> PermanentError:
         return PermanentError(
-            f"the error sink's table {'.'.join(self._sink.identifier)} does not exist: create it, "
+            f"the error sink's table {'.'.join(self.sink.identifier)} does not exist: create it, "
             "or set autoCreateTable: true"
         )
 
@@ -179,11 +183,11 @@ def _layout(sink: TableSinkOptions, table: Table) -> list[str]:
     create_table.check(table)
     known = {field.name: field for field in row_schema(table.schema())}
     fits = {name for name, field in known.items() if field.type == _FILLED.get(name)}
-    apart = {"error", "original_message"}
-    wanted = {"data"} if sink.raw_mode or not apart <= fits else apart
+    apart = set(APART)
+    wanted = {DATA} if sink.raw_mode or not apart <= fits else apart
     if not wanted <= fits:
         raise _unfit(sink, f"it has the columns {', '.join(known)}")
-    filled = fits - ({"data", *apart} - wanted)
+    filled = fits - ({DATA, *apart} - wanted)
     if needed := [n for n, field in known.items() if not field.nullable and n not in filled]:
         raise _unfit(sink, f"nothing fills its required columns {', '.join(needed)}")
     return sorted(filled)
@@ -198,7 +202,7 @@ def _unfit(sink: TableSinkOptions, why: str) -> PermanentError:
     )
 
 
-def _known(table: Table, wanted: Mapping[str, ErrorRecord], names: Sequence[str]) -> Iterator[str]:
+def _known(table: Table, wanted: Mapping[str, Row], names: Sequence[str]) -> Iterator[str]:
     """The ids that stand in the table in this reading; those of one slice lie close together."""
     least, most = literal(min(wanted)), literal(max(wanted))
     between = And(
@@ -211,50 +215,47 @@ def _known(table: Table, wanted: Mapping[str, ErrorRecord], names: Sequence[str]
         row["id"]
         for row in found
         if row["id"] in wanted
-        and ("reading" not in row or wanted[row["id"]].reading <= (row["reading"] or 0))
+        and ("reading" not in row or wanted[row["id"]]["reading"] <= (row["reading"] or 0))
     }
 
 
-def _waits(
-    row: Mapping[str, Any], parts: Sequence[str], flow: str, since: datetime | None
-) -> tuple[datetime, Entry] | None:
-    """A row read back, with the time of its rejection; None for somebody else's or a held one."""
-    texts = [row[name] for name in parts]
-    if None in texts:
-        return None
-    whole = "data" in parts
-    body = texts[0] if whole else f'{{"error":{texts[0]},"original_message":{texts[1]}}}'
+def _waits(row: Row, flow: str, since: datetime | None) -> bool:
+    """Tells an entry of this flow from another's, and from a held one."""
+    if None in row.values():
+        return False
+    body = row.get(DATA) or whole_record(row)
     try:
-        told = decode_json(body, _Told).error
+        origin = decode_json(body, _Read).error
         at, found = entry(body)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
-        return None
-    waits = told.flow == flow and not found.id.endswith(HELD)
-    return (at, found) if waits and (since is None or at >= since) else None
+        return False
+    mine = origin.flow == flow and not found.id.endswith(HELD)
+    return mine and (since is None or at >= since)
 
 
 class _Origin(msgspec.Struct):
     flow: str
 
 
-class _Told(msgspec.Struct):
+class _Read(msgspec.Struct):
     error: _Origin
 
 
-class _Body(msgspec.Struct):
-    error: msgspec.Raw
-    original_message: msgspec.Raw
+def error_table(sink: TableSinkOptions) -> ErrorTable:
+    """The sink's own table as an error sink."""
+    return ErrorTable("iceberg", partial(_open, sink, sink.identifier, "the error sink"))
 
 
-def _row(record: ErrorRecord) -> dict[str, Any]:
-    body = decode_json(record.body, _Body)
-    return {
-        "id": record.id,
-        "flow": record.flow,
-        "error": bytes(body.error).decode(),
-        "original_message": bytes(body.original_message).decode(),
-        "data": record.body.decode(),
-        "_metadata": record.metadata.decode(),
-        "rejected_at": utc_now(),
-        "reading": record.reading,
-    }
+def rejected_table(sink: TableSinkOptions) -> RejectedTable:
+    """The table beside the sink's own."""
+    name = "the rejected records beside"
+    return RejectedTable("iceberg", partial(_open, sink, identifier(sink), name))
+
+
+@contextmanager
+def _open(
+    sink: TableSinkOptions, table: tuple[str, ...], name: str, what: str
+) -> Iterator[IcebergRejected]:
+    catalog = connect(sink, f"reach {name}")
+    with translated(sink, f"{what} {name}"):
+        yield IcebergRejected(catalog, sink, table)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,55 +28,14 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
-from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.client import connect
-from dataflow_assets.connectors.iceberg.errors import translated
-from dataflow_assets.connectors.iceberg.options import TableSinkOptions
-from dataflow_assets.connectors.iceberg.rejected.table import identifier
-from dataflow_assets.contracts import Entries, Entry
+from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
+from dataflow_assets.contracts import EntryName
 from dataflow_assets.errors import TransientError
-from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.rejected_rows import metadata_of
 
 ATTEMPTS = 20  # other writers' commits to give way to
 _AT_ONCE = 1_000  # ids in one commit
-_COLUMNS = ("id", "branch", "source", "partition", "offset", "n", "stage", "body", "key")
-_LATER = ("rows", "reading", "metadata")  # which tables of an earlier version lack
 _ID, _AT, _READING = Reference("id"), Reference("rejected_at"), Reference("reading")
-
-
-class IcebergReplay(Entries):
-    """Those of `<table>_rejected`."""
-
-    def __init__(self, sink: TableSinkOptions) -> None:
-        self._sink = sink
-
-    @override
-    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        catalog = connect(self._sink, "reach the rejected records beside")
-        with translated(self._sink, "read the rejected records beside"):
-            table = catalog.table(identifier(self._sink))
-            rows = [] if table is None else oldest(table, flow, since, most, _known(table))
-        return latest(map(_entry, rows))
-
-    @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
-        remove(self._sink, identifier(self._sink), entries)
-
-
-def _known(table: Table) -> list[str]:
-    there = set(table.schema().column_names)
-    return [*_COLUMNS, *(name for name in _LATER if name in there)]
-
-
-def latest(entries: Iterable[Entry]) -> list[Entry]:
-    """Each id once: a crash stores one twice, and a later reading of the source stores it again."""
-    found: dict[str, Entry] = {}
-    for one in entries:
-        if one.id not in found or found[one.id].reading < one.reading:
-            found[one.id] = one
-    return list(found.values())
 
 
 def oldest(
@@ -120,16 +79,14 @@ def _moment(at: datetime) -> Any:
     return literal(at.astimezone(UTC).isoformat())
 
 
-def remove(sink: TableSinkOptions, name: tuple[str, ...], entries: Sequence[Entry]) -> None:
+def remove(catalog: TableCatalog, name: tuple[str, ...], names: Sequence[EntryName]) -> None:
     """Takes the rows of these entries out of the table."""
-    reach("iceberg.replayed")
     by_reading: dict[int, list[str]] = {}
-    for one in entries:
-        by_reading.setdefault(one.reading, []).append(one.id)
+    for id_, reading in names:
+        by_reading.setdefault(reading, []).append(id_)
     for reading, ids in by_reading.items():
         for first in range(0, len(ids), _AT_ONCE):
-            with translated(sink, "note a replay in the rejected records of"):
-                _remove(sink, name, ids[first : first + _AT_ONCE], reading)
+            _remove(catalog, name, ids[first : first + _AT_ONCE], reading)
 
 
 def _named(table: Table, ids: Sequence[str], reading: int) -> BooleanExpression:
@@ -145,10 +102,7 @@ def _named(table: Table, ids: Sequence[str], reading: int) -> BooleanExpression:
     return And(theirs, Or(IsNull(term=_READING), upto))
 
 
-def _remove(
-    sink: TableSinkOptions, name: tuple[str, ...], ids: Sequence[str], reading: int
-) -> None:
-    catalog = connect(sink, "note a replay in the rejected records of")
+def _remove(catalog: TableCatalog, name: tuple[str, ...], ids: Sequence[str], reading: int) -> None:
     for attempt in range(ATTEMPTS):
         table = catalog.load_table(name)
         theirs = _named(table, ids, reading)
@@ -161,11 +115,3 @@ def _remove(
         else:
             return
     raise TransientError(f"table {'.'.join(name)} moves too fast to take replayed records out")
-
-
-def _entry(row: dict[str, Any]) -> Entry:
-    known = row.get("metadata")
-    metadata = metadata_of(row["id"], row["source"], row["partition"], row["offset"], known)
-    sent = row["body"], row["key"]
-    again = row.get("rows"), row.get("reading") or 0
-    return Entry(row["id"], row["branch"], row["stage"], row["n"], *sent, metadata, *again)

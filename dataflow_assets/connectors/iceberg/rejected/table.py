@@ -28,30 +28,11 @@ from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.contracts import Rejection, Slice, Target, utc_now
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.rejected_rows import written
+from dataflow_assets.sdk.sql_table.rejected import REJECTED, rejected_row
 
-COLUMNS = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("flow", pa.string(), nullable=False),
-        pa.field("branch", pa.string(), nullable=False),
-        pa.field("source", pa.string(), nullable=False),
-        pa.field("partition", pa.string(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("n", pa.int32(), nullable=False),
-        pa.field("stage", pa.string(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("body", pa.binary()),
-        pa.field("key", pa.binary()),
-        pa.field("rejected_at", pa.timestamp("us", "UTC"), nullable=False),
-        pa.field("step", pa.int32()),  # these two: tables of an earlier version have none
-        pa.field("step_type", pa.string()),
-        pa.field("rows", pa.int32()),
-        pa.field("reading", pa.int64()),
-        pa.field("metadata", pa.string()),
-    ]
-)
-REJECTED = "rejected"
+_FILES = "rejected"
+_LATER = [REJECTED.field(name) for name in ("step", "step_type", "rows", "reading", "metadata")]
+"""Columns that a table of an earlier version gets."""
 _TRIES = 20  # other writers' changes to give way to
 MOST_NOTED = 500  # rejections noted by a token of 16 digits; a crash may repeat more than that
 
@@ -64,15 +45,10 @@ def identifier(sink: TableSinkOptions) -> tuple[str, ...]:
 def rejected_table(catalog: TableCatalog, sink: TableSinkOptions) -> Table:
     """The table, made where it is missing; several tasks may try at once."""
     name = identifier(sink)
-    table = catalog.table(name) or catalog.made(name, table_schema(COLUMNS), {})
-    return widened(table, [column for column in COLUMNS if column.nullable])
-
-
-def widened(table: Table, columns: Sequence[pa.Field]) -> Table:
-    """The table with these columns, which one of an earlier version lacks."""
+    table = catalog.table(name) or catalog.made(name, table_schema(REJECTED), {})
     for _ in range(_TRIES):
         known = set(table.schema().column_names)
-        missing = [one for one in columns if one.name not in known]
+        missing = [one for one in _LATER if one.name not in known]
         if not missing:
             break
         with suppress(ice.CommitFailedException), table.update_schema() as change:
@@ -100,11 +76,12 @@ class RejectWriter:
 
     def write(self, rejected: Sequence[Rejection]) -> None:
         """Takes what is not in the table already."""
-        rows = {token(row["id"]): row for row in map(self._row, rejected)}
-        new = {key: row for key, row in rows.items() if key not in self._stored}
+        named = {token(one.id(self._target, self._piece)): one for one in rejected}
+        new = {key: one for key, one in named.items() if key not in self._stored}
         if new:
             files = self._open()
-            files.write(pa.RecordBatch.from_pylist(list(new.values()), files.schema))
+            rows = [self._row(one, files.schema) for one in new.values()]
+            files.write(pa.RecordBatch.from_pylist(rows, files.schema))
             self._tokens = [*self._tokens, *new][: MOST_NOTED + 1]
 
     def close(self) -> tuple[str, ...]:
@@ -112,7 +89,7 @@ class RejectWriter:
         if self._files is None:
             return ()
         documents = [json.loads(text) for text in self._files.close()]
-        return (json.dumps({REJECTED: documents, "tokens": self._tokens}),)
+        return (json.dumps({_FILES: documents, "tokens": self._tokens}),)
 
     def abort(self) -> None:
         if self._files is not None:
@@ -121,31 +98,15 @@ class RejectWriter:
     def _open(self) -> FileWriter:
         if self._files is None:
             table = rejected_table(connect(self._sink), self._sink)
+            names = [name for name in REJECTED.names if name in table.schema().column_names]
             size = self._sink.target_file_size_bytes
-            self._files = file_writer(write_target(table), self._name, COLUMNS.names, size)
+            self._files = file_writer(write_target(table), self._name, names, size)
         return self._files
 
-    def _row(self, rejection: Rejection) -> dict[str, Any]:
-        target = self._target
-        return {
-            "id": rejection.id(target, self._piece),
-            "flow": target.flow,
-            "branch": target.branch,
-            "source": target.source,
-            "partition": self._piece.partition,
-            "offset": rejection.offset,
-            "n": rejection.n,
-            "stage": rejection.stage,
-            "reason": rejection.reason,
-            "body": rejection.body,
-            "key": rejection.key,
-            "rejected_at": utc_now(),
-            "step": rejection.step,
-            "step_type": rejection.step_type,
-            "rows": rejection.rows,
-            "reading": rejection.reading(target, self._piece),
-            "metadata": written(rejection.metadata),
-        }
+    def _row(self, one: Rejection, schema: pa.Schema) -> dict[str, Any]:
+        row = rejected_row(self._target, self._piece, one) | {"rejected_at": utc_now()}
+        as_sent = {} if "body_encoding" in schema.names else {"body": one.body, "key": one.key}
+        return row | as_sent  # bytes in a table that an earlier version has made
 
 
 def token(rejection_id: str) -> str:
@@ -154,7 +115,7 @@ def token(rejection_id: str) -> str:
 
 def split(staged: Sequence[str]) -> tuple[list[str], list[str]]:
     """The documents of data files, and those of rejected records."""
-    rejected = [text for text in staged if text.startswith(f'{{"{REJECTED}"')]
+    rejected = [text for text in staged if text.startswith(f'{{"{_FILES}"')]
     return [text for text in staged if text not in rejected], rejected
 
 
@@ -189,7 +150,7 @@ class RejectedTable:
         known = [t for document in found for t in document["tokens"]] + [*self.stored(checkpoint)]
         note = {"after": _origin(checkpoint), "tokens": known if len(known) <= MOST_NOTED else []}
         table = rejected_table(self._catalog, self._sink)
-        files = [data_file(json.dumps(d), table) for one in found for d in one[REJECTED]]
+        files = [data_file(json.dumps(d), table) for one in found for d in one[_FILES]]
         commit_id = uuid.uuid4().hex
         text = json.dumps(note | {"commit": commit_id})
         self.committer = Committer(self._catalog, table)

@@ -27,9 +27,9 @@ from dataflow_assets.connectors.iceberg.table.data_files import write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import (
-    KEY,
     AddsColumns,
     CountsRows,
+    Note,
     Receipt,
     Run,
     Span,
@@ -78,7 +78,7 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
             return None
         columns = row_schema(self._property.table.schema())
         key = json.dumps(self._sink.key).encode()
-        return columns.with_metadata({KEY: key}) if self._sink.key else columns
+        return columns.with_metadata({Note.KEY: key}) if self._sink.key else columns
 
     def row_count(self) -> int | None:
         """Returns what the snapshot counts, where others left no deletes in files of their own."""
@@ -169,7 +169,7 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
 
     def _decoded(self, columns: pa.Schema) -> pa.Schema:
         """The columns that come from bodies: all but that of the record's time."""
-        at = columns.get_field_index(self._sink.record_time or "")
+        at = columns.get_field_index(self._sink.traits.record_time or "")
         return columns if at < 0 else columns.remove(at)
 
     def stage(
@@ -177,6 +177,6 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
     ) -> None:
         """Merges the rows of upserts into new files, which no reader sees."""
         left = self._state.left(span)
-        if left and self._sink.upserts:
+        if left and self._sink.upsert_mode:
             self._state = self._owned(self.read())
             self._publisher.stage(complete(left, receipts, self._target.branch), spark)

@@ -71,14 +71,14 @@ class TableSink(TableSinkOptions, FrameSink):
 
     def error_store(self) -> ErrorStore:
         """Error records as rows of the table: at least once, by id."""
-        from dataflow_assets.connectors.iceberg.rejected.error_sink import IcebergErrors
+        from dataflow_assets.connectors.iceberg.rejected.error_sink import error_table
 
-        return IcebergErrors(self)
+        return error_table(self)
 
     def rejected(self) -> Entries:
-        from dataflow_assets.connectors.iceberg.rejected.replay import IcebergReplay
+        from dataflow_assets.connectors.iceberg.rejected.error_sink import rejected_table
 
-        return IcebergReplay(self)
+        return rejected_table(self)
 
     def frames(self, namespace: str | None, table: str) -> TableFrames:
         """Tables of the catalog. A write is one commit."""

@@ -82,11 +82,11 @@ class IcebergWriter(Writer):
         self._sink, self._ticket, self._piece = sink, ticket, piece
         partition = slug(piece.partition)[-40:]
         name = f"{short_hash(ticket.target.id)}-{ticket.epoch}-{partition}"
-        names = [*ticket.schema.names, *((sink.record_time,) if sink.record_time else ())]
+        names = [*ticket.schema.names, *((time,) if (time := sink.traits.record_time) else ())]
         size = sink.target_file_size_bytes
         self._rows: Stage | Appended = (
             Stage(ticket.write_target, name, names, sink.key)
-            if sink.upserts
+            if sink.upsert_mode
             else Appended(file_writer(ticket.write_target, name, names, size))
         )
         self._rejects = RejectWriter(sink, ticket.target, piece, name, ticket.rejected)

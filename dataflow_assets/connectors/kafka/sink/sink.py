@@ -37,7 +37,6 @@ class KafkaSink(KafkaSinkOptions):
     type: ClassVar[str] = "kafka"
     commits: ClassVar[Literal["slice", "span"]] = "slice"
     takes: ClassVar[Literal["columns", "messages"]] = "messages"
-    replaces_whole_rows: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "Exactly once for readers of committed records: the records of a slice and the position "
         "of its partition are one transaction; drivers and tasks that come late are fenced."

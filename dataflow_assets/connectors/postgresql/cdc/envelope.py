@@ -15,10 +15,10 @@ from dataflow_assets.connectors.postgresql.cdc.layout import Layout
 from dataflow_assets.contracts import (
     DELETE,
     INSERT,
-    LACKS,
     OP,
     UPDATE,
     Kind,
+    Note,
     metadata_column,
     reserved,
 )
@@ -27,7 +27,7 @@ from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.place import constant, named
 
 PAYLOAD = Kind.JSON.field("payload")
-UNLOGGED = pa.field(reserved("unlogged"), pa.string(), metadata={LACKS: b"1"})
+UNLOGGED = pa.field(reserved("unlogged"), pa.string(), metadata={Note.LACKS: b"1"})
 """Of each row why values of it are not known; null where all are."""
 OPERATION = metadata_column("operation", pa.string())
 _NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.source.fitted import Fitted
 from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
-from dataflow_assets.contracts import FILLED
+from dataflow_assets.contracts import Note
 
 # What the catalogue says now; the table may have changed since, or be gone.
 _DIMENSIONS = """
@@ -70,7 +70,7 @@ class LoggedColumn:
     def _marked(self, field: pa.Field) -> pa.Field:
         if self.filled is None:
             return field
-        return field.with_metadata({**(field.metadata or {}), FILLED: self.filled.encode()})
+        return field.with_metadata({**(field.metadata or {}), Note.FILLED: self.filled.encode()})
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
 from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable, is_bytes
 from dataflow_assets.connectors.postgresql.table import table
+from dataflow_assets.connectors.postgresql.types import ARROW
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.decimals import read_decimals
 from dataflow_assets.sdk.table_frames import chosen
@@ -21,16 +22,7 @@ SELECT attname, {table.TYPE_NAME}, atttypmod FROM pg_attribute
 JOIN pg_type t ON t.oid = atttypid JOIN pg_namespace s ON s.oid = t.typnamespace
 WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """  # noqa: S608 - our own text
-_SIMPLE = {
-    "bool": pa.bool_(),
-    "int2": pa.int16(),
-    "int4": pa.int32(),
-    "int8": pa.int64(),
-    "float4": pa.float32(),
-    "float8": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-}
+_OTHERWISE = frozenset({"time", "timestamptz", "bytea"})  # as Spark has them, or their text has
 _WIDEST = pa.decimal128(38, 18)  # as Spark's own reader takes numeric without precision
 LONGEST = 80
 _REFUSED = re.compile(r"In CSV column #(\d+): .*?'(.*)'", re.DOTALL)
@@ -109,8 +101,8 @@ def _column(name: str, kind: str, modifier: int) -> FrameColumn:
     def column(select: str, arrow: pa.DataType, final: pa.DataType | None = None) -> FrameColumn:
         return FrameColumn(name, kind, select, arrow, final or arrow)
 
-    if kind in _SIMPLE:
-        return column(quoted, _SIMPLE[kind])
+    if kind in ARROW and kind not in _OTHERWISE:
+        return column(quoted, ARROW[kind])
     if kind == "timestamptz":
         final = pa.timestamp("us", "UTC")
         return column(f"{quoted} AT TIME ZONE 'UTC'", pa.timestamp("us"), final)

@@ -30,7 +30,7 @@ from dataflow_assets.connectors.postgresql.frames.modifiers import (
 )
 from dataflow_assets.connectors.postgresql.frames.texts import sql_type, texts
 from dataflow_assets.connectors.postgresql.table import table
-from dataflow_assets.contracts import NO_NUL
+from dataflow_assets.contracts import Note
 from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.table_frames import (
     Mode,
@@ -118,7 +118,7 @@ def _schema(link: TextLink, place: FrameTable, columns: pa.Schema) -> pa.Schema:
     known = {column.name: column.field for column in found.columns} if found else {}
     fields = [known.get(name) or pa.field(name, pa.string()) for name in columns.names]
     mark = pa.field(attempt_column(columns.names), pa.string())
-    return pa.schema([*fields, mark], {NO_NUL: b"1"})
+    return pa.schema([*fields, mark], {Note.NO_NUL: b"1"})
 
 
 def _create(link: TextLink, place: FrameTable, columns: pa.Schema, key: Sequence[str]) -> None:

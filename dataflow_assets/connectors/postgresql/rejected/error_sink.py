@@ -9,14 +9,15 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import Any
 
-import msgspec
 from typing_extensions import override
 
-from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
@@ -26,55 +27,112 @@ from dataflow_assets.connectors.postgresql.rejected.table import batches
 from dataflow_assets.connectors.postgresql.table import create_table, error_table
 from dataflow_assets.connectors.postgresql.table.error_table import Layout
 from dataflow_assets.connectors.postgresql.table.table import find
-from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.contracts import EntryName, ErrorRecord
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.record import encode, parse
-from dataflow_assets.sdk.rejected_records import entry, oldest_first
-from dataflow_assets.sdk.rejected_rows import whole_record
+from dataflow_assets.records.wrapped import METADATA
+from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.sql_table.rejected import (
+    ErrorTable,
+    RejectedRows,
+    Row,
+    error_row,
+    whole_record,
+)
 
-_APPLICATION = "dataflow-errors"
-_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+_BASE64 = '{"original_data_base64":'
 
 
-class PostgresqlErrors(ErrorStore):
-    """Stores error records in the sink's table."""
+@dataclass(frozen=True)
+class PostgresqlErrorRows(RejectedRows):
+    """The sink's table, in the transaction that the link is in. Methods raise Failure."""
 
-    def __init__(self, sink: PostgresqlSinkOptions) -> None:
-        self._sink = sink
+    link: Link
+    sink: PostgresqlSinkOptions
 
     @override
     def prepare(self) -> None:
-        with self._transaction("preparing") as link:
-            self._layout(link, make=True)
+        if find(self.link, *self.sink.place()) is None:
+            create_table.create_errors(self.link, self.sink)
+        self._layout()
 
     @override
-    def store(self, records: Sequence[ErrorRecord]) -> None:
-        failpoints.reach("postgresql.errors")
-        with self._transaction("storing rejected records in") as link:
-            self._put(link, records)
-        failpoints.reach("postgresql.errors-stored")
+    def append(self, rows: Sequence[dict[str, Any]]) -> None:
+        layout = self._layout()
+        new = {row["id"]: _storable(row) for row in rows}
+        for batch in batches(list(new.values())):
+            self._insert(layout, batch)
 
     @override
-    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        with self._transaction("reading") as link:
-            if find(link, *self._sink.place()) is None:
-                return []
-            layout = self._layout(link)
-            moment = since.isoformat() if since else None
-            rows = link.execute(layout.waiting(), flow, moment, most)
-            if rows and not layout.notes:  # before anything is put back that cannot be noted
-                _alter(link, layout)
-        found = oldest_first(entry(whole_record(row)) for row in rows)
-        return list({one.id: one for one in found}.values())
+    def pending(self, flow: str, since: datetime | None, most: int) -> Iterator[Row]:
+        if find(self.link, *self.sink.place()) is None:
+            return
+        layout = self._layout()
+        moment = since.isoformat() if since else None
+        rows = self.link.execute(layout.waiting(), flow, moment, most)
+        if rows and not layout.notes:  # before anything is put back that cannot be noted
+            self._add_note(layout)
+        for row in rows:
+            yield dict(zip(layout.record, row, strict=True))
 
     @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
-        failpoints.reach("postgresql.replayed")
-        with self._transaction("noting a replay in") as link:
-            listed = json.dumps([one.name for one in entries])
-            link.execute(self._layout(link).replayed(), listed)
+    def mark_replayed(self, names: Sequence[EntryName]) -> None:
+        self.link.execute(self._layout().replayed(), json.dumps(names))
+
+    def _insert(self, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.link.execute("SAVEPOINT dataflow_errors")
+        try:
+            self._insert_all(layout, rows)
+        except Failure as failure:
+            opened = [_as_base64(row) for row in rows] if len(rows) == 1 else []
+            if failure.kind is not Kind.REFUSED or opened == list(rows):
+                raise
+            self.link.execute("ROLLBACK TO SAVEPOINT dataflow_errors")
+            for row in opened or rows:
+                self._insert(layout, [row])
+        else:
+            self.link.execute("RELEASE SAVEPOINT dataflow_errors")
+
+    def _insert_all(self, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
+        text = json.dumps(rows)
+        if len(self.link.execute(layout.insert(), text)) == len(rows):
+            return
+        if layout.notes:
+            self.link.execute(layout.again(), text)
+        if self.link.execute(layout.missing(), text):  # not known by its id, and yet not stored
+            raise PermanentError(
+                f"the error sink's table {layout.place} has a unique index that refuses error "
+                "records for something else than their id: drop it, or name another table"
+            )
+
+    def _layout(self) -> Layout:
+        table = find(self.link, *self.sink.place())
+        if table is None:
+            raise PermanentError(f"the error sink's {self.sink.no_table()}")
+        table.check()
+        return error_table.layout(self.sink, table)
+
+    def _add_note(self, layout: Layout) -> None:
+        """Gives an older table the column that a replay fills; a person must where we may not."""
+        try:
+            self.link.execute(layout.noting())
+        except Failure as failure:
+            if failure.kind is not Kind.PERMANENT:
+                raise
+            raise PermanentError(
+                f"the error sink's table {layout.place} has no column for what was replayed: "
+                f"{failure.reason}; run as its owner: {layout.noting()}"
+            ) from None
+
+
+class PostgresqlErrors(ErrorTable):
+    """The sink's table, in a transaction of its own, or in that of rows of the same database."""
+
+    def __init__(self, sink: PostgresqlSinkOptions) -> None:
+        super().__init__("postgresql", partial(_open, sink))
+        self._sink = sink
 
     def shares(self, connection: str) -> bool:
         """Returns whether a session of this connection string can store the records as well."""
@@ -82,110 +140,36 @@ class PostgresqlErrors(ErrorStore):
 
     def join(self, link: Link, records: Sequence[ErrorRecord]) -> None:
         """Stores them in the transaction that the link is in."""
-        with translated(f"storing rejected records in the error sink {self._sink.address()}"):
-            self._put(link, records)
-
-    def _put(self, link: Link, records: Sequence[ErrorRecord]) -> None:
-        layout = self._layout(link)
-        rows = {one.id: _row(one) for one in records}
-        for batch in batches(list(rows.values())):
-            self._insert(link, layout, batch)
-
-    def _insert(self, link: Link, layout: Layout, rows: Sequence[str]) -> None:
-        link.execute("SAVEPOINT dataflow_errors")
-        try:
-            self._inserted(link, layout, rows)
-        except Failure as failure:
-            opened = [_resealed(row) for row in rows] if len(rows) == 1 else []
-            if failure.kind is not Kind.REFUSED or opened == list(rows):
-                raise
-            link.execute("ROLLBACK TO SAVEPOINT dataflow_errors")
-            for row in opened or rows:
-                self._insert(link, layout, [row])
-        else:
-            link.execute("RELEASE SAVEPOINT dataflow_errors")
-
-    def _inserted(self, link: Link, layout: Layout, rows: Sequence[str]) -> None:
-        text = f"[{','.join(rows)}]"
-        if len(link.execute(layout.insert(), text)) == len(rows):
-            return
-        if layout.notes:
-            link.execute(layout.again(), text)
-        if link.execute(layout.missing(), text):  # not known by its id, and yet not stored
-            raise PermanentError(
-                f"the error sink's table {layout.place} has a unique index that refuses error "
-                "records for something else than their id: drop it, or name another table"
-            )
-
-    def _layout(self, link: Link, *, make: bool = False) -> Layout:
-        found = find(link, *self._sink.place())
-        if found is None and make:
-            create_table.create_errors(link, self._sink)
-            found = find(link, *self._sink.place())
-        if found is None:
-            raise PermanentError(f"the error sink's {self._sink.no_table()}")
-        found.check()
-        return error_table.layout(self._sink, found)
-
-    @contextmanager
-    def _transaction(self, what: str) -> Iterator[Link]:
-        """One of its own, in a session of its own."""
-        with (
-            translated(f"{what} the error sink {self._sink.address()}"),
-            transaction(self._sink.dsn(), _APPLICATION) as link,
-        ):
-            yield link
+        with translated(f"cannot store rejected records in the error sink {self._sink.address()}"):
+            PostgresqlErrorRows(link, self._sink).append([error_row(one) for one in records])
 
 
-def _alter(link: Link, layout: Layout) -> None:
-    """Gives an older table the column that a replay fills; a person must where the role may not."""
-    try:
-        link.execute(layout.noting())
-    except Failure as failure:
-        if failure.kind is not Kind.PERMANENT:
-            raise
-        raise PermanentError(
-            f"the error sink's table {layout.place} has no column for what was replayed: "
-            f"{failure.reason}; run as its owner: {layout.noting()}"
-        ) from None
+@contextmanager
+def _open(sink: PostgresqlSinkOptions, what: str) -> Iterator[PostgresqlErrorRows]:
+    with (
+        translated(f"cannot {what} the error sink {sink.address()}"),
+        transaction(sink.dsn(), "dataflow-errors") as link,
+    ):
+        yield PostgresqlErrorRows(link, sink)
 
 
-class _Body(msgspec.Struct):
-    error: msgspec.Raw
-    original_message: msgspec.Raw
-
-
-def _row(record: ErrorRecord) -> str:
-    """The parts that a layout picks from."""
-    body = decode_json(record.body, _Body)
-    error, original = _visible(bytes(body.error)), bytes(body.original_message)
-    if _NUL.search(original):
-        error, original = _sealed(error, original)
-    return _joined(record.id, record.flow, error, original, _visible(record.metadata).decode())
-
-
-def _joined(id_: str, flow: str, error: bytes, original: bytes, metadata: str) -> str:
-    told, message = error.decode(), original.decode()
-    return json.dumps([id_, flow, told, message, whole_record((told, message)), metadata])
-
-
-def _resealed(row: str) -> str:
-    """A row with its original as base64, whatever it was."""
-    id_, flow, error, original, _, metadata = json.loads(row)
-    if original.startswith('{"original_data_base64":'):
-        return row
-    return _joined(id_, flow, *_sealed(error.encode(), original.encode()), metadata)
-
-
-def _sealed(error: bytes, original: bytes) -> tuple[bytes, bytes]:
-    """Both with the message as base64: of `original_data` the text itself."""
-    told, message = parse(error), original
-    if told["encoding"] == "text":
-        message = msgspec.json.decode(original)["original_data"].encode()
-    kept = {"original_data_base64": base64.b64encode(message).decode()}
-    return encode({**told, "encoding": "base64"}), encode(kept)
-
-
-def _visible(text: bytes) -> bytes:
+def _storable(row: Row) -> Row:
     """NUL as the six characters of its escape: neither text nor jsonb can hold it."""
-    return _NUL.sub(rb"\1\\\\u0000", text)
+    visible = {name: _NUL.sub(r"\1\\\\u0000", row[name]) for name in ("error", METADATA)}
+    return _with_whole({**row, **visible}, base64_too=bool(_NUL.search(row["original_message"])))
+
+
+def _as_base64(row: Row) -> Row:
+    return _with_whole(row, base64_too=not row["original_message"].startswith(_BASE64))
+
+
+def _with_whole(row: Row, *, base64_too: bool) -> Row:
+    """The row with the record as one text; its message as base64: of `original_data` the text."""
+    if base64_too:
+        error, message = parse(row["error"].encode()), row["original_message"]
+        if error["encoding"] == "text":
+            message = json.loads(message)["original_data"]
+        kept = f'{_BASE64}"{base64.b64encode(message.encode()).decode()}"}}'
+        error = encode({**error, "encoding": "base64"}).decode()
+        row = {**row, "error": error, "original_message": kept}
+    return {**row, DATA: whole_record(row)}

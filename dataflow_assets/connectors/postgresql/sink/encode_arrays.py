@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.array_literals import check_literal, delimiter
 from dataflow_assets.connectors.postgresql.sink.encode_texts import written
-from dataflow_assets.contracts import ELEMENT, Kind, element_of, kind_of
+from dataflow_assets.contracts import Kind, Note, element_of, kind_of
 from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_columns import array
@@ -38,7 +38,7 @@ _as_json = msgspec.json.Encoder().encode
 def literals(values: pa.Array, field: pa.Field) -> pa.Array:
     """The arrays of a column that has ELEMENT; raises Failure where a value is refused."""
     texts = values.to_pylist()
-    metadata = field.metadata[ELEMENT]
+    metadata = field.metadata[Note.ELEMENT]
     for depth in _USUAL_DEPTHS:
         try:
             decode = _decoder(metadata, depth)
@@ -55,7 +55,7 @@ def _apart(texts: Sequence[str | None], field: pa.Field) -> list[str | None]:
     groups: dict[int, dict[int, Any]] = {depth: {} for depth in (0, *_USUAL_DEPTHS)}
     for at, text in enumerate(texts):
         if text is not None:
-            depth, cell = _decoded(text, field.metadata[ELEMENT])
+            depth, cell = _decoded(text, field.metadata[Note.ELEMENT])
             groups[depth][at] = cell
     for at, text in groups.pop(0).items():
         found[at] = _single(text, field)
@@ -100,7 +100,7 @@ def _decoder(metadata: bytes, depth: int) -> Any:
 
 @lru_cache(64)
 def _element(metadata: bytes) -> pa.Field:
-    return element_of(pa.field("", pa.string(), metadata={ELEMENT: metadata}))
+    return element_of(pa.field("", pa.string(), metadata={Note.ELEMENT: metadata}))
 
 
 def _lists(cells: Sequence[Any], element: pa.Field, depth: int) -> pa.Array:
@@ -139,7 +139,7 @@ def _texts(moments: pa.Array) -> pa.Array:
 
 def _single(text: str, field: pa.Field) -> str:
     """One array of any depth, or what is to be read as PostgreSQL's own."""
-    element = _element(field.metadata[ELEMENT])
+    element = _element(field.metadata[Note.ELEMENT])
     try:
         if text.startswith("["):
             leaves: list[bytes] = []

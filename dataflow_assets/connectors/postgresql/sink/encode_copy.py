@@ -18,7 +18,7 @@ from dataflow_assets.connectors.postgresql.sink.encode_texts import written
 from dataflow_assets.connectors.postgresql.sink.encode_uuids import uuids
 from dataflow_assets.connectors.postgresql.sink.parse_texts import parsed
 from dataflow_assets.connectors.postgresql.table.column import TYPE
-from dataflow_assets.contracts import ELEMENT
+from dataflow_assets.contracts import Note
 
 _JSONB_VERSION = b"\x01"
 
@@ -49,7 +49,7 @@ def textual(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _written(values: pa.Array, field: pa.Field) -> pa.Array:
-    if ELEMENT in (field.metadata or {}):
+    if Note.ELEMENT.marks(field):
         return literals(values, field)
     return written(values, field)
 

@@ -22,10 +22,10 @@ from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.contracts import (
     ABSENT,
     DELETE,
-    HAS_DEFAULT,
     OFFSET,
     OP,
     N,
+    Note,
     Rejection,
     Sent,
     Slice,
@@ -98,7 +98,7 @@ class AppendLoader(Loader):
     def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
         super().__init__(sink, link, schema)
         self._place = sink.place()
-        self._optional = np.array([HAS_DEFAULT in (f.metadata or {}) for f in schema], np.bool_)
+        self._optional = np.array([Note.HAS_DEFAULT.marks(f) for f in schema], np.bool_)
         self._rows: list[pa.RecordBatch] = []
         self._names: Sequence[str] = schema.names
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
-from dataflow_assets.connectors.postgresql.rejected.replay import PostgresqlReplay
+from dataflow_assets.connectors.postgresql.rejected.table import rejected_table
 from dataflow_assets.connectors.postgresql.sink.checkpoint import peek_together
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlWriter
@@ -91,7 +91,7 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
 
     @override
     def rejected(self) -> Entries:
-        return PostgresqlReplay(self)
+        return rejected_table(self)
 
     @override
     def frames(self, namespace: str | None, table: str) -> TableFrames:

@@ -24,7 +24,7 @@ from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
     Rules,
 )
 from dataflow_assets.connectors.postgresql.table.table import EQUALS, JUDGED, oid_of
-from dataflow_assets.contracts import HAS_DEFAULT
+from dataflow_assets.contracts import Note
 from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.server_failure import ServerFailure
 
@@ -205,7 +205,7 @@ class UpsertStaging:
         required = {
             field.name
             for field in self._schema
-            if not field.nullable and HAS_DEFAULT not in (field.metadata or {})
+            if not field.nullable and not Note.HAS_DEFAULT.marks(field)
         }
         return not required <= set(columns)
 

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import give, lent, take
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
-from dataflow_assets.connectors.postgresql.rejected.table import store
+from dataflow_assets.connectors.postgresql.rejected.table import PostgresqlRejected
 from dataflow_assets.connectors.postgresql.sink.foreign_keys import explained
 from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables, table
@@ -38,6 +38,7 @@ from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.server_failure import ServerFailure
 from dataflow_assets.sdk.slice_writer import SliceTransaction
+from dataflow_assets.sdk.sql_table.rejected import rejected_row
 
 _LOCK = """
 SELECT p.epoch, to_regclass($4::text)::oid::text, {shape}, h.intent,
@@ -156,8 +157,8 @@ class PostgresqlWriter(SliceTransaction):
             )
 
     def _beside(self, found: Sequence[Rejection]) -> None:
-        link, target = self._session(), self._ticket.target
-        store(link, self._names["r"], target, self._piece, found)
+        rows = [rejected_row(self._ticket.target, self._piece, one) for one in found]
+        PostgresqlRejected(self._session(), self._schema).append(rows)
 
     def _joined(self, records: Sequence[ErrorRecord]) -> bool:
         """Into an error sink of the same database, with the rows."""

@@ -18,7 +18,8 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.source.array_values import lists
 from dataflow_assets.connectors.postgresql.source.fitted import Fitted, batch_of
 from dataflow_assets.connectors.postgresql.source.moments import LIMIT, far_moment, moments
-from dataflow_assets.connectors.postgresql.source.types import Reading, TypeOf
+from dataflow_assets.connectors.postgresql.source.types import TypeOf
+from dataflow_assets.connectors.postgresql.types import Reading
 from dataflow_assets.errors import PermanentError
 
 HEADER = 19  # bytes before the first row, where no extension is announced

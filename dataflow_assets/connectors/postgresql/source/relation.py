@@ -1,4 +1,4 @@
-"""What a source reads, as the server describes it now: a table or a query, its columns, its order.
+"""The table or query that a source reads, as the server describes it now, and its order.
 
 The change column may be a pair: where `updated_at` is null, `created_at` counts.
 It is asked for as two conditions and not as COALESCE, so that an index on `updated_at` serves.
@@ -9,15 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
-from dataflow_assets.connectors.postgresql.source.types import TypeOf
+from dataflow_assets.connectors.postgresql.source.types import TypeOf, selected
 from dataflow_assets.connectors.postgresql.table.access import absent
 from dataflow_assets.connectors.postgresql.table.table import TYPE_NAME
-from dataflow_assets.sdk.free_names import free_stem
+from dataflow_assets.sdk.sql_table import SqlColumn, SqlRelation
 
 TIMES = frozenset({"timestamp", "timestamptz"})
+_DIGITS = 6  # of a second
 _ROUNDING = TIMES | {"numeric"}
 
 # A standby that is read may be far behind; its own clock is the one that counts.
@@ -56,20 +61,58 @@ _INSIDE = (
     "SAVEPOINT dataflow_types",
     "ROLLBACK TO SAVEPOINT dataflow_types; RELEASE SAVEPOINT dataflow_types",
 )
-_INDEXED = """
-SELECT EXISTS (
-    SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-    WHERE i.indrelid = $1::oid AND i.indisvalid AND i.indpred IS NULL AND a.attname = $2)
-"""
 
 
 @dataclass(frozen=True)
-class SourceColumn:
+class SourceColumn(SqlColumn):
     """One column of what is read."""
 
     name: str
     type: TypeOf
     required: bool
+
+    @property
+    @override
+    def sql(self) -> str:
+        return quote(self.name)
+
+    @property
+    @override
+    def type_name(self) -> str:
+        return self.type.declared
+
+    @property
+    @override
+    def selection(self) -> str:
+        return selected(self.sql, self.type)
+
+    @override
+    def field(self, name: str) -> pa.Field:
+        return self.type.field(name)
+
+    @property
+    @override
+    def nullable(self) -> bool:
+        return not self.required
+
+    @property
+    @override
+    def digits(self) -> int | None:
+        return 0 if self.is_day else _DIGITS if self.type.base in TIMES else None
+
+    @property
+    @override
+    def is_day(self) -> bool:
+        return self.type.base == "date"
+
+    @property
+    @override
+    def is_zoned(self) -> bool:
+        return self.type.base == "timestamptz"
+
+    @override
+    def text(self, expression: str) -> str:
+        return f"{expression}::text"
 
     @property
     def compared_as(self) -> str:
@@ -80,41 +123,7 @@ class SourceColumn:
         return self.type.base if self.type.base in _ROUNDING else self.type.declared
 
 
-@dataclass(frozen=True)
-class Relation:
-    """What is read. `base`: what stands behind FROM. `oid`: of the table; None for a query."""
-
-    base: str
-    columns: tuple[SourceColumn, ...]
-    order: SourceColumn | None
-    changes: tuple[SourceColumn, ...]
-    """The change column, and the one that counts where it is null; none: the order alone tells."""
-    oid: str | None = None
-
-    @property
-    def alias(self) -> str:
-        """The beginning of aliases, where ORDER BY must mean the columns themselves."""
-        return free_stem((column.name for column in self.columns), "__dataflow_result")
-
-    @property
-    def ranked(self) -> tuple[SourceColumn, ...]:
-        """The columns of which one must have a value for a row to have a place in the order."""
-        return self.changes or ((self.order,) if self.order else ())
-
-    @property
-    def tracked(self) -> SourceColumn | None:
-        """The first column of the order of changes."""
-        return self.ranked[0] if self.ranked else None
-
-    def column(self, name: str) -> SourceColumn | None:
-        return next((column for column in self.columns if column.name == name), None)
-
-    @property
-    def times(self) -> tuple[SourceColumn, SourceColumn] | None:
-        """`created_at` and `updated_at`, where both are times."""
-        found = self.column("created_at"), self.column("updated_at")
-        both = [one for one in found if one is not None and one.type.base in TIMES]
-        return (both[0], both[1]) if len(both) == 2 else None
+Relation: TypeAlias = SqlRelation[SourceColumn]
 
 
 def identity(link: TextLink, source: PostgresqlSourceOptions) -> tuple[str, str | None]:
@@ -125,7 +134,7 @@ def identity(link: TextLink, source: PostgresqlSourceOptions) -> tuple[str, str 
 
 
 def describe(link: TextLink, source: PostgresqlSourceOptions) -> Relation:
-    """The source's relation as of now. Raises PermanentError where it cannot be read this way."""
+    """Describes the source as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
         base, oid = source.bare_query(), None
         described = link.describe(f"SELECT * FROM {base} LIMIT 0")  # noqa: S608
@@ -138,16 +147,8 @@ def describe(link: TextLink, source: PostgresqlSourceOptions) -> Relation:
         columns = typed(link, link.execute(_COLUMNS, oid))
     found = {column.name: column for column in columns}
     if source.verbatim:
-        return Relation(base, columns, None, (), oid)
-    return Relation(base, columns, source.order_column(found), _changes(source, found), oid)
-
-
-def is_indexed(link: TextLink, relation: Relation) -> bool:
-    """Whether an index begins with the order column; True for queries, of which nobody knows."""
-    if relation.oid is None or relation.order is None:
-        return True
-    ((indexed,),) = link.execute(_INDEXED, relation.oid, relation.order.name)
-    return bool(indexed)
+        return SqlRelation(base, columns, identity=oid)
+    return SqlRelation(base, columns, source.order_column(found), _changes(source, found), oid)
 
 
 def _changes(
@@ -192,7 +193,3 @@ def _types(
     found = link.execute(_TYPES, json.dumps(list(asked)))
     link.execute(end)
     return [(base, declared, element, delimiter) for base, declared, element, delimiter in found]
-
-
-def quoted(column: SourceColumn) -> str:
-    return quote(column.name)

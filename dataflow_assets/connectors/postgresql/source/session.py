@@ -10,8 +10,11 @@ from typing_extensions import override
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
-from dataflow_assets.connectors.postgresql.source.planning import PolledTable
-from dataflow_assets.connectors.postgresql.source.relation import describe, identity
+from dataflow_assets.connectors.postgresql.source.polled import (
+    PolledPostgresqlTable,
+    polled_table,
+)
+from dataflow_assets.connectors.postgresql.source.relation import identity
 from dataflow_assets.connectors.postgresql.table.access import absent
 from dataflow_assets.sdk.polling import PolledSession
 from dataflow_assets.sdk.server_failure import translated
@@ -59,12 +62,12 @@ class PostgresqlSourceSession(PolledSession):
 
     @override
     @contextmanager
-    def asking(self) -> Iterator[PolledTable]:
+    def asking(self) -> Iterator[PolledPostgresqlTable]:
         looking = f"looking for new rows in {self._source.title}"
         with translated(looking), lent_to_source(self._source.dsn()) as link:
-            relation = describe(link, self._source)
-            if relation.oid is not None and not self._identity.endswith(f".{relation.oid}"):
+            table = polled_table(link, self._source)
+            if table.identity and not self._identity.endswith(f".{table.identity}"):
                 raise self._source.recreated()
             link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield PolledTable(link, relation, self._source.title, self._source.overlap)
+            yield table
             link.execute("COMMIT")

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from typing import ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
 
+from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
+from dataflow_assets.connectors.postgresql.source.polled import (
+    PolledPostgresqlTable,
+    polled_table,
+)
 from dataflow_assets.connectors.postgresql.source.read import read
+from dataflow_assets.connectors.postgresql.source.relation import TIMES, Relation, SourceColumn
 from dataflow_assets.connectors.postgresql.source.session import PostgresqlSourceSession
-from dataflow_assets.connectors.postgresql.source.types import listed
+from dataflow_assets.connectors.postgresql.source.types import TypeOf, listed
 from dataflow_assets.contracts import SourceSession, TypeRow
-from dataflow_assets.sdk.polling import Part
+from dataflow_assets.sdk.sql_table import Binds, Selection
+from dataflow_assets.sdk.sql_table.source import metadata_selection
 
 
 class PostgresqlSource(PostgresqlSourceOptions):
@@ -42,12 +50,37 @@ class PostgresqlSource(PostgresqlSourceOptions):
         return PostgresqlSourceSession(self, flow)
 
     @override
-    def read(
-        self, part: Part, metadata: frozenset[str], most: int | None = None
+    def connect_task(self) -> AbstractContextManager[TextLink]:
+        return closing(TextLink(self.dsn(), "dataflow-read"))
+
+    @override
+    def describe(self, client: TextLink) -> PolledPostgresqlTable:
+        return polled_table(client, self)
+
+    @override
+    def fetch(
+        self, client: TextLink, query: str, binds: Binds, columns: Sequence[Selection]
     ) -> Iterator[pa.RecordBatch]:
-        return read(self, part, metadata, most)
+        return read(client, query, columns)
+
+    @override
+    def metadata_selections(self, relation: Relation, names: frozenset[str]) -> list[Selection]:
+        found = super().metadata_selections(relation, names)
+        if "operation" in names:
+            text = SourceColumn("operation", TypeOf("text", "text"), required=True)
+            found.append(metadata_selection("operation", _operation(relation), text))
+        return found
 
     @override
     @classmethod
     def types(cls) -> tuple[TypeRow, ...]:
         return listed()
+
+
+def _operation(relation: Relation) -> str:
+    """`update` where both times are there, and tell it."""
+    times = {each.name: each.sql for each in relation.columns if each.type.base in TIMES}
+    created, updated = times.get("created_at"), times.get("updated_at")
+    if created is None or updated is None:
+        return "'insert'::text"
+    return f"CASE WHEN {updated} > {created} THEN 'update' ELSE 'insert' END"

@@ -12,51 +12,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.table.column import TYPE
-from dataflow_assets.contracts import DECIMAL, Kind, TypeRow
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How the values of a type are read: in its send format, or after a cast on the server.
-
-    `skip`: bytes of the send format before the value (jsonb's version).
-    """
-
-    arrow: pa.DataType
-    kind: Kind | None = None
-    cast: str = ""
-    skip: int = 0
-
+from dataflow_assets.connectors.postgresql.types import READINGS, TEXT, Reading
+from dataflow_assets.contracts import Note, TypeRow
 
 _DIGITS = re.compile(r"numeric\((\d+),(\d+)\)")
-_TEXT = Reading(pa.string(), Kind.TEXT, "text")
-READINGS: dict[str, Reading] = {
-    "bool": Reading(pa.bool_()),
-    "int2": Reading(pa.int16()),
-    "int4": Reading(pa.int32()),
-    "int8": Reading(pa.int64()),
-    "oid": Reading(pa.int64(), cast="int8"),
-    "float4": Reading(pa.float32()),
-    "float8": Reading(pa.float64()),
-    "numeric": Reading(pa.string(), Kind.NUMERIC, "text"),
-    "text": Reading(pa.string()),
-    "varchar": Reading(pa.string()),
-    "bpchar": Reading(pa.string()),
-    "name": Reading(pa.string()),
-    "citext": Reading(pa.string(), cast="text"),
-    "bytea": Reading(pa.binary()),
-    "date": Reading(pa.date32()),
-    "time": Reading(pa.time64("us")),
-    "timestamp": Reading(pa.timestamp("us")),
-    "timestamptz": Reading(pa.timestamp("us", "UTC")),
-    "json": Reading(pa.string(), Kind.JSON),
-    "jsonb": Reading(pa.string(), Kind.JSON, skip=1),
-    "uuid": Reading(pa.string(), Kind.UUID, "text"),
-}
-"""By the base type's own name; enums, ranges, composites and all others are text of KIND text.
-
-A type that a user made has its schema in front of its name, so that none is taken for these."""
-
 OTHERS = {
     "timetz": "time with time zone",
     "interval": "interval",
@@ -96,8 +55,8 @@ class TypeOf:
     def reading(self) -> Reading:
         """Returns how its values are read; an array as JSON of its elements' texts."""
         if self.element is None:
-            return READINGS.get(self.base, _TEXT)
-        return replace(_TEXT, cast="text[]", arrow=self._list())
+            return READINGS.get(self.base, TEXT)
+        return replace(TEXT, cast="text[]", arrow=self._list())
 
     @property
     def field_type(self) -> pa.DataType:
@@ -109,11 +68,11 @@ class TypeOf:
         if self.element is None and self.reading.kind:
             metadata |= self.reading.kind.mark
             if digits := _DIGITS.fullmatch(self.declared):
-                metadata[DECIMAL] = ",".join(digits.groups()).encode()
+                metadata[Note.DECIMAL] = ",".join(digits.groups()).encode()
         return pa.field(name, self.reading.arrow, metadata=metadata)
 
     def _list(self) -> pa.DataType:
-        inner = READINGS.get(self.element or "", _TEXT)
+        inner = READINGS.get(self.element or "", TEXT)
         item = pa.field("item", inner.arrow, metadata=inner.kind.mark if inner.kind else None)
         found = pa.list_(item)
         for _ in range(self.dimensions - 1):

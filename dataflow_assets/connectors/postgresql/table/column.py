@@ -22,16 +22,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dataflow_assets.connectors.postgresql.types import ARROW, READINGS
 from dataflow_assets.contracts import (
-    DIGITS,
-    ELEMENT,
-    HAS_DEFAULT,
-    INFINITE,
-    LOOSE,
-    MAX_LENGTH,
-    PADDED,
-    SCALARS,
     Kind,
+    Note,
 )
 
 TYPE = b"dataflow.postgresql.type"
@@ -44,32 +38,19 @@ DELIMITER = b"dataflow.postgresql.delimiter"
 COMPARED = b"dataflow.postgresql.compared"
 """Of a column: the type whose values can be compared without the server; missing otherwise."""
 
-_ARROW: dict[str, pa.DataType] = {
-    "bool": pa.bool_(),
-    "int2": pa.int16(),
-    "int4": pa.int32(),
-    "int8": pa.int64(),
-    "float4": pa.float32(),
-    "float8": pa.float64(),
-    "date": pa.date32(),
-    "time": pa.time64("us"),
-    "bytea": pa.binary(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-}
 _SCALARS = {
     "bit(1)": b"boolean",
     **dict.fromkeys(("money", "oid", "xid", "xid8", "cid"), b"number"),
 }
 _ENDLESS = frozenset({"date", "time", "timestamp", "timestamptz"})
 _TEXT = frozenset({"text", "varchar", "bpchar", "name", "xml", "citext"})
-_KINDS = {"json": Kind.JSON, "jsonb": Kind.JSON, "numeric": Kind.NUMERIC}
+_KINDS = {name: READINGS[name].kind for name in ("json", "jsonb", "numeric")}
 _EXACT = frozenset({"text", "varchar", "numeric"})
-"""Types, beside those of _ARROW, whose values are equal only where they are written alike, or where
+"""Types, beside those of ARROW, whose values are equal only where they are written alike, or where
 they are equal numbers."""
 _WITH_DIGITS = frozenset({"numeric", "time", "timestamp", "timestamptz"})
 _MODIFIER = re.compile(r"\((-?\d+)(?:,(-?\d+))?\)")
-_BINARY = frozenset({*_ARROW, *_TEXT, *_KINDS, "uuid"})
+_BINARY = frozenset({*ARROW, *_TEXT, *_KINDS, "uuid"})
 
 
 @dataclass(frozen=True)
@@ -97,46 +78,46 @@ class Column:
     def field(self) -> pa.Field:
         metadata = {TYPE: self.declared.encode(), **self._form, **self._equality}
         if self.default:
-            metadata[HAS_DEFAULT] = b"1"
+            metadata[Note.HAS_DEFAULT] = b"1"
         if (digits := self._digits) is not None:
-            metadata[DIGITS] = str(digits).encode()
-        arrow = _ARROW.get(self.base, pa.string())
+            metadata[Note.DIGITS] = str(digits).encode()
+        arrow = ARROW.get(self.base, pa.string())
         return pa.field(self.name, arrow, nullable=not self.required, metadata=metadata)
 
     @property
     def _form(self) -> dict[bytes, bytes]:
         """Which values it takes, and how they travel."""
-        found = {}
+        found: dict[bytes, bytes] = {}
         if self.base in {"varchar", "bpchar"} and self.modifier >= 4:
-            found[MAX_LENGTH] = str(self.modifier - 4).encode()
-        if self.base not in _ARROW and self.base not in _TEXT:
-            found |= (Kind.JSON if self.array else _KINDS.get(self.base, Kind.TEXT)).mark
+            found[Note.MAX_LENGTH] = str(self.modifier - 4).encode()
+        if self.base not in ARROW and self.base not in _TEXT:
+            found |= (Kind.JSON if self.array else _KINDS.get(self.base) or Kind.TEXT).mark
         if self.base in _ENDLESS:
-            found[INFINITE] = b"1"
+            found[Note.INFINITE] = b"1"
         if scalars := _SCALARS.get(self.declared):
-            found[SCALARS] = scalars
+            found[Note.SCALARS] = scalars
         if self.delimiter != ",":
             found[DELIMITER] = self.delimiter.encode()
         if self.times:
             found[TIMES] = json.dumps(self.times).encode()
         if self.element:
-            found[ELEMENT] = pa.schema([self.element.field]).serialize().to_pybytes()
+            found[Note.ELEMENT] = pa.schema([self.element.field]).serialize().to_pybytes()
         return found
 
     @property
     def _equality(self) -> dict[bytes, bytes]:
-        found = {}
+        found: dict[bytes, bytes] = {}
         if self._is_loose:
-            found[LOOSE] = b"1"
+            found[Note.LOOSE] = b"1"
             if self.base == "bpchar" and self.deterministic:
-                found[PADDED] = b"1"
+                found[Note.PADDED] = b"1"
         if self.deterministic:
             found[COMPARED] = b"enum" if self.enum else self.base.encode()
         return found
 
     @property
     def _is_loose(self) -> bool:
-        exact = self.enum or self.base in _ARROW or self.base in _EXACT
+        exact = self.enum or self.base in ARROW or self.base in _EXACT
         return not exact or not self.deterministic
 
     @property

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.table.column import TYPE
-from dataflow_assets.contracts import TYPED, Kind, kind_of
+from dataflow_assets.contracts import Kind, Note, kind_of
 
 _KINDS = {Kind.JSON: "JSONB", Kind.NUMERIC: "NUMERIC", Kind.UUID: "UUID"}
 _NAMES = {
@@ -40,7 +40,7 @@ def declared(link: Link, sample: pa.Schema) -> dict[str, str]:
 
     Steps leave some columns of a table as they are: those keep their types.
     """
-    typed = (sample.metadata or {}).get(TYPED) == b"1"
+    typed = Note.TYPED.marks(sample)
     return {
         field.name: _known(link, field)
         or (of_column(field) if typed or not _of_json(field.type) else of_json(field))

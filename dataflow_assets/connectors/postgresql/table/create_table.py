@@ -13,7 +13,7 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import error_table
 from dataflow_assets.connectors.postgresql.table.column_types import declared
 from dataflow_assets.connectors.postgresql.table.table import find
-from dataflow_assets.contracts import FILLED
+from dataflow_assets.contracts import Note
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.likely_names import did_you_mean
 
@@ -85,8 +85,8 @@ def adding(link: Link, sink: PostgresqlSinkOptions, columns: pa.Schema) -> str:
 
 
 def _default(column: pa.Field) -> str:
-    value = (column.metadata or {}).get(FILLED)
-    return "" if value is None else " DEFAULT '{}'".format(value.decode().replace("'", "''"))
+    value = Note.FILLED.of(column)
+    return "" if value is None else " DEFAULT '{}'".format(value.replace("'", "''"))
 
 
 def raw_statement(sink: PostgresqlSinkOptions, sample: pa.Schema) -> str:

@@ -16,6 +16,7 @@ from dataflow_assets.connectors.postgresql.table.column import Column
 from dataflow_assets.connectors.postgresql.table.table import Table
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.rejected_records import HELD
+from dataflow_assets.sdk.sql_table.rejected import APART
 
 _JSON = frozenset({"json", "jsonb"})
 _TEXT = frozenset({"text", "varchar"})
@@ -39,8 +40,6 @@ _WHOLE = {
     "deleted_at": "TIMESTAMPTZ",
     REPLAYED: "TIMESTAMPTZ",
 }
-# Which of a row's parts stands in which column.
-_PARTS = {"id": 0, "flow": 1, "error": 2, "original_message": 3, "data": 4, "_metadata": 5}
 # Text of other origin may be no JSON at all: only what begins like ours is read.
 _ERRORS = {
     "error": ("{c}", """CASE WHEN {c} LIKE '{{"message":%' THEN {c}::json END"""),
@@ -48,12 +47,12 @@ _ERRORS = {
 }
 _INSERT = """
 INSERT INTO {t} ({names}) SELECT {values} FROM json_array_elements($1::json) AS e
-WHERE NOT EXISTS (SELECT FROM {t} AS t WHERE {id} = e->>0)
+WHERE NOT EXISTS (SELECT FROM {t} AS t WHERE {id} = e->>'id')
 ON CONFLICT DO NOTHING RETURNING 1
 """
 _MISSING = """
-SELECT e->>0 FROM json_array_elements($1::json) AS e
-WHERE NOT EXISTS (SELECT FROM {t} AS t WHERE {id} = e->>0) LIMIT 1
+SELECT e->>'id' FROM json_array_elements($1::json) AS e
+WHERE NOT EXISTS (SELECT FROM {t} AS t WHERE {id} = e->>'id') LIMIT 1
 """
 # Somebody else's records have no id, or no time that is one of ours.
 _WAITING = """
@@ -67,7 +66,7 @@ ORDER BY w.at, e.error->>'id' LIMIT $3::bigint
 # Rejected again after a rewind.
 _AGAIN = """
 UPDATE {t} AS t SET {values}, replayed_at = NULL FROM json_array_elements($1::json) AS e
-WHERE {id} = e->>0 AND {reading} < ((e->>2)::json->>'reading')::bigint
+WHERE {id} = e->>'id' AND {reading} < (e->>'reading')::bigint
 """
 _REPLAYED = """
 UPDATE {t} AS t SET replayed_at = now() FROM json_array_elements($1::json) AS e
@@ -83,6 +82,11 @@ class Layout:
     columns: Mapping[str, str]
     notes: bool = False
     """Whether the table has a column for the moment of a replay."""
+
+    @property
+    def record(self) -> tuple[str, ...]:
+        """The columns of the record itself."""
+        return ("data",) if "data" in self.columns else APART
 
     def insert(self) -> str:
         """Of the rows in $1 those whose id is not there; a row for each that was new."""
@@ -102,8 +106,7 @@ class Layout:
 
     def waiting(self) -> str:
         """Oldest first the records of flow $1 since $2, at most $3: as one text, or as two."""
-        names = ("data",) if "data" in self.columns else ("error", "original_message")
-        texts = ", ".join(f"t.{name}::text" for name in names)
+        texts = ", ".join(f"t.{name}::text" for name in self.record)
         unseen = f"AND t.{REPLAYED} IS NULL" if self.notes else ""
         return _WAITING.format(
             t=self.place, texts=texts, error=self._error(), unseen=unseen, held=HELD
@@ -137,8 +140,7 @@ class Layout:
 def layout(sink: PostgresqlSinkOptions, table: Table) -> Layout:
     """Returns how error records fit this table. Raises PermanentError where they do not."""
     known = {column.name: column for column in table.columns}
-    apart = ("error", "original_message")
-    wanted = ("data",) if sink.raw_mode or not _holds(known, apart) else apart
+    wanted = ("data",) if sink.raw_mode or not _holds(known, APART) else APART
     if not _holds(known, wanted):
         raise _unfit(sink, f"it has the columns {', '.join(known)}")
     extra = [n for n, kinds in _OPTIONAL.items() if n in known and known[n].base in kinds]
@@ -167,7 +169,7 @@ def _unfit(sink: PostgresqlSinkOptions, why: str) -> PermanentError:
 
 
 def _value(name: str, kind: str) -> str:
-    text = f"e->>{_PARTS[name]}"
+    text = f"e->>'{name}'"
     return f"({text})::{kind}" if kind in _JSON else text
 
 

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.postgresql.client import Driver, Link, Row
 from dataflow_assets.connectors.postgresql.table import durability
 from dataflow_assets.connectors.postgresql.table.column import Column
 from dataflow_assets.connectors.postgresql.table.inner_times import Way, inner_times
-from dataflow_assets.contracts import KEY, NO_NUL
+from dataflow_assets.contracts import Note
 
 DRIVER = b"dataflow.postgresql.driver"
 SHAPE = b"dataflow.postgresql.shape"
@@ -151,12 +151,12 @@ class Table:
     def schema(self, key: tuple[str, ...]) -> pa.Schema:
         """The columns in Arrow; what the writers need to know travels in the metadata."""
         metadata = {
-            NO_NUL: b"1",
+            Note.NO_NUL: b"1",
             OID: self.oid.encode(),
             SHAPE: self.shape.encode(),
             PARTITIONED: b"1" if self.partitioned else b"0",
             DRIVER: self.driver.encode(),
-            KEY: json.dumps(key).encode(),
+            Note.KEY: json.dumps(key).encode(),
             DEFERRED: b"1" if self.deferred else b"0",
             JUDGED: b"1" if self.judged else b"0",
         }
@@ -235,7 +235,7 @@ def driver_of(schema: pa.Schema) -> Driver:
 
 def key_of(schema: pa.Schema) -> tuple[str, ...]:
     """The key that a ticket's schema carries; empty for append."""
-    return tuple(json.loads(schema.metadata[KEY]))
+    return tuple(json.loads(schema.metadata[Note.KEY]))
 
 
 def oid_of(schema: pa.Schema) -> str:

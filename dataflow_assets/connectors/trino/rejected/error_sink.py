@@ -1,110 +1,260 @@
-"""Error records as rows of a table: those of an error sink, and those beside a target."""
+"""Tables of rejected records behind Trino: rows are only ever added.
+
+A record that is stored twice counts once, by its id; the one of the latest reading counts. A row
+that says when, or only that, it was replayed says so of the record of its reading.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
+import msgspec
 from typing_extensions import override
 
-from dataflow_assets import failpoints
-from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.rejected.table import (
-    APART,
-    WHOLE,
-    ErrorTable,
-    beside,
-    note_replayed,
-    pending_sql,
-    statement,
+from dataflow_assets.connectors.trino import types
+from dataflow_assets.connectors.trino.client import (
+    Client,
+    listed,
+    literal,
+    quote,
+    rows_of,
+    rows_of_json,
+    unnested,
 )
-from dataflow_assets.connectors.trino.table.table import Place, find
-from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
+from dataflow_assets.connectors.trino.errors import ANY
+from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.table import stage
+from dataflow_assets.connectors.trino.table.table import Place, column_names
+from dataflow_assets.contracts import EntryName, Rejection, Slice, Target
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
-from dataflow_assets.sdk.rejected_rows import whole_record
+from dataflow_assets.sdk.rejected_records import HELD, error_record
 from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.sql_table.rejected import (
+    APART,
+    REJECTED,
+    ErrorTable,
+    RejectedRows,
+    RejectedTable,
+    Row,
+    error_row,
+    rejected_row,
+)
+
+_STAMP = "timestamp(6)"  # without a zone, which not every catalog has: in UTC
+BESIDE = {field.name: types.declared(field) for field in REJECTED} | {
+    "rejected_at": _STAMP,
+    "replayed_at": _STAMP,
+}
+_FIRST = dict.fromkeys(("id", "flow", "reason"), "varchar")
+_LAST = {METADATA: "varchar", "reading": "bigint", "replayed": "boolean", "created_at": _STAMP}
+_APART = {**_FIRST, **dict.fromkeys(APART, "varchar"), **_LAST}
+_WHOLE = {**_FIRST, DATA: "varchar", **_LAST}
+_OWN = {"rejected_at", "replayed_at", "replayed", "created_at"}
+"""Columns that are filled by the statement."""
+_GIVEN = 200_000  # characters of records in one statement
+_AT_ONCE = 500  # ids in one statement
 
 
-class TrinoErrors(ErrorStore):
-    """Error records in one table: `error` and `original_message`, or raw `data`.
+@dataclass(frozen=True)
+class TrinoRejected(RejectedRows):
+    """One table. Methods raise Failure."""
 
-    At least once: a record that is stored twice has one id, and counts once for a replay.
-    """
-
-    def __init__(self, sink: TrinoSinkOptions, place: Place, *, whole: bool) -> None:
-        self._sink, self._place = sink, place
-        self._what = f"{place} of {sink.address()}"
-        self._columns = WHOLE if whole else APART
+    client: Client
+    sink: TrinoSinkOptions
+    place: Place
+    columns: Mapping[str, str]
+    """With their types."""
+    known: frozenset[str]
+    """The columns that it has; none where there is no table."""
+    owner: str = ""
+    """Whose stages may be dropped: `Target.id`; of an error sink the flow."""
 
     @classmethod
-    def of(cls, sink: TrinoSinkOptions) -> TrinoErrors:
-        """The sink's own table as an error sink."""
-        schema, name = sink.place()
-        store = cls(sink, Place(sink.catalog or "", schema, name), whole=sink.raw_mode)
-        store._what = f"the error sink {sink.address()}"
-        return store
-
-    @classmethod
-    def beside(cls, sink: TrinoSinkOptions) -> TrinoErrors:
-        """The table of rejected records beside the sink's own."""
-        return cls(sink, beside(sink), whole=False)
+    def beside(cls, client: Client, sink: TrinoSinkOptions, owner: str = "") -> TrinoRejected:
+        """The table beside the sink's own; one of an earlier version has error records."""
+        place = _place(sink, "_rejected")
+        known = column_names(client, place)
+        return cls(client, sink, place, _APART if "error" in known else BESIDE, known, owner)
 
     @override
     def prepare(self) -> None:
-        with self._client("preparing") as client:
-            if self._sink.auto_create_table:
-                client.create(statement(self._place, self._columns))
-            self._check(client)
-
-    @override
-    def store(self, records: Sequence[ErrorRecord]) -> None:
-        failpoints.reach("trino.errors")
-        with self._client("storing rejected records in") as client:
-            most, flow = self._sink.max_statement_length, records[0].flow
-            ErrorTable(client, self._place, self._columns, most, flow).add(records)
-        failpoints.reach("trino.errors-stored")
-
-    @override
-    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        body = [DATA] if DATA in self._columns else ["error", "original_message"]
-        at = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if since else ""
-        query = pending_sql(self._place, body, flow, at, HELD)
-        with self._client("reading") as client:
-            if find(client, self._place) is None:
-                return []
-            rows = client.rows(f"{query} LIMIT {most}")
-        return oldest_first(entry(whole_record(row)) for row in rows)
-
-    @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
-        failpoints.reach("trino.replayed")
-        names = [(_flow(one.id), one.id, one.reading) for one in entries]
-        with self._client("noting a replay in") as client:
-            note_replayed(client, self._place, names)
-
-    def _check(self, client: Client) -> None:
-        table = find(client, self._place)
-        if table is None:
-            raise PermanentError(f"the error sink's {self._sink.no_table()}")
-        known = {column.name for column in table.columns}
-        if missing := sorted(set(self._columns) - known):
+        if self.sink.auto_create_table or self._beside:
+            self.client.create(self._statement)
+        known = column_names(self.client, self.place)
+        if not known:
+            raise PermanentError(f"the error sink's {self.sink.no_table()}")
+        if missing := sorted(self.columns.keys() - known):
             raise PermanentError(
-                f"the error sink's table {self._place} cannot take error records: it has no "
+                f"the error sink's table {self.place} cannot take error records: it has no "
                 f"{', '.join(missing)}; name a new table and set autoCreateTable: true, or run: "
-                f"{statement(self._place, self._columns)}"
+                f"{self._statement}"
             )
 
-    @contextmanager
-    def _client(self, what: str) -> Iterator[Client]:
-        with (
-            translated(f"{what} {self._what}"),
-            closing(Client(self._sink, "dataflow-errors")) as client,
-        ):
-            yield client
+    @override
+    def append(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Adds records of any length, in as many statements as are needed."""
+        longest, waiting, length = min(_GIVEN, stage.room(self._most)), list[str](), 0
+        for row in rows:
+            text = msgspec.json.encode(self._values(row)).decode()
+            size = stage.length_of(text)
+            if length + size > longest:
+                self._insert(waiting)
+                waiting, length = [], 0
+            if size > stage.room(self._most):
+                self._insert_long(f"[{text}]", row["flow"])
+            else:
+                waiting.append(text)
+                length += size
+        self._insert(waiting)
+
+    @override
+    def pending(self, flow: str, since: datetime | None, most: int) -> Iterator[Row]:
+        if not self.known:
+            return
+        names = [n for n in self._given if n not in {"id", "flow", "reason", "reading", METADATA}]
+        done = "replayed_at IS NOT NULL" if self._beside else "coalesce(replayed, false)"
+        waits = f"FILTER (WHERE NOT ({done}))"
+        latest = "".join(f"max_by({quote(n)}, reading) {waits} AS {quote(n)}, " for n in names)
+        grouped = (
+            f"SELECT id, {latest}min({self._at}) {waits} AS since, max(reading) {waits} AS latest, "  # noqa: S608 - quoted
+            f"coalesce(max(reading) FILTER (WHERE {done}), -1) AS done "
+            f"FROM {self.place.quoted} WHERE flow = {literal(flow)} GROUP BY id"
+        )
+        moment = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if since else ""
+        late = f" AND since >= TIMESTAMP {literal(moment)}" if since else ""
+        order = 'since, "offset", n, id' if self._beside else "since, id"
+        query = (
+            f"SELECT id, latest, {listed(names)} FROM ({grouped}) WHERE latest > done "  # noqa: S608
+            f"AND id NOT LIKE {literal('%' + HELD)}{late} ORDER BY {order} LIMIT {most}"
+        )
+        for row in self.client.rows(query):
+            yield dict(zip(["id", "reading", *names], row, strict=True))
+
+    @override
+    def mark_replayed(self, names: Sequence[EntryName]) -> None:
+        given = {"flow": "varchar", "id": "varchar", "reading": "bigint"}
+        note, value = ("replayed_at", "localtimestamp") if self._beside else ("replayed", "true")
+        rows = [[_flow(id_), id_, reading] for id_, reading in names]
+        for first in range(0, len(rows), _AT_ONCE):
+            some = rows_of(given, rows[first : first + _AT_ONCE])
+            self._insert_from(given, some, {note: value})
+
+    def _insert(self, rows: Sequence[str]) -> None:
+        if rows:
+            self._insert_rows(rows_of_json(self._given, f"[{','.join(rows)}]"))
+
+    def _insert_long(self, text: str, flow: str) -> None:
+        pieces = self.place.beside(stage.name(self.owner or flow, 0, uuid.uuid4().hex[:8]))
+        half = stage.room(self._most) // 2  # a character counts as two at most
+        stage.create(self.client, pieces)
+        try:
+            for number, first in enumerate(range(0, len(text), half)):
+                values = f"'', {number}, {literal(text[first : first + half])}"
+                self.client.run(f"INSERT INTO {pieces.quoted} VALUES ({values})")  # noqa: S608 - quoted
+            joined = f"SELECT array_join(array_agg(body ORDER BY chunk), '') FROM {pieces.quoted}"  # noqa: S608
+            rows = unnested(self._given, "text")
+            self._insert_rows(f"({joined}) AS pieces (text) CROSS JOIN {rows}")
+        finally:
+            with suppress(*ANY):
+                stage.drop(self.client, pieces)
+
+    def _insert_rows(self, rows: str) -> None:
+        self._insert_from(self._given, rows, {} if self._beside else {"replayed": "false"})
+
+    def _insert_from(self, given: Mapping[str, str], rows: str, more: Mapping[str, str]) -> None:
+        names, filled = listed(list(given)), {**more, self._at: "localtimestamp"}
+        self.client.run(
+            f"INSERT INTO {self.place.quoted} ({names}, {', '.join(filled)}) "  # noqa: S608 - quoted
+            f"SELECT {names}, {', '.join(filled.values())} FROM {rows}"
+        )
+
+    def _values(self, row: Row) -> list[Any]:
+        if not self._beside:  # text of PostgreSQL cannot hold U+0000, which a reason may quote
+            reason = json.loads(row["error"]).get("message", "").replace("\0", "\\u0000")
+            row = {**row, "reason": reason}
+        return [row[name] for name in self._given]
+
+    @property
+    def _beside(self) -> bool:
+        return self.columns is BESIDE
+
+    @property
+    def _at(self) -> str:
+        return "rejected_at" if self._beside else "created_at"
+
+    @property
+    def _given(self) -> dict[str, str]:
+        return {name: kind for name, kind in self.columns.items() if name not in _OWN}
+
+    @property
+    def _most(self) -> int:
+        return self.sink.max_statement_length
+
+    @property
+    def _statement(self) -> str:
+        body = ", ".join(f"{quote(name)} {kind}" for name, kind in self.columns.items())
+        return f"CREATE TABLE IF NOT EXISTS {self.place.quoted} ({body})"
+
+
+def store(
+    client: Client,
+    sink: TrinoSinkOptions,
+    target: Target,
+    piece: Slice,
+    rejections: Sequence[Rejection],
+) -> None:
+    """Stores them beside the target. Called inside tasks, before the commit. Raises Failure."""
+    table = TrinoRejected.beside(client, sink, target.id)
+    if not table.known:
+        table.prepare()
+    if table.columns is BESIDE:
+        table.append([rejected_row(target, piece, one) for one in rejections])
+    else:
+        table.append([error_row(error_record(target, piece, one)) for one in rejections])
+
+
+def error_table(sink: TrinoSinkOptions) -> ErrorTable:
+    """The sink's own table as an error sink: `error` and `original_message`, or raw `data`."""
+    return ErrorTable("trino", partial(_open_sink, sink))
+
+
+def rejected_table(sink: TrinoSinkOptions) -> RejectedTable:
+    """The table beside the sink's own."""
+    return RejectedTable("trino", partial(_open_beside, sink))
+
+
+@contextmanager
+def _open_sink(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
+    with _client(sink, f"cannot {what} the error sink {sink.address()}") as client:
+        place = _place(sink)
+        columns = _WHOLE if sink.raw_mode else _APART
+        yield TrinoRejected(client, sink, place, columns, column_names(client, place))
+
+
+@contextmanager
+def _open_beside(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
+    with _client(sink, f"cannot {what} {_place(sink, '_rejected')} of {sink.address()}") as client:
+        yield TrinoRejected.beside(client, sink)
+
+
+@contextmanager
+def _client(sink: TrinoSinkOptions, what: str) -> Iterator[Client]:
+    with translated(what), closing(Client(sink, "dataflow-errors")) as client:
+        yield client
+
+
+def _place(sink: TrinoSinkOptions, suffix: str = "") -> Place:
+    schema, name = sink.place()
+    return Place(sink.catalog or "", schema, name + suffix)
 
 
 def _flow(name: str) -> str:

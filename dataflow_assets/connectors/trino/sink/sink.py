@@ -80,15 +80,15 @@ class TrinoSink(TrinoSinkOptions, FrameSink):
     @override
     def error_store(self) -> ErrorStore:
         """Error records as rows of the table: at least once, by id."""
-        from dataflow_assets.connectors.trino.rejected.error_sink import TrinoErrors
+        from dataflow_assets.connectors.trino.rejected.error_sink import error_table
 
-        return TrinoErrors.of(self)
+        return error_table(self)
 
     @override
     def rejected(self) -> Entries:
-        from dataflow_assets.connectors.trino.rejected.error_sink import TrinoErrors
+        from dataflow_assets.connectors.trino.rejected.error_sink import rejected_table
 
-        return TrinoErrors.beside(self)
+        return rejected_table(self)
 
     @override
     def frames(self, namespace: str | None, table: str) -> TableFrames:

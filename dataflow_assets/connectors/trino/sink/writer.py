@@ -18,7 +18,7 @@ from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.encode import lines
 from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.rejected.table import store
+from dataflow_assets.connectors.trino.rejected.error_sink import store
 from dataflow_assets.connectors.trino.sink.refused_values import Trial
 from dataflow_assets.connectors.trino.sink.suspects import Bound, bounded
 from dataflow_assets.connectors.trino.table.stage import Chunks, length_of
@@ -130,7 +130,7 @@ class TrinoWriter(Writer):
     def _accepted(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
         """Without the deletes that mean nothing here."""
         deleted = deletes(rows)
-        if not deleted.any() or (self._sink.upsert_mode and self._sink.takes_deletes):
+        if not deleted.any() or (self._sink.upsert_mode and self._sink.traits.takes_deletes):
             return rows, []
         reason = _NO_DELETES if self._sink.upsert_mode else _APPENDED
         refused = [_rejection(rows, int(row), reason) for row in np.flatnonzero(deleted)]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino import types
+from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.decode import batches
 from dataflow_assets.connectors.trino.options import TrinoSourceOptions
-from dataflow_assets.connectors.trino.source.read import read
-from dataflow_assets.connectors.trino.source.session import TrinoSourceSession
+from dataflow_assets.connectors.trino.source.dialect import TrinoDialect
+from dataflow_assets.connectors.trino.source.relation import TrinoColumn, describe, place_of
+from dataflow_assets.connectors.trino.table.table import Column, find
 from dataflow_assets.contracts import Slice, SourceSession, TypeRow
-from dataflow_assets.sdk.polling import Part
+from dataflow_assets.sdk.sql_table import Binds, PolledSqlSession, PolledSqlTable, Selection
 
 
 class TrinoSource(TrinoSourceOptions):
@@ -45,16 +49,33 @@ class TrinoSource(TrinoSourceOptions):
         return types.rows()
 
     @override
-    def open(self, flow: str) -> SourceSession:
-        return TrinoSourceSession(self, flow)
-
-    @override
     def metadata(self, piece: Slice) -> dict[str, Any]:
         where = {"catalog": self.catalog, "schema": self.namespace}
         return {**where, **super().metadata(piece)}
 
     @override
-    def read(
-        self, part: Part, metadata: frozenset[str], most: int | None = None
+    def open(self, flow: str) -> SourceSession:
+        connection = closing(Client(self, "dataflow-assets"))
+        return PolledSqlSession(self, flow, connection, self._identify)
+
+    @override
+    def connect_task(self) -> AbstractContextManager[Client]:
+        return closing(Client(self, "dataflow-read"))
+
+    def _identify(self, client: Client) -> str | None:
+        table = find(client, place_of(self))
+        return table.identity if table else None
+
+    @override
+    def describe(self, client: Client) -> PolledSqlTable[TrinoColumn]:
+        def ask(query: str, _: Binds) -> Sequence[Sequence[Any]]:
+            return client.rows(query)
+
+        return PolledSqlTable(ask, describe(client, self), TrinoDialect(), self.title)
+
+    @override
+    def fetch(
+        self, client: Client, query: str, binds: Binds, columns: Sequence[Selection]
     ) -> Iterator[pa.RecordBatch]:
-        return read(self, part, metadata, most)
+        kinds = [(Column(each.column.name, each.column.type), each.field) for each in columns]
+        return batches(client.pages(query), kinds)

@@ -13,7 +13,7 @@ from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.client import Client, literal, quote
 from dataflow_assets.connectors.trino.errors import DENIED, MISSING, Failure
 from dataflow_assets.connectors.trino.type_names import Type
-from dataflow_assets.contracts import KEY, NO_NUL
+from dataflow_assets.contracts import Note
 
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable, comment FROM {catalog}.information_schema.columns
@@ -82,9 +82,9 @@ class Table:
     def schema(self, key: Sequence[str] = ()) -> pa.Schema:
         """The columns that records can fill; those of a key must not be null."""
         fields = [c.field.with_nullable(c.nullable and c.name not in key) for c in self.columns]
-        metadata = {KEY: json.dumps(list(key)).encode()} if key else {}
+        metadata = {Note.KEY: json.dumps(list(key)).encode()} if key else {}
         if self.connector == _POSTGRESQL:
-            metadata[NO_NUL] = b"1"
+            metadata[Note.NO_NUL] = b"1"
         return pa.schema(fields, metadata or None)
 
 
@@ -94,6 +94,11 @@ def find(client: Client, place: Place) -> Table | None:
     if not columns:
         return None
     return Table(place, columns, identity(client, place), _connector(client, place.catalog))
+
+
+def column_names(client: Client, place: Place) -> frozenset[str]:
+    """The names of its columns; none where there is no table. Raises Failure."""
+    return frozenset(column.name for column in _columns(client, place))
 
 
 def _connector(client: Client, catalog: str) -> str:

@@ -1,0 +1,63 @@
+"""The driver's side of a pipeline's table: a session that also tells people what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from typing_extensions import override
+
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
+from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
+from dataflow_assets.contracts import (
+    Checkpoint,
+    NotesEnd,
+    Receipt,
+    Run,
+    SourceSession,
+    Span,
+    Target,
+)
+from dataflow_assets.languages.pipelines.postgresql.monitoring import Monitor
+from dataflow_assets.languages.pipelines.views import noting, told
+
+
+class PipelineSession(PostgresqlSinkSession, NotesEnd):
+    """Beside each change of the checkpoint, and behind it, what is done is noted for the views.
+
+    A note that is lost in a crash is made up for when the pipeline is opened again.
+    """
+
+    def __init__(
+        self, sink: PostgresqlSinkOptions, name: str, config: str, target: Target, run: Run
+    ) -> None:
+        """`name`: of the pipeline. `config`: its settings as JSON, without secrets."""
+        super().__init__(sink, target, run)
+        self._monitor = Monitor(self._schema, target.flow, target.branch)
+        unfinished = self._stored.state.unfinished is not None
+        with self._noting(), self._transaction("noting the state of") as link:
+            self._monitor.opened(link, name, config, self._epoch)
+            self._monitor.settle(link, self._checkpoint.totals, unfinished=unfinished)
+
+    @override
+    def begin(self, span: Span) -> Span:
+        found = super().begin(span)
+        if not found.empty:
+            with self._noting(), self._transaction("noting a batch of") as link:
+                self._monitor.begun(link, self._checkpoint.totals)
+        return found
+
+    @override
+    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
+        checkpoint = super().finish(span, receipts, source)
+        with self._noting(), self._transaction("noting a batch of") as link:
+            self._monitor.succeeded(link, checkpoint.totals)
+        return checkpoint
+
+    @override
+    def note_end(self, error: BaseException | None) -> None:
+        with self._noting(), self._transaction("noting the state of") as link:
+            self._monitor.ended(link, self._epoch, told(error))
+
+    def _noting(self) -> AbstractContextManager[None]:
+        return noting(self._sink.address(), self._target.flow)

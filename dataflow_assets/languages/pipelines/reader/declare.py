@@ -1,0 +1,265 @@
+"""The statements of a file, one after the other -> the pipelines that they leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.statements import StatementNotes
+from dataflow_assets.languages.common.tokens import Place
+from dataflow_assets.languages.pipelines.reader import syntax
+from dataflow_assets.languages.pipelines.rows.table import STATIC
+
+_EXPERIMENT = "experimental_features_config"
+_ROWS = "pipelines_extractor_batch_size"
+_NO_VARIABLE = "has no effect: it is a variable of SingleStore's servers"
+_SET_AGAIN = "replaces the value above: the last one holds for all pipelines of the file"
+_NOT_NEEDED = "has no effect: nothing has to be enabled here"
+
+
+@dataclass
+class DeclaredTable:
+    """A table of the file, with what later statements add to it."""
+
+    name: str
+    place: Place
+    columns: list[syntax.Column]
+    indexes: list[syntax.CreateIndex] = field(default_factory=list)
+    key: tuple[syntax.Name, ...] = ()
+
+
+@dataclass
+class Pipeline:
+    """A pipeline as the whole file declares it."""
+
+    statement: syntax.CreatePipeline
+    options: syntax.Options
+    target: str | None
+    """Of USE above it."""
+    started: bool = False
+
+
+@dataclass
+class Declarations(StatementNotes):
+    """Everything that a file declares."""
+
+    tables: dict[str, DeclaredTable] = field(default_factory=dict)
+    procedures: dict[str, syntax.CreateProcedure] = field(default_factory=dict)
+    pipelines: dict[str, Pipeline] = field(default_factory=dict)
+    target: str | None = None
+    most_rows: int | None = None
+    """Of the last SET GLOBAL: it holds for all pipelines of the file, wherever it stands."""
+    broken: set[str] = field(default_factory=set)
+    """Names of what has a mistake in it, in lower case."""
+
+
+def declarations(
+    statements: Sequence[syntax.Statement], file: str, broken: Collection[str] = ()
+) -> Declarations:
+    """Returns what the statements leave behind, with what is wrong and noted.
+
+    `broken`: names of what cannot be read where the file creates or changes it; statements about
+    them are left out.
+    """
+    found = Declarations(file, broken=set(broken))
+    for one in statements:
+        before = len(found.notes.findings)
+        _HANDLERS[type(one)](one, found)
+        if len(found.notes.findings) > before and not isinstance(one, syntax.CreateIndex):
+            _doubt(one, found)
+    for name in found.broken:
+        for known in (found.tables, found.procedures, found.pipelines):
+            known.pop(name, None)
+    return found
+
+
+def _doubt(one: syntax.Statement, found: Declarations) -> None:
+    """A statement with a mistake: what it is about is not used, and if that is unknown, nothing."""
+    named = one.table if isinstance(one, syntax.AddColumn) else getattr(one, "name", None)
+    known = {*found.tables, *found.pipelines}
+    if isinstance(named, syntax.Name) and named.text.lower() in known:
+        found.broken.add(named.text.lower())
+    elif not isinstance(one, syntax.CreatePipeline | syntax.SetGlobal):
+        found.unclear.append(one.place)
+
+
+def _noted(one: syntax.Noted, found: Declarations) -> None:
+    found.note(one.what, one.place, one.message)
+
+
+def _use(one: syntax.Use, found: Declarations) -> None:
+    found.target = one.name
+
+
+def _set(one: syntax.SetGlobal, found: Declarations) -> None:
+    what = f"SET {one.key}"
+    if one.key == _EXPERIMENT:
+        found.note(what, one.place, _NOT_NEEDED)
+    elif one.key != _ROWS:
+        found.note(what, one.place, _NO_VARIABLE)
+    elif not one.value.isdecimal() or not 0 < int(one.value) < 10**9:
+        found.wrong(what, one.place, "must be a number of records")
+    else:
+        if found.most_rows is not None:
+            found.note(what, one.place, _SET_AGAIN)
+        found.most_rows = int(one.value)
+
+
+def _table(one: syntax.CreateTable, found: Declarations) -> None:
+    key = one.name.text.lower()
+    if key in found.tables and not one.if_not_exists:
+        line = found.tables[key].place.line
+        found.wrong(f"table {one.name.text}", one.place, f"is declared in line {line} already")
+    elif key not in found.tables:
+        table = DeclaredTable(one.name.text, one.place, list(one.columns), key=one.key)
+        found.tables[key] = table
+        _check_columns(table, found)
+        _check_key(table, found)
+
+
+def _check_key(table: DeclaredTable, found: Declarations) -> None:
+    plain = {one.name.text.lower(): one for one in table.columns if one.computed is None}
+    for name in table.key:
+        if name.text.lower() not in plain:
+            known = meant(name.text, [one.name.text for one in plain.values()])
+            message = f"PRIMARY KEY: no column {name.text} that rows bring with them; {known}"
+            found.wrong(f"table {table.name}", name.place, message)
+
+
+def _check_columns(table: DeclaredTable, found: Declarations) -> None:
+    names = [one.name.text.lower() for one in table.columns]
+    for at, column in enumerate(table.columns):
+        if names[at] in names[:at]:
+            what = f"table {table.name}"
+            found.wrong(what, column.name.place, f"the column {column.name.text} is a duplicate")
+
+
+def _add_column(one: syntax.AddColumn, found: Declarations) -> None:
+    table = _known_table(one.table, found)
+    if table is None:
+        return
+    table.columns.append(one.column)
+    _check_columns(table, found)
+    if not one.column.nullable:
+        message = f"{one.column.name.text} must be nullable: rows that are stored lack it"
+        found.wrong(f"table {table.name}", one.column.name.place, message)
+
+
+def _index(one: syntax.CreateIndex, found: Declarations) -> None:
+    table = _known_table(one.table, found)
+    if table is None:
+        return
+    table.indexes.append(one)
+    known = {column.name.text.lower(): column.name.text for column in table.columns}
+    for name in one.columns:
+        if name.text.lower() not in known:
+            message = f"no column {name.text} in {table.name}; {meant(name.text, known.values())}"
+            found.wrong(f"index {one.name.text}", name.place, message)
+
+
+def _known_table(name: syntax.Name, found: Declarations) -> DeclaredTable | None:
+    table = found.tables.get(name.text.lower())
+    if table is None and name.text.lower() not in found.broken:
+        found.wrong(f"table {name.text}", name.place, _no_table(name.text, found))
+    return table
+
+
+def _no_table(name: str, found: Declarations) -> str:
+    if name.lower() in found.pipelines:
+        return "this pipeline has no table of its own, as CREATE INFERRED PIPELINE has"
+    return f"no table {name} above; {meant(name, [one.name for one in found.tables.values()])}"
+
+
+def _procedure(one: syntax.CreateProcedure, found: Declarations) -> None:
+    found.procedures[one.name.text.lower()] = one
+
+
+def _pipeline(one: syntax.CreatePipeline, found: Declarations) -> None:
+    key, what = one.name.text.lower(), f"pipeline {one.name.text}"
+    known = found.pipelines.get(key)
+    if known is not None and one.if_not_exists:
+        return
+    if known is not None and not one.replaces:
+        line = known.statement.place.line
+        found.wrong(what, one.name.place, f"is created in line {line} already")
+        return
+    if one.inferred and (one.procedure or one.table):
+        found.wrong(what, one.name.place, "an inferred pipeline has a table of its own: leave INTO")
+        return
+    if one.inferred:
+        _infer(one, found)
+    found.pipelines[key] = Pipeline(one, one.options, found.target)
+
+
+def _infer(one: syntax.CreatePipeline, found: Declarations) -> None:
+    """Its table, unless the file has one of this name."""
+    columns = [
+        syntax.Column(syntax.Name(one.name.place, column.name), column.type, nullable=False)
+        for column in STATIC
+    ]
+    table = DeclaredTable(one.name.text, one.name.place, columns)
+    found.tables.setdefault(one.name.text.lower(), table)
+
+
+def _alter(one: syntax.AlterPipeline, found: Declarations) -> None:
+    pipeline = _known(one.name, found)
+    if pipeline is None:
+        return
+    said = {name: getattr(one.options, name) for name in syntax.Options.__dataclass_fields__}
+    given = {name: value for name, value in said.items() if value is not None}
+    pipeline.options = replace(pipeline.options, **given)
+
+
+def _known(name: syntax.Name, found: Declarations) -> Pipeline | None:
+    pipeline = found.pipelines.get(name.text.lower())
+    if pipeline is None and name.text.lower() not in found.broken:
+        known = meant(name.text, [one.statement.name.text for one in found.pipelines.values()])
+        what = f"pipeline {name.text}"
+        found.wrong(what, name.place, f"no pipeline {name.text} above; {known}")
+    return pipeline
+
+
+def _switch(one: syntax.Switch, found: Declarations) -> None:
+    if one.name is None:
+        for pipeline in found.pipelines.values():
+            pipeline.started = one.on
+        return
+    named = _known(one.name, found)
+    if named is None:
+        return
+    if one.on and named.started and not one.lenient:
+        what = f"pipeline {one.name.text}"
+        found.wrong(what, one.place, "is started already: write START PIPELINE IF NOT RUNNING")
+    named.started = one.on
+
+
+def _drop(one: syntax.DropPipeline, found: Declarations) -> None:
+    name, what = one.name.text, f"pipeline {one.name.text}"
+    if found.pipelines.pop(name.lower(), None) is not None:
+        message = (
+            "is dropped again: this file makes no flow of it, unless it creates the pipeline again "
+            "below; such a flow goes on behind what it has read, until `dataflow reset`"
+        )
+        found.note(what, one.place, message)
+    elif one.if_exists:
+        message = "nothing to drop above; what a flow has read stays until `dataflow reset`"
+        found.note(what, one.place, message)
+    else:
+        _known(one.name, found)
+
+
+_HANDLERS: Mapping[type, Callable[[Any, Declarations], None]] = {
+    syntax.Noted: _noted,
+    syntax.Use: _use,
+    syntax.SetGlobal: _set,
+    syntax.CreateTable: _table,
+    syntax.AddColumn: _add_column,
+    syntax.CreateIndex: _index,
+    syntax.CreateProcedure: _procedure,
+    syntax.CreatePipeline: _pipeline,
+    syntax.AlterPipeline: _alter,
+    syntax.Switch: _switch,
+    syntax.DropPipeline: _drop,
+}

@@ -1,0 +1,194 @@
+"""Tables and INSERTs of a file as one target has them: names, types, expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.tokens import Place, Unreadable
+from dataflow_assets.languages.pipelines.reader import syntax
+from dataflow_assets.languages.pipelines.reader.bind import Scope, bound
+from dataflow_assets.languages.pipelines.reader.declare import DeclaredTable
+from dataflow_assets.languages.pipelines.rows.expressions import Column as Reference
+from dataflow_assets.languages.pipelines.rows.expressions import (
+    Constant,
+    Expression,
+    Extract,
+    Form,
+    is_json,
+)
+from dataflow_assets.languages.pipelines.rows.rows import Output, Row
+from dataflow_assets.languages.pipelines.rows.table import STATIC, Column, Index, Table
+from dataflow_assets.languages.pipelines.rows.types import TEXT
+
+_MOMENTS = ("date", "datetime")
+BATCH: Scope = {one.name: Reference(one.name, one.type.kind == "json") for one in STATIC}
+"""What each record of a source is delivered as."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """How a target spells the names of a file."""
+
+    folds: bool
+    """True: in small letters, as PostgreSQL reads a name without quotes."""
+
+    def of(self, name: str) -> str:
+        """A name as the target has it."""
+        return name.lower() if self.folds else name
+
+
+def table_of(declared: DeclaredTable, names: Names) -> Table:
+    """The table for its sink. Raises Unreadable."""
+    plain: Scope = {
+        one.name.text.lower(): Reference(names.of(one.name.text), one.type.kind == "json")
+        for one in declared.columns
+        if one.computed is None
+    }
+    keyed = [one.text.lower() for one in declared.key]
+    columns = tuple(
+        replace(one, nullable=False) if one.name.lower() in keyed else one
+        for one in (_column(one, names, plain) for one in declared.columns)
+    )
+    key = tuple(one.name for name in keyed for one in columns if one.name.lower() == name)
+    indexes = tuple(
+        Index(names.of(one.name.text), tuple(names.of(name.text) for name in one.columns))
+        for one in declared.indexes
+    )
+    return Table(columns, indexes, key)
+
+
+def _column(column: syntax.Column, names: Names, plain: Scope) -> Column:
+    name = names.of(column.name.text)
+    if column.computed is None:
+        return Column(name, column.type, column.nullable)
+    made = bound(column.computed, plain)
+    if column.type.kind in _MOMENTS:
+        message = f"a computed column of {column.type} is not supported: compute a VARCHAR"
+        raise Unreadable(column.name.place, message)
+    if column.type.kind == "json" and not is_json(made):
+        message = "a computed column of JSON must be made by :: or JSON_EXTRACT_JSON"
+        raise Unreadable(column.name.place, message)
+    kind = TEXT if column.type.kind == "text" else column.type
+    return Column(name, kind, computed=made)
+
+
+def mapped_row(
+    mapped: Sequence[syntax.Mapped], declared: DeclaredTable, table: Table, place: Place
+) -> Row:
+    """The row of FORMAT AVRO (column <- path, ...); without it columns go by their names."""
+    if table.key:
+        message = f"{declared.name} has a PRIMARY KEY: fill it by a procedure, with INSERT ... ON "
+        raise Unreadable(place, f"{message}DUPLICATE KEY UPDATE")
+    if not mapped:
+        outputs = [
+            _output(column, BATCH[column.name.lower()])
+            for column in table.given
+            if column.name.lower() in BATCH
+        ]
+        if not outputs:
+            message = f"{declared.name} has none of the columns topic, id and record: say which "
+            raise Unreadable(place, f"{message}columns are filled, by FORMAT AVRO (c <- path, ...)")
+        return Row(_complete(outputs, table))
+    return Row(_complete([_mapped(one, table) for one in mapped], table))
+
+
+def _mapped(one: syntax.Mapped, table: Table) -> Output:
+    column = _given(one.column, table)
+    first, *rest = one.path
+    if first.lower() not in BATCH:
+        message = f"no part {first} in what is delivered; {meant(first, BATCH)}"
+        raise Unreadable(one.column.place, message)
+    found: Expression = BATCH[first.lower()]
+    if rest:
+        form: Form = "JSON" if column.type.kind == "json" else "STRING"
+        found = Extract(form, found, tuple(rest))
+    return _output(column, found)
+
+
+def inserted_row(insert: syntax.Insert, batch: Scope, declared: DeclaredTable, table: Table) -> Row:
+    """The row of INSERT INTO ... SELECT. Raises Unreadable."""
+    wanted = [_given(one, table) for one in insert.columns] if insert.columns else list(table.given)
+    if len(wanted) != len(insert.selected):
+        message = (
+            f"the SELECT has {len(insert.selected)} columns, and {declared.name} takes "
+            f"{len(wanted)}: {', '.join(one.name for one in wanted)}"
+        )
+        raise Unreadable(insert.place, message)
+    outputs = [
+        _output(column, bound(node, batch))
+        for column, node in zip(wanted, insert.selected, strict=True)
+    ]
+    _check_key(insert, [one.name for one in outputs], declared, table)
+    return Row(_complete(outputs, table))
+
+
+def _check_key(
+    insert: syntax.Insert, filled: Sequence[str], declared: DeclaredTable, table: Table
+) -> None:
+    """With a key each row is a whole one, which replaces that of the same key."""
+    updated = insert.updated
+    if updated is None and not table.key:
+        return
+    if not table.key:
+        message = f"ON DUPLICATE KEY UPDATE needs a PRIMARY KEY of {declared.name}"
+        raise Unreadable(insert.place, message)
+    others = [one.name for one in table.given if one.name not in table.key]
+    said = sorted(name.text.lower() for name in updated or ())
+    if said != sorted(name.lower() for name in others):
+        clause = ", ".join(f"{name} = VALUES({name})" for name in others)
+        message = f"{declared.name} has a PRIMARY KEY, by which rows replace each other"
+        raise Unreadable(insert.place, f"{message}: write ON DUPLICATE KEY UPDATE {clause}")
+    if missing := [one.name for one in table.given if one.name not in filled]:
+        message = f"{', '.join(missing)} of {declared.name} is not filled: a row must be whole"
+        raise Unreadable(insert.place, f"{message} where it replaces another one")
+
+
+def batch_scope(columns: Sequence[syntax.Column], mapped: Sequence[syntax.Mapped]) -> Scope:
+    """The columns of a procedure's batch: by FORMAT, else in the order of topic, id, record."""
+    found: dict[str, Reference] = {}
+    paths = {one.column.text.lower(): one for one in mapped}
+    for at, column in enumerate(columns):
+        name = column.name.text.lower()
+        said = paths.get(name)
+        if mapped and said is None:
+            message = f"FORMAT does not fill {column.name.text}, a column of the batch"
+            raise Unreadable(column.name.place, message)
+        path = said.path if said else ([*BATCH][at] if at < len(BATCH) else name,)
+        if len(path) > 1 or path[0].lower() not in BATCH:
+            message = f"{column.name.text} must be topic, id or record as a whole"
+            raise Unreadable(said.column.place if said else column.name.place, message)
+        delivered = BATCH[path[0].lower()]
+        if delivered.is_json != (column.type.kind == "json"):
+            kind = "JSON" if delivered.is_json else "a text"
+            raise Unreadable(column.name.place, f"{path[0]} is {kind}, and not {column.type}")
+        found[name] = delivered
+    return found
+
+
+def _given(name: syntax.Name, table: Table) -> Column:
+    column = table.find(name.text)
+    known = [one.name for one in table.given]
+    if column is None:
+        raise Unreadable(name.place, f"no column {name.text}; {meant(name.text, known)}")
+    if column.computed is not None:
+        raise Unreadable(name.place, f"{name.text} is computed: it cannot be filled")
+    return column
+
+
+def _output(column: Column, expression: Expression) -> Output:
+    return Output(column.name, column.type, expression, column.nullable)
+
+
+def _complete(outputs: Sequence[Output], table: Table) -> tuple[Output, ...]:
+    """With null for each column that is not filled."""
+    filled: Mapping[str, Output] = {one.name: one for one in outputs}
+    return tuple(filled.get(one.name) or _output(one, Constant(None)) for one in table.given)
+
+
+def computed_outputs(table: Table) -> Iterator[Output]:
+    """For a target that computes nothing itself."""
+    for one in table.computed:
+        if one.computed is not None:
+            yield Output(one.name, one.type, one.computed)

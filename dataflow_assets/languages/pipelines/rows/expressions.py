@@ -1,0 +1,152 @@
+"""Expressions on JSON: what they are, what they read, and their value for one row.
+
+PostgreSQL and ClickHouse compute the same ones by themselves: their connectors translate them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.languages.pipelines.rows.types import Type, as_text, fitted, number, whole
+from dataflow_assets.records.record import NotJson, encode, parse, value_at
+
+Form = Literal["STRING", "DOUBLE", "BIGINT", "JSON"]
+Evaluate = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the row."""
+
+    name: str
+    is_json: bool
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value that is written out."""
+
+    value: str | int | Decimal | bool | None
+
+
+@dataclass(frozen=True)
+class Extract:
+    """JSON_EXTRACT_<form>, and the operators `::`, `::$` and `::%`.
+
+    `path`: keys of objects, and places in arrays, which begin at 0.
+    """
+
+    form: Form
+    given: Expression
+    path: tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class FromBase64:
+    """The text that base64 stands for; null where it is no base64, or no UTF-8."""
+
+    given: Expression
+
+
+Expression = Column | Constant | Extract | FromBase64
+
+
+def columns(expression: Expression) -> Iterator[str]:
+    if isinstance(expression, Column):
+        yield expression.name
+    elif isinstance(expression, Extract | FromBase64):
+        yield from columns(expression.given)
+
+
+def is_json(expression: Expression) -> bool:
+    """Returns whether its values are JSON, and not text or numbers."""
+    if isinstance(expression, Column):
+        return expression.is_json
+    return isinstance(expression, Extract) and expression.form == "JSON"
+
+
+def compiled(expression: Expression) -> Evaluate:
+    """Its value for a row, which has JSON columns as values and not as text."""
+    if isinstance(expression, Column):
+        name = expression.name
+        return lambda row: row.get(name)
+    if isinstance(expression, Constant):
+        value = expression.value
+        return lambda _: value
+    given = compiled(expression.given)
+    if isinstance(expression, FromBase64):
+        return lambda row: decoded(given(row))
+    read = _FORMS[expression.form]
+    path, of_json = expression.path, is_json(expression.given)
+
+    def extract(row: Mapping[str, Any]) -> Any:
+        value = given(row)
+        found = value_at(value if of_json else _parsed(value), path)
+        return None if found is None else read(found)
+
+    return extract
+
+
+def converted(expression: Expression, kind: Type) -> Evaluate:
+    """Its value as a column of a type takes it.
+
+    What is returned raises ValueError for a value that does not fit.
+    """
+    make, of_json = compiled(expression), is_json(expression)
+    if of_json and kind.kind == "text":
+        return lambda row: fitted(_written(make(row)), kind)
+    if not of_json and kind.kind == "json":
+        return lambda row: _read(make(row))
+    return lambda row: fitted(make(row), kind)
+
+
+def _written(value: Any) -> str | None:
+    if isinstance(value, str):
+        return encode(value).decode()
+    return None if value is None else as_text(value)
+
+
+def _read(value: Any) -> Any:
+    found = _parsed(value)
+    if found is None and value not in (None, "null"):
+        raise ValueError("a text is not JSON")
+    return found
+
+
+def decoded(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        return base64.b64decode("".join(as_text(value).split()), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _parsed(value: Any) -> Any:
+    """Text that is no JSON has nothing in it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        found = parse(value.encode())
+    except (RejectedRecord, UnicodeEncodeError):
+        return None
+    return None if isinstance(found, NotJson) else found
+
+
+def _bigint(value: Any) -> int | None:
+    found = number(value)
+    return None if found is None else whole(found)
+
+
+_FORMS: Mapping[Form, Callable[[Any], Any]] = {
+    "STRING": as_text,
+    "DOUBLE": number,
+    "BIGINT": _bigint,
+    "JSON": lambda value: value,
+}

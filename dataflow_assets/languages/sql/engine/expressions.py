@@ -1,0 +1,304 @@
+"""Expressions with their types, and the functions on rows that they become.
+
+Made when a file is loaded, sent to the tasks, compiled there once for each task. A row is a list;
+null is None.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dataflow_assets.languages.sql.engine.casts import cast
+from dataflow_assets.languages.sql.engine.function import Environment, Evaluate, Row
+from dataflow_assets.languages.sql.engine.functions import FUNCTIONS
+from dataflow_assets.languages.sql.engine.functions.times import presents
+from dataflow_assets.languages.sql.engine.types import BOOLEAN, Type
+
+_UNFOLDED = 1000  # parts of a condition
+_LARGEST = 1000  # types inside one type: rows of rows would double it at each level
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value of the text."""
+
+    type: Type
+    value: Any
+
+
+@dataclass(frozen=True)
+class Column:
+    """The value of a row at a place."""
+
+    type: Type
+    at: int
+    name: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and its arguments."""
+
+    type: Type
+    name: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class CastTo:
+    """CAST, or TRY_CAST."""
+
+    type: Type
+    given: Expression
+    tries: bool = False
+    """What cannot be cast becomes null."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A field of a row inside a row."""
+
+    type: Type
+    given: Expression
+    at: int
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What is computed once for a row, by its number."""
+
+    type: Type
+    at: int
+
+
+Expression = Constant | Column | Call | CastTo | Member | Shared
+
+
+def call(name: str, arguments: Sequence[Expression], environment: Environment) -> Call:
+    """A call with its type. Raises ValueError where the function does not take the arguments."""
+    resolved = FUNCTIONS[name].resolve([one.type for one in arguments], environment)
+    if resolved.type.size > _LARGEST:
+        raise ValueError(f"the result is made of more than {_LARGEST} types")
+    return Call(resolved.type, name, tuple(arguments))
+
+
+def cast_to(given: Expression, wanted: Type, *, tries: bool = False) -> Expression:
+    """A cast, where one is needed. Raises ValueError where Flink casts no such values."""
+    if given.type == wanted:
+        return given
+    if cast(given.type, wanted, Environment().local) is None:
+        raise ValueError(f"{given.type} cannot be cast to {wanted}")
+    return CastTo(wanted, given, tries)
+
+
+def operands(expression: Expression) -> tuple[Expression, ...]:
+    if isinstance(expression, Call):
+        return expression.arguments
+    return (expression.given,) if isinstance(expression, CastTo | Member) else ()
+
+
+def parts(
+    expressions: Iterable[Expression], shared: Sequence[Expression] = ()
+) -> Iterator[Expression]:
+    """Expressions and all that they are made of, each once; `shared`: what they may need.
+
+    A view's column is one object wherever it is used: views over views have few objects, and as
+    good as endlessly many ways to them.
+    """
+    seen: set[int] = set()
+    waiting = list(expressions)
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting += (shared[one.at],) if isinstance(one, Shared) else operands(one)
+
+
+def columns(expression: Expression, shared: Sequence[Expression] = ()) -> frozenset[int]:
+    """The places of a row that it looks at; `shared`: what it may need."""
+    return looked_at((expression,), shared)
+
+
+def looked_at(
+    expressions: Iterable[Expression], shared: Sequence[Expression] = ()
+) -> frozenset[int]:
+    """The places of a row that expressions look at; `shared`: what they may need."""
+    return frozenset(one.at for one in parts(expressions, shared) if isinstance(one, Column))
+
+
+def over_others(
+    expressions: Sequence[Expression], columns: Mapping[int, Expression]
+) -> tuple[Expression, ...]:
+    """Expressions with something else in place of each column, by its place."""
+    known: dict[int, Expression] = {}  # a part that several have is looked at once
+
+    def made(one: Expression) -> Expression:
+        if id(one) not in known:
+            known[id(one)] = _over_others(one, columns, made)
+        return known[id(one)]
+
+    return tuple(map(made, expressions))
+
+
+def _over_others(
+    one: Expression,
+    columns: Mapping[int, Expression],
+    made: Callable[[Expression], Expression],
+) -> Expression:
+    if isinstance(one, Column):
+        return columns[one.at]
+    if isinstance(one, Call):
+        return replace(one, arguments=tuple(map(made, one.arguments)))
+    return replace(one, given=made(one.given)) if isinstance(one, CastTo | Member) else one
+
+
+def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
+    """What must hold, each by itself; as often as views use it, as plans of stored states have it.
+
+    Of views over views that may be exponentially often: of very many parts each is there once.
+    """
+    found = _unfold(condition, once=False)
+    return tuple(found if len(found) <= _UNFOLDED else _unfold(condition, once=True))
+
+
+def _unfold(condition: Expression | None, *, once: bool) -> list[Expression]:
+    found: list[Expression] = []
+    seen: set[int] = set()
+    waiting = [] if condition is None else [condition]
+    while waiting and (once or len(found) <= _UNFOLDED):
+        one = waiting.pop()
+        if not isinstance(one, Call) or one.name != "AND":
+            found.append(one)
+        elif not once or id(one) not in seen:
+            seen.add(id(one))
+            waiting += reversed(one.arguments)
+    return found
+
+
+def conjunction(conditions: Sequence[Expression]) -> Expression | None:
+    """All of them in one; None where there is none."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return Call(BOOLEAN, "AND", tuple(conditions))
+
+
+def lasting(expression: Expression) -> bool:
+    """Returns whether it has the same value for the same row at all times."""
+    calls = (one for one in parts((expression,)) if isinstance(one, Call))
+    return not any(presents(one.name, len(one.arguments)) for one in calls)
+
+
+def program(
+    shared: Sequence[Expression], environment: Environment
+) -> Callable[[Expression], Evaluate]:
+    """What compiles the expressions of one query: what they share is computed once for a row."""
+    made: list[Evaluate] = []
+    for one in shared:
+        made.append(_once(compiled(one, environment, made)))
+    return lambda expression: compiled(expression, environment, made)
+
+
+def _once(inner: Evaluate) -> Evaluate:
+    last: Row | None = None
+    value: Any = None
+
+    def evaluate(row: Row) -> Any:
+        nonlocal last, value
+        if row is not last:
+            value, last = inner(row), row
+        return value
+
+    return evaluate
+
+
+def compiled(
+    expression: Expression, environment: Environment, shared: Sequence[Evaluate] = ()
+) -> Evaluate:
+    if isinstance(expression, Constant):
+        value = expression.value
+        return lambda _: value
+    if isinstance(expression, Column):
+        return operator.itemgetter(expression.at)
+    if isinstance(expression, Shared):
+        return shared[expression.at]
+    inner = [compiled(one, environment, shared) for one in operands(expression)]
+    if isinstance(expression, CastTo):
+        return _cast(expression, inner[0], environment)
+    if isinstance(expression, Member):
+        return _of_one(operator.itemgetter(expression.at), inner[0])
+    return _call(expression, inner, environment)
+
+
+def _cast(expression: CastTo, inner: Evaluate, environment: Environment) -> Evaluate:
+    change = cast(expression.given.type, expression.type, environment.local)
+    assert change is not None, "was looked at when the file was loaded"  # noqa: S101
+    tries = expression.tries
+
+    def evaluate(row: Row) -> Any:
+        value = inner(row)
+        if value is None:
+            return None
+        try:
+            return change(value)
+        except (ValueError, OverflowError) as error:
+            if tries:
+                return None
+            raise ValueError(f"CAST to {expression.type}: {error}") from None
+
+    return evaluate
+
+
+def _call(expression: Call, inner: Sequence[Evaluate], environment: Environment) -> Evaluate:
+    types = [one.type for one in expression.arguments]
+    resolved = FUNCTIONS[expression.name].resolve(types, environment)
+    run = resolved.call
+    if resolved.whole:
+        found: Evaluate = run(*inner)
+        return found
+    if resolved.nulls:
+        return lambda row: run(*[one(row) for one in inner])
+    last = expression.arguments[-1] if expression.arguments else None
+    if len(inner) == 2 and isinstance(last, Constant) and last.value is not None:
+        return _with_constant(run, inner[0], last.value)
+    return _strict(run, inner)
+
+
+def _strict(run: Callable[..., Any], inner: Sequence[Evaluate]) -> Evaluate:
+    if len(inner) == 1:
+        return _of_one(run, inner[0])
+    if len(inner) == 2:
+        return _of_two(run, *inner)
+
+    def evaluate(row: Row) -> Any:
+        values = [one(row) for one in inner]
+        return None if any(one is None for one in values) else run(*values)
+
+    return evaluate
+
+
+def _of_one(run: Callable[..., Any], inner: Evaluate) -> Evaluate:
+    def evaluate(row: Row) -> Any:
+        value = inner(row)
+        return None if value is None else run(value)
+
+    return evaluate
+
+
+def _of_two(run: Callable[..., Any], first: Evaluate, second: Evaluate) -> Evaluate:
+    def evaluate(row: Row) -> Any:
+        a, b = first(row), second(row)
+        return None if a is None or b is None else run(a, b)
+
+    return evaluate
+
+
+def _with_constant(run: Callable[..., Any], inner: Evaluate, constant: Any) -> Evaluate:
+    def evaluate(row: Row) -> Any:
+        value = inner(row)
+        return None if value is None else run(value, constant)
+
+    return evaluate

@@ -1,0 +1,42 @@
+"""The step that a SELECT without state becomes: a message in, a row of the target out.
+
+Apart from `query_rows`, which evaluates the rows: views use its parts and are no steps.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import InstanceOf
+from typing_extensions import override
+
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.engine.plan import Plan, metadata_of
+from dataflow_assets.languages.sql.engine.query_rows import QueryRows
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
+
+
+class SqlQuery(Step):
+    """A SELECT. Made by the manifest language `sql`; DataFlow manifests do not name it."""
+
+    type: ClassVar[str] = "query"
+    examples: ClassVar[tuple[Example, ...]] = ()
+    plan: InstanceOf[Plan]
+    text: str = ""
+    """The INSERT as it is written, for people."""
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        return QueryRows(self.plan, Environment(self.plan.zone, context.now))
+
+    @override
+    def reads(self) -> frozenset[str]:
+        return metadata_of(self.plan.cells, key=self.plan.key is not None)
+
+    @override
+    def origins(self, column: str) -> Origins:
+        found = next((one for one in self.plan.outputs if one.name == column), None)
+        if found is None:
+            return None
+        cells = self.plan.reads(found.expression)
+        return frozenset(one.name for one in cells if one.place != "metadata")

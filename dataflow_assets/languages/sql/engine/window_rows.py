@@ -1,0 +1,128 @@
+"""Rows of a table that has a watermark, on their way into windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.languages.sql.engine.arrivals import PrimaryKey
+from dataflow_assets.languages.sql.engine.expressions import Expression, compiled
+from dataflow_assets.languages.sql.engine.function import Environment, Row
+from dataflow_assets.languages.sql.engine.input import Input, Source
+from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
+from dataflow_assets.languages.sql.engine.stages import Intake
+from dataflow_assets.languages.sql.engine.unnest import Unnested
+from dataflow_assets.languages.sql.engine.values import pack
+from dataflow_assets.languages.sql.engine.view import ViewPlan
+from dataflow_assets.languages.sql.engine.windows import (
+    FRONT,
+    Windows,
+    bounds,
+    clock,
+    front,
+    millis,
+)
+from dataflow_assets.records.record import Record
+
+_MOST_KNOWN = 10_000
+
+
+class Seen(NamedTuple):
+    """What came of a record, or of a change in it."""
+
+    key: bytes | None
+    """Of an upsert table."""
+    rows: Sequence[bytes]
+    """What the first stage sees of it, in each window that is not final yet."""
+    watermark: int | None
+    """In milliseconds."""
+    late: bool
+    """Whether it would be in windows, and all of them are final."""
+
+
+def clock_watermark(windows: Windows, environment: Environment) -> int | None:
+    """The watermark of windows over processing time: what rows that are read now have as time."""
+    return _Moment(windows.time, environment)(())
+
+
+class WindowArrivals:
+    """Messages as what the first stage sees of them; compiled once for each task."""
+
+    def __init__(self, view: ViewPlan, environment: Environment, reached: int | None) -> None:
+        """`reached`: the watermark before the micro-batch, in milliseconds."""
+        windows = view.windows
+        assert windows is not None  # noqa: S101 - that is what this is made for
+        source = Source(view.value, view.key, view.cells, view.changelog)
+        self._input = Input(source, environment.local)
+        self._watermark = _Moment(windows.watermark, environment)
+        self._windows = _Assigned(windows, environment)
+        self._unnested = Unnested(view.unnests, environment)
+        self._intake = Intake(view.stages[0], environment)
+        self._key = PrimaryKey(view) if view.changelog else None
+        self._final = b"" if reached is None else front(reached + 1)
+
+    def __call__(self, record: Record) -> list[Seen]:
+        """Change by change of an upsert table, else of all rows. Raises RejectedRecord."""
+        taken = self._input(record)
+        if self._key is None:
+            return [self._seen(None, [row for row, _ in taken])] if taken else []
+        return [self._seen(self._key(row), [] if gone else [row]) for row, gone in taken]
+
+    def _seen(self, key: bytes | None, rows: Sequence[Row]) -> Seen:
+        if not rows:
+            return Seen(key, (), None, late=False)
+        marks = (self._watermark(row) for row in rows)
+        watermark = max((one for one in marks if one is not None), default=None)
+        placed = chain.from_iterable(map(self._windows, rows))
+        inside = chain.from_iterable(map(self._unnested, placed))
+        found = [seen for one in inside if (seen := self._intake(one)) is not None]
+        kept = [pack(seen) for seen in found if seen[0][:FRONT] > self._final]
+        return Seen(key, kept, watermark, late=bool(found) and not kept)
+
+
+class _Moment:
+    """The watermark of a row."""
+
+    def __init__(self, expression: Expression, environment: Environment) -> None:
+        self._value = compiled(expression, environment)
+
+    def __call__(self, row: Row) -> int | None:
+        """None where the row has none. Raises RejectedRecord."""
+        try:
+            value = self._value(row)
+            return None if value is None else millis(value)
+        except NO_VALUE as error:
+            raise RejectedRecord("step", f"WATERMARK: {error}") from None
+
+
+class _Assigned:
+    """A row once for each window that it is in, with the columns of that window."""
+
+    def __init__(self, windows: Windows, environment: Environment) -> None:
+        self._windows, self._zone = windows, environment.local
+        self._time = compiled(windows.time, environment)
+        self._known: dict[tuple[int, int], list[Any]] = {}
+
+    def __call__(self, row: Row) -> Iterator[list[Any]]:
+        """Without a time: once, without a window. Raises RejectedRecord."""
+        try:
+            value = self._time(row)
+            if value is None:
+                yield [*row, None, None, None]
+                return
+            at = clock(value, self._zone, local=self._windows.local)
+            for one in self._windows.of(at):
+                yield [*row, *self._bounds(one)]
+        except NO_VALUE as error:
+            raise RejectedRecord("step", f"{self._windows.kind}: {error}") from None
+
+    def _bounds(self, one: tuple[int, int]) -> list[Any]:
+        found = self._known.get(one)
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = bounds(*one, self._zone, local=self._windows.local)
+            self._known[one] = found
+        return found

@@ -1,0 +1,168 @@
+"""Tables as the sources and sinks of flows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
+from dataflow_assets.contracts import Connector, Sink
+from dataflow_assets.languages.common.client_keys import CLIENT
+from dataflow_assets.languages.common.client_security import Told, security
+from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.key_tables import Key, entry
+from dataflow_assets.languages.common.notes import Notes, Where
+from dataflow_assets.languages.sql.kafka_values import TableReader, TableWriter
+from dataflow_assets.languages.sql.reader.databases import of_database
+from dataflow_assets.languages.sql.reader.jdbc import jdbc
+from dataflow_assets.languages.sql.reader.options import JDBC, UPSERT
+from dataflow_assets.languages.sql.reader.registries import registry
+from dataflow_assets.languages.sql.reader.scans import begin, end
+from dataflow_assets.languages.sql.reader.tables import Declared
+
+AnyConnector = TypeVar("AnyConnector", bound=Connector)
+PROPERTIES = "properties."
+_BROKER = re.compile(r"(?:[\w.-]*://)?((?:\[[\w:.%]+\]|[\w.%-]+):\d{1,5})", re.ASCII)
+PRODUCERS: tuple[Key, ...] = (
+    Key("acks", "ignored", "All replicas that are in sync acknowledge."),
+    Key("compression.type", "used", "How batches are compressed."),
+    Key("allow.auto.create.topics", "used", "`false`: a missing topic is not created.", "true"),
+    Key("transaction.timeout.ms", "used", "How long a slice may take.", "10 minutes"),
+    Key("enable.idempotence", "ignored", "The producer is idempotent."),
+    Key("batch.size", "ignored", "Batches are the product's own."),
+    Key("linger.ms", "ignored", "Batches are the product's own."),
+    Key("buffer.memory", "ignored", "Batches are the product's own."),
+    Key("retries", "ignored", "Retries are the product's own."),
+    Key("delivery.timeout.ms", "ignored", "Time limits are the product's own."),
+)
+_OVERRIDDEN = re.compile(r"(key|value)\.(de)?serializer|transactional\.id|partition\.discovery.*")
+_PROPERTIES = (CLIENT, PRODUCERS)
+
+
+def source(table: Declared, flow: str, notes: Notes) -> KafkaSource | None:
+    """The table as a source of a flow; None where `notes` has got the reason."""
+    if table.layouts is None:
+        message = "is a sink only: a query reads a table of kafka or upsert-kafka"
+        notes.wrong((table.document, "connector"), message)
+        return None
+    reached, (fields, first), last = _reached(table, notes), begin(table, notes), end(table, notes)
+    given = {
+        **reached,
+        **fields,
+        "topic": table.text("topic"),
+        "consumer_group": table.text("properties.group.id", f"KafkaSource-{flow}"),
+        "schema_registry": registry(table, notes),
+        "on_topic_recreated": "fail",
+    }
+    made = _made(KafkaSource, given, table, notes)
+    return made and made.reading(TableReader(table.layouts), first, last)
+
+
+def sink(table: Declared, notes: Notes) -> Sink | None:
+    """The table as a sink; None where `notes` has got the reason."""
+    if table.layouts is None:
+        return jdbc(table, notes) if table.connector == JDBC else of_database(table, notes)
+    given: dict[str, Any] = {
+        **_reached(table, notes),
+        "topic": table.text("topic"),
+        "schema_registry": registry(table, notes),
+        "upsert_mode": table.connector == UPSERT,
+        "auto_create_topic": table.text("properties.allow.auto.create.topics", "true") != "false",
+    }
+    if compression := table.text("properties.compression.type"):
+        given["compression"] = compression
+    if timeout := table.text("properties.transaction.timeout.ms"):
+        given["transaction_timeout"] = f"{timeout}ms"
+    if table.text("sink.partitioner", "default") != "default":
+        message = "only default is supported: by the key, as Java's producers do"
+        notes.wrong((table.document, "sink.partitioner"), message)
+    made = _made(KafkaSink, given, table, notes)
+    folded = table.buffer.rows if table.buffer else 0
+    return made and made.writing(TableWriter(table.layouts, folded))
+
+
+def _reached(table: Declared, notes: Notes) -> dict[str, Any]:
+    """Brokers and security, of the options `properties.*`."""
+    document = _unprefixed(table)
+    told: dict[str, Told] = {}
+    for key, text in document.value.items():
+        told[key] = Told(text, (document, key))
+        _check_property(key, table, document, notes)
+    where = (document, "bootstrap.servers")
+    brokers = [part.strip() for part in document.value.get("bootstrap.servers", "").split(",")]
+    found = [_BROKER.fullmatch(part) for part in brokers if part]
+    if not all(found) or not found:
+        notes.wrong(where, "must be host:port, several separated by commas, like kafka-1:9092")
+    return {
+        "brokers": tuple(match[1] for match in found if match),
+        **security(told, notes, where),
+    }
+
+
+def _unprefixed(table: Declared) -> Document:
+    """The client's properties by their own keys, in their own places."""
+    given = {
+        key.removeprefix(PROPERTIES): one.value
+        for key, one in table.options.items()
+        if key.startswith(PROPERTIES)
+    }
+    places: dict[Path, Place] = {(): table.document.places[()]}
+    places |= {(key,): table.document.places[f"{PROPERTIES}{key}",] for key in given}
+    return Document(table.document.file, given, places)
+
+
+def _check_property(key: str, table: Declared, document: Document, notes: Notes) -> None:
+    where = (document, key)
+    if key in ("bootstrap.servers", "group.id"):
+        return
+    if key == "auto.offset.reset":
+        _check_reset(table, where, notes)
+        return
+    if key == "isolation.level":
+        if document.value[key].strip() != "read_committed":
+            notes.note(where, "has no effect: only committed records are read")
+        return
+    found = entry(key, *_PROPERTIES)
+    if found is not None and found.verdict == "refused":
+        notes.wrong(where, found.says, key=True)
+    elif found is not None and found.verdict == "ignored":
+        notes.idle(where)
+    elif found is None:
+        said = "it is set by the connector" if _OVERRIDDEN.fullmatch(key) else "is not known here"
+        notes.note(where, f"has no effect: {said}")
+
+
+def _check_reset(table: Declared, where: Where, notes: Notes) -> None:
+    if table.connector == UPSERT or table.text("scan.startup.mode", "group-offsets") != (
+        "group-offsets"
+    ):
+        notes.note(where, "has no effect: the table says itself where it begins")
+    elif table.text(f"{PROPERTIES}auto.offset.reset").strip() != "earliest":
+        notes.wrong(
+            where,
+            "must be earliest: where the group has no offsets, a flow begins at the earliest "
+            "record; to begin at the end set scan.startup.mode to latest-offset",
+        )
+
+
+def _made(
+    cls: type[AnyConnector], given: Mapping[str, Any], table: Declared, notes: Notes
+) -> AnyConnector | None:
+    places = {
+        "brokers": (table.document, "properties.bootstrap.servers"),
+        "topic": (table.document, "topic"),
+        "compression": (table.document, "properties.compression.type"),
+        "transaction_timeout": (table.document, "properties.transaction.timeout.ms"),
+        "transactionTimeout": (table.document, "properties.transaction.timeout.ms"),
+        "sasl": (table.document, "properties.sasl.mechanism"),
+    }
+    if not given["brokers"]:
+        return None  # which was said in the words of the file
+    try:
+        return cls(**given)
+    except ValidationError as error:
+        notes.refused(error, places, (table.document, "connector"))
+        return None

@@ -1,0 +1,150 @@
+"""GROUP BY and DISTINCT: names behind them are those of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dataflow_assets.languages.common.tokens import Place, Unreadable
+from dataflow_assets.languages.sql.engine.aggregates import AGGREGATES, Aggregate, result_of
+from dataflow_assets.languages.sql.engine.expressions import Column, Constant, Expression
+from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.reader.bind import Scope, bound
+from dataflow_assets.languages.sql.reader.syntax import (
+    Casting,
+    Invoked,
+    Literal,
+    Name,
+    Node,
+    Numbered,
+    Select,
+    Star,
+)
+
+
+@dataclass(frozen=True)
+class Grouping(Scope):
+    """What names and aggregates mean behind a GROUP BY."""
+
+    inner: Scope = Scope(())
+    """Of the rows that are grouped."""
+    keys: tuple[Expression, ...] = ()
+    calls: list[Aggregate] = field(default_factory=list)
+    """Those that were met so far, each once."""
+
+    def whole(self, node: Node) -> Expression | None:
+        """An aggregate, or what is grouped by. Raises Unreadable for any other column."""
+        if isinstance(node, Invoked) and node.name in AGGREGATES:
+            return self._called(node)
+        if isinstance(node, Literal | Numbered):
+            return None
+        if isinstance(node, Star):
+            raise Unreadable(node.place, "* stands for columns that are not in GROUP BY")
+        if isinstance(node, Name):
+            return self._key(bound(node, self.inner), node)
+        return self._computed(node)
+
+    def _key(self, found: Expression, node: Name) -> Expression:
+        if found not in self.keys:
+            name = ".".join(node.parts)
+            message = f"{name} is neither in GROUP BY nor inside an aggregate"
+            if any(isinstance(one, Constant) for one in self.keys):
+                message += "; a number in GROUP BY is no place in the SELECT: write the column"
+            raise Unreadable(node.place, message)
+        return self._column(found, node.parts[-1])
+
+    def _column(self, found: Expression, name: str = "") -> Column:
+        return Column(found.type, self.keys.index(found), name)
+
+    def _computed(self, node: Invoked | Casting) -> Expression | None:
+        """An expression of GROUP BY, as it is there."""
+        if all(isinstance(one, Column) for one in self.keys):
+            return None
+        try:
+            found = bound(node, self.inner)
+        except Unreadable:
+            return None  # something in it is an aggregate, or wrong: its parts tell
+        return self._column(found) if found in self.keys else None
+
+    def _called(self, node: Invoked) -> Expression:
+        call = aggregate(node, self.inner)
+        if call not in self.calls:
+            self.calls.append(call)
+        return Column(call.type, len(self.keys) + self.calls.index(call), node.name)
+
+
+def aggregate(node: Invoked, scope: Scope) -> Aggregate:
+    """An aggregate with its types. Raises Unreadable."""
+    argument = _argument(node, scope)
+    condition = None if node.condition is None else bound(node.condition, scope)
+    if condition is not None and condition.type.kind not in ("BOOLEAN", "NULL"):
+        message = f"FILTER takes a condition, not {condition.type}"
+        raise Unreadable(_place(node.condition, node), message)
+    given = Type("BOOLEAN") if argument is None else argument.type
+    if node.distinct and has_map(given):
+        raise Unreadable(node.place, f"{node.name}: {given} cannot be compared")
+    try:
+        kind = result_of(node.name, given)
+    except ValueError as error:
+        raise Unreadable(node.place, f"{node.name}: {error}") from None
+    return Aggregate(node.name, kind, argument, node.distinct, condition)
+
+
+def _place(node: Node | None, other: Node) -> Place:
+    return other.place if node is None else node.place
+
+
+def _argument(node: Invoked, scope: Scope) -> Expression | None:
+    if len(node.arguments) != 1:
+        message = f"{node.name} takes 1 argument, not {len(node.arguments)}"
+        raise Unreadable(node.place, message)
+    (given,) = node.arguments
+    if not isinstance(given, Star):
+        return bound(given, scope)
+    if node.name != "COUNT" or node.distinct or given.table:
+        raise Unreadable(given.place, "* is of COUNT(*) alone")
+    return None
+
+
+def has_map(kind: Type) -> bool:
+    """Whether values of a type are maps, or hold some: nobody says which of two is the same."""
+    return kind.kind == "MAP" or any(map(has_map, kind.items))
+
+
+def is_grouped(select: Select) -> bool:
+    """Returns whether rows become groups; without GROUP BY all are one group."""
+    if select.groups is not None or select.having is not None:
+        return True
+    return any(map(has_aggregate, (one.node for one in select.items)))
+
+
+def has_aggregate(node: Node) -> bool:
+    """Returns whether there is one in an expression."""
+    if isinstance(node, Invoked) and node.name in AGGREGATES:
+        return True
+    return any(map(has_aggregate, _parts(node)))
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    if isinstance(node, Invoked):
+        yield from node.arguments
+    elif isinstance(node, Casting):
+        yield node.given
+
+
+def grouping(select: Select, scope: Scope) -> Grouping:
+    """The scope behind GROUP BY. Raises Unreadable."""
+    keys: list[Expression] = []
+    for node in select.groups or ():
+        found = bound(node, scope)
+        if has_map(found.type):
+            raise Unreadable(node.place, f"GROUP BY: {found.type} cannot be compared")
+        if found not in keys:
+            keys.append(found)
+    return Grouping((), scope.tables, scope.environment, scope, tuple(keys))
+
+
+def stage(scope: Grouping, where: Expression | None, *, retracts: bool) -> Stage:
+    """The groups, once all aggregates are known."""
+    return Stage(scope.keys, tuple(scope.calls), where, retracts)

@@ -1,0 +1,93 @@
+"""Tables of Flink's connector jdbc, as far as they are PostgreSQL's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from pydantic import SecretStr, ValidationError
+
+from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.languages.common.client_security import referred
+from dataflow_assets.languages.common.notes import Notes
+from dataflow_assets.languages.sql.reader.tables import Declared
+
+_URL = re.compile(
+    r"jdbc:postgresql://(?P<hosts>[^/?@\s]+)/(?P<database>[^?\s]*)(?:\?(?P<rest>.*))?"
+)
+_PARAMETERS: Mapping[str, str] = {
+    "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "ApplicationName": "application_name",
+    "connectTimeout": "connect_timeout",
+}
+"""Parameters of the driver's address, as PostgreSQL's own clients call them."""
+
+
+def jdbc(table: Declared, notes: Notes) -> LoginSink | None:
+    """The table as a sink; None where `notes` has got the reason."""
+    before = len(notes.findings)
+    found = _URL.fullmatch(table.text("url"))
+    if found is None:
+        message = "must be jdbc:postgresql://host:port/database; other databases are not supported"
+        notes.wrong((table.document, "url"), message, key="url" not in table.options)
+    if not table.text("table-name"):
+        notes.wrong((table.document, "table-name"), "is required: the table", key=True)
+    given = dict(parse_qsl(found["rest"] or "")) if found else {}
+    login = _login(table, given, notes)
+    parameters = _parameters(table, given, notes)
+    if found is None or len(notes.findings) > before:
+        return None
+    user = f"{quote(login.pop('user'), safe='')}@" if login.get("user") else ""
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    address = f"postgresql://{user}{found['hosts']}/{found['database']}{query}"
+    return _made(table, {"connection_string": SecretStr(address), **login}, notes)
+
+
+def _login(table: Declared, given: dict[str, str], notes: Notes) -> dict[str, Any]:
+    """The user, and the password or where it is."""
+    found: dict[str, Any] = {}
+    if user := table.text("username") or given.pop("user", ""):
+        found["user"] = user
+    password = table.text("password")
+    if password:
+        found |= referred("password", password, (table.document, "password"), notes)
+    elif "password" in given:
+        found["password"] = given["password"]
+    given.pop("password", None)
+    return found
+
+
+def _parameters(table: Declared, given: Mapping[str, str], notes: Notes) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if name in _PARAMETERS:
+            found[_PARAMETERS[name]] = value
+        elif name == "ssl" and value != "false":
+            found.setdefault("sslmode", "verify-full")
+        elif name != "user":
+            notes.note((table.document, "url"), f"its parameter {name} has no effect")
+    return found
+
+
+def _made(table: Declared, given: Mapping[str, Any], notes: Notes) -> LoginSink | None:
+    key = table.table.key
+    upserts: dict[str, Any] = {}
+    if key:
+        upserts = {"upsert_mode": True, "conflict_key": key, "delete_mode": "hard"}
+    try:
+        sink = LoginSink(**given, **upserts, table=table.text("table-name"))
+        sink.address()
+    except ValidationError as error:
+        places = {"table": (table.document, "table-name")}
+        notes.refused(error, places, (table.document, "url"))
+    except (DataflowError, ValueError):
+        notes.wrong((table.document, "url"), "must be jdbc:postgresql://host:port/database")
+    else:
+        return sink
+    return None

@@ -1,0 +1,31 @@
+"""Columns of a PRIMARY KEY: which column of a row each of them is.
+
+Below `inserts` and `ranked_keys`, which both ask: `ranked_keys` imports `inserts`.
+"""
+
+from __future__ import annotations
+
+from dataflow_assets.languages.sql.engine.expressions import (
+    CastTo,
+    Column,
+    Expression,
+    columns,
+    lasting,
+)
+from dataflow_assets.languages.sql.engine.types import keeps_apart
+
+OTHER = -1
+"""In place of the place of a column: something that is computed."""
+
+
+def column_at(found: Expression) -> int | None:
+    """Which column of a row it is; None for what all rows have, `OTHER` for anything else.
+
+    A column that is cast without becoming equal to another value, as Flink casts by itself into a
+    larger type, is that column.
+    """
+    if not columns(found) and lasting(found):
+        return None
+    if isinstance(found, CastTo) and not found.tries and isinstance(found.given, Column):
+        return found.given.at if keeps_apart(found.given.type, found.type) else OTHER
+    return found.at if isinstance(found, Column) else OTHER

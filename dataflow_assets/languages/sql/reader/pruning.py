@@ -1,0 +1,61 @@
+"""Columns of rows that are numbered, and that nobody looks at: they are not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dataflow_assets.languages.sql.engine.expressions import (
+    Column,
+    Expression,
+    looked_at,
+    over_others,
+)
+from dataflow_assets.languages.sql.engine.ranking import Ranking
+from dataflow_assets.languages.sql.engine.stages import Stage
+
+
+def pruned(
+    stages: Sequence[Stage], over: Sequence[Expression]
+) -> tuple[tuple[Stage, ...], tuple[Expression, ...]]:
+    """Stages without the columns of rankings that nobody looks at, and what is computed over them.
+
+    Args:
+        stages: each over the one before.
+        over: what is computed over the last one.
+    """
+    found: list[Stage] = []
+    given = list(over)
+    for stage in reversed(stages):
+        kept, places = _without_unused(stage, given)
+        moving = over_others(given, places)
+        if found:
+            found[-1] = found[-1].over(moving)
+        else:
+            over = moving
+        found.append(kept)
+        given = list(kept.expressions)
+    return tuple(reversed(found)), tuple(over)
+
+
+def _without_unused(
+    stage: Stage, over: Sequence[Expression]
+) -> tuple[Stage, Mapping[int, Expression]]:
+    """The stage, and its columns by where they were."""
+    types = stage.types
+    if not isinstance(stage, Ranking):
+        return stage, {at: Column(one, at) for at, one in enumerate(types)}
+    used = looked_at(over)
+    first = len(stage.keys)
+    ordered = {one.at for one in stage.order}
+    kept = [at for at in range(len(stage.calls)) if at in ordered or first + at in used]
+    new = {at: number for number, at in enumerate(kept)}
+    made = replace(
+        stage,
+        calls=tuple(stage.calls[at] for at in kept),
+        order=tuple(replace(one, at=new[one.at]) for one in stage.order),
+    )
+    places = {at: at for at in range(first)}
+    places |= {first + at: first + number for at, number in new.items()}
+    places[stage.number_at] = made.number_at
+    return made, {at: Column(types[at], place) for at, place in places.items()}

@@ -1,0 +1,128 @@
+"""The PRIMARY KEY of a table that the first rows of each key go into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from dataflow_assets.languages.common.tokens import Unreadable
+from dataflow_assets.languages.sql.engine.aggregates import ONLY, Aggregate
+from dataflow_assets.languages.sql.engine.expressions import (
+    Column,
+    Expression,
+    Member,
+    call,
+    conjuncts,
+    looked_at,
+    over_others,
+)
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.engine.plan import Output
+from dataflow_assets.languages.sql.engine.ranking import Ranking
+from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.reader.changelogs import check_upserts
+from dataflow_assets.languages.sql.reader.key_columns import OTHER, column_at
+from dataflow_assets.languages.sql.reader.ranking import compared_to
+from dataflow_assets.languages.sql.reader.relation import Relation
+from dataflow_assets.languages.sql.reader.syntax import Insert
+from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.windows import implied
+
+
+def by_key(
+    insert: Insert, relation: Relation, target: Declared, outputs: tuple[Output, ...]
+) -> tuple[Relation, tuple[Output, ...]]:
+    """The rows by the PRIMARY KEY of the target. Raises Unreadable where several could be one row.
+
+    Rows of different keys of PARTITION BY are computed apart. Where the PRIMARY KEY does not have
+    all of these columns, a row may go from one of them to another in one micro-batch, so that a
+    delete could come behind the row that it is not about: a further stage makes one row of both.
+    """
+    check_upserts(insert, target, "the query")
+    last = relation.stages[-1]
+    assert isinstance(last, Ranking)  # noqa: S101 - that is what this is called for
+    given = {column_at(one.expression) for one in outputs if one.key}
+    places = frozenset(at for at in given if at is not None)
+    places |= implied(relation.windows, relation.bounds, places)
+    found = list(unique(relation.stages, _primary(relation)))
+    if is_single(last, relation.where):
+        found.append(frozenset(range(len(last.keys))))
+    if OTHER in given or not any(one <= places for one in found):
+        message = (
+            f"the PRIMARY KEY of {target.name} ({', '.join(target.table.key)}) must have the "
+            "columns of PARTITION BY, and the column of ROW_NUMBER() unless WHERE leaves one row "
+            "of each, or all columns of the key that the numbered rows have: with another key "
+            "several rows could be one"
+        )
+        raise Unreadable(insert.table_place, message)
+    if places >= frozenset(range(len(last.keys))):
+        return relation, outputs
+    return _as_groups(relation, outputs, sorted(places))
+
+
+def _primary(relation: Relation) -> frozenset[int]:
+    """A row is told by its key, and by the number of each of its items."""
+    table = relation.table
+    if not table.table.key:
+        return frozenset()
+    at = {one.name: number for number, one in enumerate(table.stored)}
+    items = (one.number_at for one in relation.unnests)
+    return frozenset(at[name] for name in table.table.key).union(items)
+
+
+def _as_groups(
+    relation: Relation, outputs: tuple[Output, ...], places: Sequence[int]
+) -> tuple[Relation, tuple[Output, ...]]:
+    types = relation.stages[-1].types
+    expressions = [one.expression for one in outputs]
+    used = sorted(looked_at(expressions) - {*places})
+    row = call("ROW", [Column(types[at], at) for at in used], Environment())
+    keys = tuple(Column(types[at], at) for at in places)
+    calls = (Aggregate(ONLY, row.type, row),) if used else ()
+    made = Stage(keys, calls, relation.where, retracts=True)
+    known: dict[int, Expression] = {at: Column(types[at], n) for n, at in enumerate(places)}
+    whole = Column(row.type, len(places))
+    known |= {at: Member(types[at], whole, n) for n, at in enumerate(used)}
+    others = over_others(expressions, known)
+    outputs = tuple(
+        replace(one, expression=other) for one, other in zip(outputs, others, strict=True)
+    )
+    return replace(relation, where=None, stages=(*relation.stages, made)), outputs
+
+
+def is_single(stage: Ranking, where: Expression | None) -> bool:
+    """Returns whether the condition leaves one row of each key."""
+    pairs = (compared_to(stage, one) for one in conjuncts(where))
+    return stage.most == 1 or any(one is not None and one[0] == "=" for one in pairs)
+
+
+def unique(stages: Sequence[Stage], primary: frozenset[int]) -> Iterator[frozenset[int]]:
+    """Columns of the last stage's rows that no two of them have the same of.
+
+    Args:
+        stages: the last of them passes the rows on; without any the rows are those of the table.
+        primary: the places of the table's PRIMARY KEY; empty without one.
+    """
+    if not stages:
+        if primary:
+            yield primary
+        return
+    *before, last = stages
+    keys = frozenset(range(len(last.keys)))
+    if not isinstance(last, Ranking):
+        yield keys
+        return
+    yield keys | {last.number_at}
+    if last.most == 1:
+        yield keys
+    places = dict(_taken_over(last))
+    for one in unique(before, primary):
+        if one <= places.keys():
+            yield frozenset(places[at] for at in one)
+
+
+def _taken_over(stage: Stage) -> Iterator[tuple[int, int]]:
+    passed_on = [*stage.keys, *(one.argument for one in stage.calls)]
+    for place, one in enumerate(passed_on):
+        if isinstance(one, Column):
+            yield one.at, place

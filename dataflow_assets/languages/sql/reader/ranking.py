@@ -1,0 +1,197 @@
+"""ROW_NUMBER() in a SELECT, and the condition around it that says how many rows it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dataflow_assets.languages.common.tokens import Place, Unreadable
+from dataflow_assets.languages.sql.engine.aggregates import Aggregate
+from dataflow_assets.languages.sql.engine.expressions import (
+    Call,
+    CastTo,
+    Column,
+    Constant,
+    Expression,
+    conjuncts,
+)
+from dataflow_assets.languages.sql.engine.metadata import METADATA
+from dataflow_assets.languages.sql.engine.plan import Cell
+from dataflow_assets.languages.sql.engine.ranking import NUMBERED, Order, Ranking
+from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.types import BIGINT
+from dataflow_assets.languages.sql.engine.unnest import Unnest
+from dataflow_assets.languages.sql.reader.bind import Scope, bound
+from dataflow_assets.languages.sql.reader.grouping import has_map
+from dataflow_assets.languages.sql.reader.syntax import Node, Numbered, Select
+
+MOST = 100_000
+"""The largest number of rows of a key."""
+NUMBER = Column(BIGINT, -1)
+"""Stands for the number until its place is known."""
+_ARRIVAL = ("offset", "partition")
+_FLIPPED = {">=": "<=", ">": "<", "=": "=", "<=": ">=", "<": ">"}
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """ROW_NUMBER() with the types of what it looks at."""
+
+    place: Place
+    partition: tuple[Expression, ...]
+    order: tuple[tuple[Expression, bool, bool], ...]
+    """Of each expression whether it descends, and whether nulls are first."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What tells when a row came that never goes: behind its columns, and among them."""
+
+    width: int
+    """How many columns it has: behind are offset and partition of its message."""
+    unnests: tuple[Unnest, ...] = ()
+    """What has made it one of several rows of the message."""
+
+    @property
+    def columns(self) -> Iterator[Column]:
+        """In the order in which rows come."""
+        for at, name in enumerate(_ARRIVAL):
+            yield Column(METADATA[name], self.width + at, name)
+        for one in self.unnests:
+            yield Column(one.types[-1], one.number_at, "number")
+
+
+def numbering(select: Select, scope: Scope) -> Numbering | None:
+    """That of a SELECT; None where there is none. Raises Unreadable."""
+    found = [one.node for one in select.items if isinstance(one.node, Numbered)]
+    if not found:
+        return None
+    if len(found) > 1:
+        message = "a second ROW_NUMBER() in one SELECT: write it in a SELECT around this one"
+        raise Unreadable(found[1].place, message)
+    (node,) = found
+    partition = [_compared(one, scope, "PARTITION BY") for one in node.partition]
+    order = [(_ordered(one.node, scope), one.descending, one.nulls_first) for one in node.order]
+    different: list[Expression] = []
+    different += (one for one in partition if one not in different)
+    return Numbering(node.place, tuple(different), tuple(order))
+
+
+def _compared(node: Node, scope: Scope, clause: str) -> Expression:
+    found = bound(node, scope)
+    if has_map(found.type):
+        raise Unreadable(node.place, f"{clause}: {found.type} cannot be compared")
+    return found
+
+
+def _ordered(node: Node, scope: Scope) -> Expression:
+    found = bound(node, scope)
+    if found.type.items or found.type.kind == "NULL":
+        message = f"ORDER BY: {found.type} has no order; allowed: numbers, texts, times, booleans"
+        raise Unreadable(node.place, message)
+    return found
+
+
+def ranking(
+    found: Numbering,
+    columns: Iterable[Expression],
+    where: Expression | None,
+    arrival: Arrival | None,
+    *,
+    retracts: bool,
+) -> Ranking:
+    """The rows of a SELECT by their numbers; how many of them are of use is not known yet.
+
+    Args:
+        found: the ROW_NUMBER().
+        columns: of the SELECT.
+        where: of the rows that are numbered.
+        arrival: of rows that only come: what tells when that was.
+        retracts: whether rows may go as well.
+    """
+    given: list[Expression] = []
+    given += (one for one in columns if _stored(one, found) and one not in given)
+    given += (one for one, _, _ in found.order if one not in given)
+    order = [Order(given.index(one), descending, first) for one, descending, first in found.order]
+    late = _is_latest(found)
+    for one in () if arrival is None else arrival.columns:
+        given += () if one in given else (one,)
+        order.append(Order(given.index(one), late, not late))
+    calls = tuple(Aggregate(NUMBERED, one.type, one) for one in given)
+    return Ranking(found.partition, calls, where, retracts=retracts, order=tuple(order))
+
+
+def _stored(one: Expression, found: Numbering) -> bool:
+    return one != NUMBER and not isinstance(one, Constant) and one not in found.partition
+
+
+def arrival_cells(stage: Stage) -> Iterator[Cell]:
+    """Returns what `ranking` has behind the columns of a table whose rows only come."""
+    if isinstance(stage, Ranking) and not stage.retracts:
+        for name in _ARRIVAL:
+            yield Cell(name, "metadata", metadata=name, type=METADATA[name])
+
+
+def _is_latest(found: Numbering) -> bool:
+    """Whether the latest row is the first: of two at the same time that is the one that came later.
+
+    Of rows with any other equal values the one that came first stays.
+    """
+    first, descending, _ = found.order[0]
+    return descending and first.type.kind in ("TIMESTAMP", "TIMESTAMP_LTZ")
+
+
+def numbered(made: Ranking, one: Expression, name: str) -> Expression:
+    """A column of the SELECT, over what the ranking passes on."""
+    if one == NUMBER:
+        return Column(BIGINT, made.number_at, name)
+    if one in made.keys:
+        return Column(one.type, made.keys.index(one), name)
+    if isinstance(one, Constant):
+        return one
+    at = next(at for at, call in enumerate(made.calls) if call.argument == one)
+    return Column(one.type, len(made.keys) + at, name)
+
+
+def limited(stages: Sequence[Stage], where: Expression | None, place: Place) -> tuple[Stage, ...]:
+    """Stages of which the last one is a ranking, with how many of its rows are of use.
+
+    Raises Unreadable, at the place of ROW_NUMBER(), where the condition around it does not say so.
+    """
+    *others, last = stages
+    assert isinstance(last, Ranking)  # noqa: S101 - so it was made
+    most = min(_limits(last, where), default=None)
+    if most is None or most > MOST:
+        message = (
+            "ROW_NUMBER() is supported for the first rows of each key: write a SELECT around it "
+            f"with WHERE rn <= 3, or another number up to {MOST}"
+        )
+        raise Unreadable(place, message)
+    return (*others, replace(last, most=max(most, 1)))
+
+
+def _limits(stage: Ranking, where: Expression | None) -> Iterator[int]:
+    for one in conjuncts(where):
+        if isinstance(one, Call) and one.name == "BETWEEN":
+            value, _, high = one.arguments
+            one = Call(one.type, "<=", (value, high))  # noqa: PLW2901 - the half that limits
+        bounded = compared_to(stage, one)
+        if bounded is not None and bounded[0] in ("<", "<=", "="):
+            yield bounded[1] - (bounded[0] == "<")
+
+
+def compared_to(stage: Ranking, one: Expression) -> tuple[str, int] | None:
+    """By which operator the number is compared, and to what; None for anything else."""
+    if not isinstance(one, Call) or one.name not in _FLIPPED:
+        return None
+    left, right = map(_bare, one.arguments)
+    name = one.name
+    if isinstance(left, Constant):
+        left, right, name = right, left, _FLIPPED[name]
+    if left != Column(BIGINT, stage.number_at) or not isinstance(right, Constant):
+        return None
+    return (name, right.value) if isinstance(right.value, int) else None
+
+
+def _bare(one: Expression) -> Expression:
+    return _bare(one.given) if isinstance(one, CastTo) and one.type.exact else one

@@ -1,0 +1,146 @@
+"""Functions as they are written: names with arguments, CASE, CAST, ARRAY and MAP."""
+
+from __future__ import annotations
+
+from dataflow_assets.languages.common.cursor import Cursor
+from dataflow_assets.languages.common.tokens import Place, Token
+from dataflow_assets.languages.sql.engine.functions.moments import UNITS
+from dataflow_assets.languages.sql.engine.types import NULL, STRING
+from dataflow_assets.languages.sql.reader.read_json import NAMES as JSON
+from dataflow_assets.languages.sql.reader.read_json import read_json
+from dataflow_assets.languages.sql.reader.read_literals import read_unit
+from dataflow_assets.languages.sql.reader.read_over import Read, read_over
+from dataflow_assets.languages.sql.reader.read_types import read_type
+from dataflow_assets.languages.sql.reader.syntax import Casting, Invoked, Literal, Node
+
+_PARTS = (*UNITS, "MILLISECOND", "DOY", "DOW")
+
+
+def read_function(cursor: Cursor, token: Token, read: Read, operand: Read) -> Node:
+    """A function from its parenthesis on. Raises Unreadable.
+
+    Args:
+        cursor: behind its name.
+        token: the name.
+        read: reads an expression.
+        operand: reads what may be in front of IN.
+    """
+    name = token.text.upper()
+    cursor.expect("(")
+    if name in ("EXTRACT", "TRIM", "POSITION", "SUBSTRING", "FLOOR", "CEIL", "CEILING"):
+        found = _with_words(cursor, token.place, name, read, operand)
+    elif name in ("TIMESTAMPADD", "TIMESTAMPDIFF"):
+        found = _with_unit(cursor, token.place, name, read)
+    elif name in JSON:
+        found = read_json(cursor, token.place, name, read)
+    else:
+        found = _plain(cursor, token.place, name, read)
+    return found
+
+
+def _plain(cursor: Cursor, place: Place, name: str, read: Read) -> Node:
+    distinct = cursor.takes("DISTINCT")
+    arguments = cursor.until(")", read)
+    condition = None
+    if cursor.takes("FILTER"):
+        cursor.expect("(")
+        cursor.expect("WHERE")
+        condition = read(cursor)
+        cursor.expect(")")
+    found = Invoked(place, name, arguments, distinct, condition)
+    return read_over(cursor, found, read) if cursor.sees("OVER") else found
+
+
+def _with_words(cursor: Cursor, place: Place, name: str, read: Read, operand: Read) -> Node:
+    """Functions whose arguments are separated by words."""
+    if name == "EXTRACT":
+        unit = read_unit(cursor, _PARTS)
+        cursor.expect("FROM")
+        arguments: tuple[Node, ...] = (unit, read(cursor))
+    elif name == "TRIM":
+        arguments = _trimmed(cursor, read)
+    elif name == "POSITION":
+        part = operand(cursor)
+        cursor.expect("IN")
+        arguments = (part, read(cursor))
+    elif name == "SUBSTRING":
+        arguments = _substring(cursor, read)
+    else:
+        return _to_unit(cursor, place, "CEIL" if name == "CEILING" else name, read)
+    cursor.expect(")")
+    return Invoked(place, name, arguments)
+
+
+def _trimmed(cursor: Cursor, read: Read) -> tuple[Node, ...]:
+    place, blank = cursor.place, Literal(cursor.place, STRING, " ")
+    way = "BOTH"
+    if cursor.next.says("BOTH", "LEADING", "TRAILING"):
+        way = cursor.take().text.upper()
+    said = Literal(place, STRING, way)
+    if cursor.takes("FROM"):
+        return said, blank, read(cursor)
+    first = read(cursor)
+    return (said, first, read(cursor)) if cursor.takes("FROM") else (said, blank, first)
+
+
+def _substring(cursor: Cursor, read: Read) -> tuple[Node, ...]:
+    arguments = [read(cursor)]
+    cursor.expect("FROM", ",")
+    arguments.append(read(cursor))
+    if cursor.next.says("FOR", ","):
+        cursor.take()
+        arguments.append(read(cursor))
+    return tuple(arguments)
+
+
+def _to_unit(cursor: Cursor, place: Place, name: str, read: Read) -> Node:
+    """FLOOR and CEIL of a number, or TO a unit."""
+    given = read(cursor)
+    if cursor.takes("TO"):
+        unit = read_unit(cursor, UNITS)
+        cursor.expect(")")
+        return Invoked(place, f"{name} TO", (given, unit))
+    cursor.expect(")")
+    return Invoked(place, name, (given,))
+
+
+def _with_unit(cursor: Cursor, place: Place, name: str, read: Read) -> Node:
+    unit = read_unit(cursor, UNITS)
+    cursor.expect(",")
+    second = read(cursor)
+    cursor.expect(",")
+    third = read(cursor)
+    cursor.expect(")")
+    return Invoked(place, name, (unit, second, third))
+
+
+def read_case(cursor: Cursor, read: Read) -> Node:
+    place = cursor.take().place
+    given = None if cursor.sees("WHEN") else read(cursor)
+    arms: list[Node] = []
+    while cursor.takes("WHEN"):
+        test = read(cursor)
+        arms.append(test if given is None else Invoked(test.place, "=", (given, test)))
+        cursor.expect("THEN")
+        arms.append(read(cursor))
+    if not arms:
+        cursor.fail(f"expected WHEN, found {cursor.next}")
+    other = read(cursor) if cursor.takes("ELSE") else Literal(place, NULL, None)
+    cursor.expect("END")
+    return Invoked(place, "CASE", (*arms, other))
+
+
+def read_cast(cursor: Cursor, read: Read) -> Node:
+    token = cursor.take()
+    cursor.expect("(")
+    given = read(cursor)
+    cursor.expect("AS")
+    wanted, _ = read_type(cursor)
+    cursor.expect(")")
+    return Casting(token.place, given, wanted, tries=token.says("TRY_CAST"))
+
+
+def read_collection(cursor: Cursor, read: Read) -> Node:
+    token = cursor.take()
+    cursor.take()
+    return Invoked(token.place, token.text.upper(), cursor.until("]", read))

@@ -1,0 +1,73 @@
+"""Joins in FROM: those of a row with its own items, `CROSS JOIN UNNEST(items) AS t (item)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dataflow_assets.languages.common.cursor import Cursor
+from dataflow_assets.languages.common.tokens import Unreadable
+from dataflow_assets.languages.sql.reader.read_expressions import read_expression
+from dataflow_assets.languages.sql.reader.read_tables import read_alias
+from dataflow_assets.languages.sql.reader.refusals import refused
+from dataflow_assets.languages.sql.reader.syntax import Literal, Node, Unnested
+
+_WORDS = (",", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
+_WITHOUT_ON = ((",",), ("CROSS", "JOIN"))
+_OUTER = (("LEFT", "JOIN"), ("LEFT", "OUTER", "JOIN"))
+_WITH_ON = (("JOIN",), ("INNER", "JOIN"), *_OUTER)
+
+
+def read_joins(cursor: Cursor) -> Iterator[Unnested]:
+    """The joins behind a table. Raises Unreadable for those that are not of a row with itself."""
+    while cursor.next.says(*_WORDS):
+        yield _join(cursor)
+
+
+def _join(cursor: Cursor) -> Unnested:
+    ahead = cursor.copy()
+    kind = _kind(ahead)
+    lateral = ahead.takes("LATERAL")
+    if not ahead.sees("UNNEST"):
+        cursor.fail(refused("LATERAL" if lateral else "a join"))
+    if kind not in (*_WITHOUT_ON, *_WITH_ON):
+        said = " ".join(kind)
+        cursor.fail(f"{said} UNNEST is not supported: write CROSS JOIN, or LEFT JOIN with ON TRUE")
+    cursor.move(ahead)
+    return _unnested(cursor, kind)
+
+
+def _kind(cursor: Cursor) -> tuple[str, ...]:
+    """The words of the join, which are taken."""
+    found: list[str] = []
+    while cursor.next.says(*_WORDS, "OUTER"):
+        found.append(cursor.take().text.upper())
+    return tuple(found)
+
+
+def _unnested(cursor: Cursor, kind: tuple[str, ...]) -> Unnested:
+    place = cursor.expect("UNNEST").place
+    cursor.expect("(")
+    given = read_expression(cursor)
+    if cursor.sees(","):
+        cursor.fail("UNNEST takes one array or map: write a join for each of them")
+    cursor.expect(")")
+    numbered = cursor.takes("WITH", "ORDINALITY")
+    alias = read_alias(cursor)
+    named = alias is not None and cursor.sees("(")
+    columns = cursor.listed(lambda it: it.name("a column")) if named else ()
+    outer = kind in _OUTER
+    condition = _condition(cursor, outer=outer) if kind in _WITH_ON else None
+    return Unnested(place, given, alias, columns, outer, numbered, condition)
+
+
+def _condition(cursor: Cursor, *, outer: bool) -> Node | None:
+    if not cursor.takes("ON"):
+        cursor.fail(f"expected ON, found {cursor.next}: write ON TRUE")
+    place = cursor.place
+    found = read_expression(cursor)
+    if isinstance(found, Literal) and found.value is True:
+        return None
+    if outer:
+        message = "LEFT JOIN UNNEST takes ON TRUE alone: write the condition into WHERE"
+        raise Unreadable(place, message)
+    return found

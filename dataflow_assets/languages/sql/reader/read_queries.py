@@ -1,0 +1,174 @@
+"""SELECT. What cannot run yet is read over, and refused where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dataflow_assets.languages.common.cursor import RESERVED, Cursor
+from dataflow_assets.languages.common.tokens import Place, Unreadable, tokens
+from dataflow_assets.languages.sql.engine.aggregates import AGGREGATES
+from dataflow_assets.languages.sql.reader.read_expressions import read_expression
+from dataflow_assets.languages.sql.reader.read_joins import read_joins
+from dataflow_assets.languages.sql.reader.read_tables import qualified, read_alias, read_options
+from dataflow_assets.languages.sql.reader.read_windows import read_window, sees_window
+from dataflow_assets.languages.sql.reader.refusals import refused, refused_aggregate
+from dataflow_assets.languages.sql.reader.syntax import (
+    Invoked,
+    Node,
+    Option,
+    Query,
+    Reference,
+    Select,
+    Selected,
+    United,
+    Windowed,
+)
+
+_NO_AGGREGATES = """
+LISTAGG STRING_AGG COLLECT ARRAY_AGG FIRST_VALUE LAST_VALUE STDDEV_POP STDDEV_SAMP VAR_POP VAR_SAMP
+STDDEV VARIANCE APPROX_COUNT_DISTINCT JSON_OBJECTAGG JSON_ARRAYAGG SINGLE_VALUE
+"""
+NO_AGGREGATES = frozenset(_NO_AGGREGATES.split())
+"""Aggregates of Flink's that are not computed here."""
+_CLAUSES = ("ORDER", "LIMIT", "FETCH", "OFFSET", "WINDOW", "QUALIFY")
+_SETS = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
+_OF_ARRAYS = ("UNNEST", "LATERAL")
+
+
+def read_query(cursor: Cursor) -> Query:
+    """A query. Raises Unreadable where nothing behind a place can be understood."""
+    found = read_united(cursor)
+    return found[0] if len(found) == 1 else United(found[0].place, found)
+
+
+def read_united(cursor: Cursor) -> tuple[Select, ...]:
+    """Queries, between which UNION ALL is. Raises Unreadable."""
+    found = _bracketed(cursor)
+    while cursor.takes("UNION", "ALL"):
+        found += _bracketed(cursor)
+    if cursor.next.says(*_SETS):
+        cursor.fail(refused(cursor.next.text.upper()))
+    return found
+
+
+def _bracketed(cursor: Cursor) -> tuple[Select, ...]:
+    if cursor.sees("WITH"):
+        cursor.fail(refused("WITH"))
+    if cursor.sees("VALUES"):
+        cursor.fail(refused("VALUES"))
+    if not cursor.takes("("):
+        return (_select(cursor),)
+    found = read_united(cursor)
+    cursor.expect(")")
+    return found
+
+
+def _select(cursor: Cursor) -> Select:
+    place = cursor.expect("SELECT").place
+    refused: list[tuple[Place, str]] = []
+    distinct = cursor.take().place if cursor.sees("DISTINCT") else None
+    cursor.takes("ALL")
+    items = cursor.items(_selected)
+    if not cursor.takes("FROM"):
+        cursor.fail(f"expected , or FROM, found {cursor.next}")
+    source, alias = _source(cursor)
+    unnested = tuple(read_joins(cursor))
+    where = read_expression(cursor) if cursor.takes("WHERE") else None
+    groups = _groups(cursor) if cursor.takes("GROUP", "BY") else None
+    having = read_expression(cursor) if cursor.takes("HAVING") else None
+    refused += _clauses(cursor)
+    nodes = [one.node for one in items] + [one for one in (where, having) if one is not None]
+    refused += [one for node in nodes for one in _aggregates(node)]
+    return Select(
+        place=place,
+        items=items,
+        source=source,
+        alias=alias,
+        where=where,
+        groups=groups,
+        having=having,
+        distinct=distinct,
+        refused=tuple(refused),
+        unnested=unnested,
+    )
+
+
+def _groups(cursor: Cursor) -> tuple[Node, ...]:
+    """The expressions of GROUP BY; `GROUP BY ()` has none."""
+    if cursor.next.says("GROUPING", "ROLLUP", "CUBE") and cursor.ahead(1).says("(", "SETS"):
+        cursor.fail(refused(cursor.next.text.upper()))
+    if cursor.takes("(", ")"):
+        return ()
+    return cursor.items(read_expression)
+
+
+def _selected(cursor: Cursor) -> Selected:
+    node = read_expression(cursor)
+    if cursor.takes("AS"):
+        return Selected(node, cursor.name("the name of a column"))
+    token = cursor.next
+    if token.kind == "quoted" or (token.kind == "word" and token.text.upper() not in RESERVED):
+        return Selected(node, cursor.take().text)
+    return Selected(node)
+
+
+def _source(cursor: Cursor) -> tuple[Reference | Query | Windowed, str | None]:
+    token = cursor.next
+    source: Reference | Query | Windowed
+    if token.says("(") and cursor.ahead(1).says("SELECT", "("):
+        cursor.take()
+        source = read_query(cursor)
+        cursor.expect(")")
+    elif token.says("(") and cursor.ahead(1).says("VALUES"):
+        cursor.fail(refused("VALUES"))
+    elif sees_window(cursor):
+        source = read_window(cursor)
+    elif token.says(*_OF_ARRAYS):
+        cursor.fail(refused(token.text.upper()))
+    else:
+        source = Reference(token.place, qualified(cursor), options=())
+    if cursor.sees("FOR"):
+        cursor.fail(refused("a temporal join"))
+    options = _hint(cursor) if cursor.next.kind == "hint" else ()
+    if cursor.sees("MATCH_RECOGNIZE", "("):
+        cursor.fail(refused("MATCH_RECOGNIZE"))
+    alias = read_alias(cursor)
+    if isinstance(source, Reference):
+        source = Reference(source.place, source.table, alias, options)
+    return source, alias
+
+
+def _hint(cursor: Cursor) -> tuple[Option, ...]:
+    """`/*+ OPTIONS('k' = 'v') */`; its places are those of the hint."""
+    token = cursor.take()
+    try:
+        inner = Cursor(list(tokens(token.text[3:-2])))
+        inner.expect("OPTIONS")
+        return read_options(inner)
+    except Unreadable as error:
+        raise Unreadable(token.place, error.message) from None
+
+
+def _clauses(cursor: Cursor) -> Iterator[tuple[Place, str]]:
+    while cursor.next.says(*_CLAUSES):
+        token = cursor.take()
+        word = token.text.upper()
+        yield token.place, refused("ORDER BY" if word == "ORDER" else word)
+        depth = 0
+        while not (cursor.next.kind == "end" or cursor.sees(";")):
+            if depth == 0 and cursor.next.says(")", *_CLAUSES, *_SETS):
+                break
+            depth += cursor.next.says("(") - cursor.next.says(")")
+            cursor.take()
+
+
+def _aggregates(node: Node) -> Iterator[tuple[Place, str]]:
+    if not isinstance(node, Invoked):
+        given = getattr(node, "given", None)
+        yield from _aggregates(given) if given is not None else ()
+        return
+    if node.name in NO_AGGREGATES:
+        yield node.place, refused_aggregate(node.name, AGGREGATES)
+        return
+    for one in node.arguments:
+        yield from _aggregates(one)

@@ -1,0 +1,270 @@
+"""A SELECT over tables, views and other SELECTs -> expressions over one table's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dataflow_assets.languages.common.tokens import Place, Unreadable
+from dataflow_assets.languages.sql.engine.expressions import (
+    Column,
+    Expression,
+    conjunction,
+    conjuncts,
+)
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.engine.sharing import unified
+from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.reader.bind import Named, Scope, bound
+from dataflow_assets.languages.sql.reader.group_windows import over_windows
+from dataflow_assets.languages.sql.reader.grouping import grouping, has_map, is_grouped, stage
+from dataflow_assets.languages.sql.reader.ranking import (
+    NUMBER,
+    Arrival,
+    Numbering,
+    numbered,
+    numbering,
+    ranking,
+)
+from dataflow_assets.languages.sql.reader.relation import Catalog, Refusals, Relation, Rows
+from dataflow_assets.languages.sql.reader.syntax import (
+    Name,
+    Node,
+    Numbered,
+    Query,
+    Reference,
+    Select,
+    Selected,
+    Star,
+    United,
+    Unnested,
+    View,
+    Windowed,
+)
+from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.unions import alike, as_one
+from dataflow_assets.languages.sql.reader.unnesting import columns as unnested_columns
+from dataflow_assets.languages.sql.reader.unnesting import unnest
+from dataflow_assets.languages.sql.reader.windows import closing, windows
+from dataflow_assets.languages.sql.reader.windows import columns as window_columns
+
+
+def related(query: Query, catalog: Catalog, environment: Environment) -> tuple[Relation, ...]:
+    """The rows of a query: of several tables where UNION ALL is between them.
+
+    Raises Unreadable, or Refusals.
+    """
+    if isinstance(query, United):
+        return alike([(one, related(one, catalog, environment)) for one in query.queries])
+    if query.refused:
+        raise Refusals(query.refused)
+    select = over_windows(query)
+    sources = [_narrowed(select, *one) for one in _sources(select, catalog, environment)]
+    if len(sources) > 1 and _keeps(select):
+        sources = [as_one(select.place, sources)]
+    return tuple(_made(select, *one) for one in sources)
+
+
+def _narrowed(select: Select, source: Relation, scope: Scope) -> Rows:
+    """Rows with their items, of which WHERE holds."""
+    for one in select.unnested:
+        source, scope = _unnested(one, source, scope)
+    return _filtered(source, select.where, scope, "WHERE"), scope
+
+
+def _keeps(select: Select) -> bool:
+    numbered_by = any(isinstance(one.node, Numbered) for one in select.items)
+    return is_grouped(select) or select.distinct is not None or numbered_by
+
+
+def _made(select: Select, source: Relation, scope: Scope) -> Relation:
+    made = (_grouped if is_grouped(select) else _plain)(select, source, scope)
+    return made if select.distinct is None else _distinct(select.distinct, made)
+
+
+def _plain(select: Select, source: Relation, scope: Scope) -> Relation:
+    found = _selected(select, source, scope)
+    numbers = numbering(select, scope)
+    return found if numbers is None else _ranked(found, numbers)
+
+
+def _selected(select: Select, source: Relation, scope: Scope) -> Relation:
+    columns, places = zip(*_columns(select, scope), strict=True)
+    names, found = zip(*columns, strict=True)
+    columns = tuple(zip(names, unified(found), strict=True))
+    return replace(source, columns=columns, places=places)
+
+
+def _grouped(select: Select, source: Relation, scope: Scope) -> Relation:
+    source = source.limited()
+    groups = grouping(select, scope)
+    found, numbers = _selected(select, source, groups), numbering(select, groups)
+    having = None if select.having is None else _condition(select.having, groups, "HAVING")
+    made = stage(groups, source.where, retracts=source.changes)
+    found = _in_windows(select.place, replace(found, where=having), source, made)
+    return found if numbers is None else _ranked(found, numbers)
+
+
+def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) -> Relation:
+    """With one more stage, whose groups are final with the window that they are in."""
+    stages = source.stages
+    inside = bool(source.bounds) and set(source.bounds[:2]) <= set(made.keys)
+    if source.windows is None or (stages and not inside):
+        return replace(found, stages=(*stages, made), bounds=())
+    window = closing(made.keys, source.bounds, source.windows, place)
+    kept = [one for one in source.bounds if one in made.keys]
+    bounds = tuple(Column(one.type, made.keys.index(one)) for one in kept)
+    return replace(found, stages=(*stages, replace(made, window=window)), bounds=bounds)
+
+
+def _ranked(source: Relation, found: Numbering) -> Relation:
+    source = source.limited()
+    if source.windows is not None and not source.stages:
+        message = "ROW_NUMBER() over rows of windows is not supported: number groups of them"
+        raise Unreadable(found.place, message)
+    if source.united and not source.stages:
+        message = (
+            "ROW_NUMBER() over UNION ALL is not supported, as nothing says which of two tables is "
+            "first: number groups of these rows, or write them into one topic and number its rows"
+        )
+        raise Unreadable(found.place, message)
+    changes, columns = source.changes, [one for _, one in source.columns]
+    arrived = None if source.stages or changes else Arrival(source.width, source.unnests)
+    made = ranking(found, columns, source.where, arrived, retracts=changes)
+    passed_on = tuple((name, numbered(made, one, name)) for name, one in source.columns)
+    rows = replace(source, columns=passed_on, where=None, unlimited=found.place)
+    return _in_windows(found.place, rows, source, made)
+
+
+def _distinct(place: Place, source: Relation) -> Relation:
+    source = source.limited()
+    for name, one in source.columns:
+        if has_map(one.type):
+            raise Unreadable(place, f"DISTINCT: {name} is {one.type}, which cannot be compared")
+    keys: list[Expression] = []
+    keys += (one for _, one in source.columns if one not in keys)
+    made = Stage(tuple(keys), (), source.where, retracts=source.changes)
+    columns = [(name, Column(one.type, keys.index(one), name)) for name, one in source.columns]
+    return _in_windows(place, replace(source, columns=tuple(columns), where=None), source, made)
+
+
+def _filtered(source: Relation, node: Node | None, scope: Scope, clause: str) -> Relation:
+    if node is None:
+        return source
+    found = _condition(node, scope, clause)
+    return replace(source, where=conjunction((*conjuncts(source.where), *conjuncts(found))))
+
+
+def _condition(node: Node, scope: Scope, clause: str) -> Expression:
+    found = bound(node, scope)
+    if found.type.kind not in ("BOOLEAN", "NULL"):
+        raise Unreadable(node.place, f"{clause} takes a condition, not {found.type}")
+    return found
+
+
+def _sources(select: Select, catalog: Catalog, environment: Environment) -> list[Rows]:
+    source = select.source
+    if isinstance(source, Windowed):
+        return [_windowed(source, select.alias, catalog, environment)]
+    if isinstance(source, Reference):
+        return _referred(source, catalog, environment)
+    found = related(source, catalog, environment)
+    return [(one, _scope(one, select.alias, environment)) for one in found]
+
+
+def _windowed(
+    node: Windowed, alias: str | None, catalog: Catalog, environment: Environment
+) -> Rows:
+    """Rows once for each window that they are in."""
+    (relation, scope), *others = _referred(node.table, catalog, environment)
+    if others or relation.stages or relation.windows is not None or relation.unnests:
+        message = f"a window over {node.table.table} is not supported: windows are over a table"
+        message += "; UNNEST is behind them" if relation.unnests else ""
+        raise Unreadable(node.table.place, message)
+    if relation.changes and not relation.table.table.key:
+        message = (
+            f"a window over {node.table.table}, whose rows come and go, needs its PRIMARY KEY: "
+            "declare it"
+        )
+        raise Unreadable(node.table.place, message)
+    found = windows(node, scope, relation.table, environment)
+    more = window_columns(found, len(relation.table.stored))
+    bounds = tuple(one for _, one in more)
+    columns = (*relation.columns, *more)
+    relation = replace(relation, columns=columns, windows=found, bounds=bounds)
+    return relation, _scope(relation, alias or node.table.table, environment)
+
+
+def _unnested(node: Unnested, relation: Relation, scope: Scope) -> Rows:
+    """Rows once for each of their items."""
+    if relation.stages:
+        message = (
+            "UNNEST of groups, or of numbered rows, is not supported: unnest the rows that they "
+            "are made of"
+        )
+        raise Unreadable(node.place, message)
+    made = unnest(node, scope, relation.where, relation.width)
+    more = unnested_columns(node, made)
+    found = replace(
+        relation,
+        columns=(*relation.columns, *more),
+        where=None,
+        unnests=(*relation.unnests, made),
+        unnested=relation.unnested or node.place,
+    )
+    tables = (*scope.tables, (node.alias or "", more))
+    scope = replace(scope, columns=found.columns, tables=tables)
+    return _filtered(found, node.condition, scope, "ON"), scope
+
+
+def _referred(source: Reference, catalog: Catalog, environment: Environment) -> list[Rows]:
+    if source.table in catalog.views:
+        view, rows = catalog.views[source.table]
+        found = [_renamed(one, view) for one in rows]
+        return [(one, _scope(one, source.alias or source.table, environment)) for one in found]
+    table = _table(source, catalog)
+    scope = table.scope(environment, source.alias)
+    return [(Relation(table, tuple(scope.columns)), scope)]
+
+
+def _scope(relation: Relation, name: str | None, environment: Environment) -> Scope:
+    return Scope(relation.columns, ((name or "", relation.columns),), environment)
+
+
+def _renamed(relation: Relation, view: View) -> Relation:
+    if not view.columns:
+        return relation
+    if len(view.columns) != len(relation.columns):
+        message = f"the view has {len(view.columns)} names for {len(relation.columns)} columns"
+        raise Unreadable(view.place, message)
+    pairs = zip(view.columns, relation.columns, strict=True)
+    return replace(relation, columns=tuple((name, one) for name, (_, one) in pairs))
+
+
+def _table(source: Reference, catalog: Catalog) -> Declared:
+    if source.options:
+        raise Unreadable(source.place, "hints are not supported: set the options in the table")
+    return catalog.table(source.table, source.place)
+
+
+def _columns(select: Select, scope: Scope) -> Iterator[tuple[tuple[str, Expression], Place]]:
+    for number, item in enumerate(select.items):
+        if isinstance(item.node, Star):
+            scope.whole(item.node)
+            yield from ((one, item.node.place) for one in _starred(item.node, scope))
+        else:
+            found = NUMBER if isinstance(item.node, Numbered) else bound(item.node, scope)
+            yield (_name(item, number), found), item.node.place
+
+
+def _starred(node: Star, scope: Scope) -> Named:
+    found = scope.columns if node.table is None else scope.of_table(node.table)
+    if found is None:
+        raise Unreadable(node.place, f"no table {node.table} in FROM")
+    return found
+
+
+def _name(item: Selected, number: int) -> str:
+    if item.alias:
+        return item.alias
+    return item.node.parts[-1] if isinstance(item.node, Name) else f"EXPR${number}"

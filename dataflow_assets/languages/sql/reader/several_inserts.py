@@ -1,0 +1,152 @@
+"""Several INSERTs into one table: rows that are replaced and deleted must have other keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from dataflow_assets.languages.common.tokens import Unreadable
+from dataflow_assets.languages.sql.engine.expressions import (
+    Call,
+    CastTo,
+    Column,
+    Constant,
+    Expression,
+    Shared,
+    compiled,
+    lasting,
+    operands,
+)
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
+from dataflow_assets.languages.sql.engine.plan import Plan
+from dataflow_assets.languages.sql.engine.ranking import Ranking
+from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.view import ViewPlan
+from dataflow_assets.languages.sql.reader.syntax import Insert
+
+Known = dict[tuple[int, int], Constant | None]
+"""Of expressions, by the number of stages below them and by identity."""
+
+
+class Made(NamedTuple):
+    """An INSERT that was read."""
+
+    insert: Insert
+    plan: Plan | ViewPlan
+
+
+def check_apart(insert: Insert, made: Plan | ViewPlan, others: list[Made]) -> None:
+    """Raises Unreadable where rows of another INSERT, and those of this one, could have one key.
+
+    Rows of queries with state, and of tables of upserts, are replaced and deleted by their keys,
+    whoever has written them. A constant in the PRIMARY KEY that is another one in each INSERT
+    keeps them apart, as it is behind its casts.
+
+    Args:
+        insert: what was read.
+        made: of it.
+        others: those before it into the same table; this one is added.
+    """
+    for other in others:
+        if collide(made, other.plan):
+            message = f"the INSERT in line {other.insert.place.line} writes into the same table"
+            raise Unreadable(insert.query.place, f"{message}, {reason(made)}")
+    others.append(Made(insert, made))
+
+
+def reason(made: Plan | ViewPlan) -> str:
+    """Why an INSERT that collides with another one is refused, and what to write instead."""
+    key = ", ".join(one.name for one in made.outputs if one.key)
+    same = f"PRIMARY KEY ({key})" if key else "PRIMARY KEY"
+    return (
+        f"and its rows may have the same {same}: rows of both would replace and delete each other. "
+        "Add a column to the PRIMARY KEY in which each INSERT has a constant of its own, like 'a' "
+        "and 'b', or give each a table of its own"
+    )
+
+
+def collide(made: Plan | ViewPlan, other: Plan | ViewPlan) -> bool:
+    """Whether a row of one could replace, or delete, a row of the other one in the same table."""
+    return (_changes(made) or _changes(other)) and not _apart(made, other)
+
+
+def _changes(made: Plan | ViewPlan) -> bool:
+    if isinstance(made, Plan):
+        return made.changelog
+    return any(one.key for one in made.outputs)
+
+
+def _apart(made: Plan | ViewPlan, other: Plan | ViewPlan) -> bool:
+    mine, theirs = dict(_constants(made)), dict(_constants(other))
+    return any(name in theirs and _differ(theirs[name], one) for name, one in mine.items())
+
+
+def _differ(one: Constant, other: Constant) -> bool:
+    """Also as the same table may store both; types of two kinds are not compared."""
+    a, b = one.type, other.type
+    alike = a.kind == b.kind or (a.numeric and b.numeric) or (a.text and b.text)
+    return alike and one.value != other.value and str(one.value) != str(other.value)
+
+
+def _constants(made: Plan | ViewPlan) -> Iterator[tuple[str, Constant]]:
+    stages = made.stages if isinstance(made, ViewPlan) else ()
+    known: Known = {}
+    for one in made.outputs:
+        found = _computed(one.expression, made.shared, stages, known) if one.key else None
+        if found is not None:
+            yield one.name, found
+
+
+def _computed(
+    one: Expression, shared: Sequence[Expression], stages: Sequence[Stage], known: Known
+) -> Constant | None:
+    """A constant, computed; None where a record, the present or the zone of the flow decides.
+
+    Args:
+        one: over the rows of the last stage, or of the table.
+        shared: what it may need.
+        stages: those above the table.
+        known: what was computed before; what several expressions need is computed once.
+    """
+    at = len(stages), id(one)
+    if at not in known:
+        known[at] = _compute(one, shared, stages, known)
+    return known[at]
+
+
+def _compute(
+    one: Expression, shared: Sequence[Expression], stages: Sequence[Stage], known: Known
+) -> Constant | None:
+    if isinstance(one, Constant):
+        return one
+    if isinstance(one, Shared):
+        return _computed(shared[one.at], shared, stages, known)
+    if isinstance(one, Column):
+        inner = _passed_on(stages[-1]).get(one.at) if stages else None
+        return None if inner is None else _computed(inner, stages[-1].shared, stages[:-1], known)
+    results = [_computed(inner, shared, stages, known) for inner in operands(one)]
+    given = [inner for inner in results if inner is not None]
+    if len(given) < len(results) or not lasting(one):
+        return None
+    if any(inner.type.kind == "TIMESTAMP_LTZ" for inner in (one, *given)):
+        return None
+    if isinstance(one, CastTo):
+        return _evaluated(replace(one, given=given[0]))
+    return _evaluated(replace(one, arguments=tuple(given))) if isinstance(one, Call) else None
+
+
+def _passed_on(stage: Stage) -> Mapping[int, Expression]:
+    found = dict(enumerate(stage.keys))
+    if isinstance(stage, Ranking):
+        arguments = enumerate((one.argument for one in stage.calls), len(stage.keys))
+        found |= {at: one for at, one in arguments if one is not None}
+    return found
+
+
+def _evaluated(one: Expression) -> Constant | None:
+    try:
+        return Constant(one.type, compiled(one, Environment())(()))
+    except NO_VALUE:
+        return None

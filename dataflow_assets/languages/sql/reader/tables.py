@@ -1,0 +1,265 @@
+"""Declared tables with all that their options say, and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dataflow_assets.errors import Finding
+from dataflow_assets.languages.common import documents
+from dataflow_assets.languages.common.key_tables import Key, entry, names
+from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.notes import Notes
+from dataflow_assets.languages.common.tokens import Place
+from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layouts
+from dataflow_assets.languages.sql.engine.expressions import Column as Cell
+from dataflow_assets.languages.sql.engine.expressions import Expression
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.engine.metadata import METADATA, OF_CHANGES
+from dataflow_assets.languages.sql.engine.types import STRING
+from dataflow_assets.languages.sql.reader import options as known
+from dataflow_assets.languages.sql.reader.bind import Scope, bound
+from dataflow_assets.languages.sql.reader.change_formats import CHANGE_FORMATS, envelope
+from dataflow_assets.languages.sql.reader.column_problems import column_problems
+from dataflow_assets.languages.sql.reader.layouts import layouts
+from dataflow_assets.languages.sql.reader.settings import milliseconds
+from dataflow_assets.languages.sql.reader.syntax import Column, Option, Table
+
+_BUFFER = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """What `sink.buffer-flush.*` say."""
+
+    rows: int
+    """Keys among which changes of one key become one."""
+    millis: int
+    """How long a row may wait."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A table that can be used."""
+
+    table: Table
+    connector: str
+    options: Mapping[str, Option]
+    document: documents.Document = field(repr=False)
+    """Of the options: findings about them have their places."""
+    layouts: Layouts | None = None
+    """Of topics; None: a table of a database."""
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    @property
+    def stored(self) -> tuple[Column, ...]:
+        """The columns of a row as it is read: without computed ones."""
+        return tuple(one for one in self.table.columns if one.computed is None)
+
+    @property
+    def changes(self) -> bool:
+        """Returns whether its records replace and delete rows."""
+        captured = self.layouts is not None and isinstance(self.layouts.value, ChangeLayout)
+        return self.connector == known.UPSERT or captured
+
+    @property
+    def physical(self) -> tuple[Column, ...]:
+        """The columns that are in the bytes of records, or in a table of a database."""
+        return tuple(one for one in self.table.columns if one.physical)
+
+    @property
+    def written(self) -> tuple[Column, ...]:
+        return tuple(
+            one
+            for one in self.table.columns
+            if one.physical or (one.metadata is not None and not one.virtual)
+        )
+
+    @property
+    def buffer(self) -> Buffer | None:
+        """Returns how changes of one key become one; None: each is written."""
+        if not all(map(self.buffered, _BUFFER)):
+            return None
+        rows, waits = (self.text(key) for key in _BUFFER)
+        return Buffer(int(rows), milliseconds(waits) or 0)
+
+    def buffered(self, key: str) -> bool:
+        """Returns whether an option of the buffer is above zero, or not valid."""
+        found = self.text(key, "0")
+        return found.strip() != "0" and milliseconds(found) != 0
+
+    def text(self, key: str, default: str = "") -> str:
+        found = self.options.get(key)
+        return default if found is None else found.value
+
+    def scope(self, environment: Environment, alias: str | None = None) -> Scope:
+        """Returns what names mean where the table is read. Raises Unreadable."""
+        stored = self.stored
+        found: dict[str, Expression] = {
+            one.name: Cell(one.type or STRING, at, one.name) for at, one in enumerate(stored)
+        }
+        for one in self.table.columns:
+            if one.computed is not None:
+                inner = Scope(tuple(found.items()), environment=environment)
+                found[one.name] = bound(one.computed, inner)
+        ordered = tuple((one.name, found[one.name]) for one in self.table.columns)
+        return Scope(ordered, ((alias or self.name, ordered),), environment)
+
+
+def declared(table: Table, file: str, notes: Notes) -> Declared | None:
+    """The table, unless something is wrong with it, which `notes` has by then."""
+    before = len(notes.findings)
+    given = {one.key: one for one in table.options}
+    document = _document(table, file)
+    connector = given["connector"].value if "connector" in given else ""
+    if connector not in known.CONNECTORS:
+        said = "is required" if not connector else "is not supported"
+        allowed = meant(connector, known.CONNECTORS) if connector else ""
+        allowed = allowed or f"allowed: {', '.join(known.CONNECTORS)}"
+        notes.wrong((document, "connector"), f"{said}; {allowed}", key=not connector)
+        return None
+    metadata = {**METADATA, **OF_CHANGES.get(envelope(given) or "", {})}
+    for problem in column_problems(table, connector, metadata):
+        notes.findings.append(_at(file, table, *problem))
+    found = Declared(table, connector, given, document)
+    if connector == known.JDBC:
+        _check_options(found, notes)
+    if connector in known.TABLES:
+        return found if len(notes.findings) == before else None
+    _check_options(found, notes)
+    _check_values(found, notes)
+    _check_required(found, notes)
+    made = layouts(table, connector, given, document, notes)
+    return replace(found, layouts=made) if len(notes.findings) == before else None
+
+
+def _document(table: Table, file: str) -> documents.Document:
+    """Its options as a document of keys and texts."""
+    places: dict[documents.Path, documents.Place] = {}
+    place = table.place
+    places[()] = documents.Place(place.line, place.column, place.line, place.column)
+    for one in table.options:
+        value, key = one.value_place, one.place
+        places[one.key,] = documents.Place(value.line, value.column, key.line, key.column)
+    return documents.Document(file, {one.key: one.value for one in table.options}, places)
+
+
+def _at(file: str, table: Table, place: Place, message: str) -> Finding:
+    return Finding(file, place.line, place.column, f"table {table.name}", message)
+
+
+def _check_options(found: Declared, notes: Notes) -> None:
+    plain = known.of_connector(found.connector)
+    both = (*known.FORMATS, *CHANGE_FORMATS)
+    prefixed = [
+        replace(one, name=f"{prefix}.{one.name}") for prefix in ("key", "value") for one in both
+    ]
+    formats = [*prefixed, *(both if found.connector == known.KAFKA else ())]
+    if found.connector == known.JDBC:
+        formats = []
+    for key in found.options:
+        one = entry(key, plain, formats)
+        where = (found.document, key)
+        if one is None:
+            notes.wrong(where, _unknown(key, found, (*plain, *formats)), key=True)
+        elif (other := _effective_name(found, key, both)) is not None:
+            notes.wrong(where, f"has no effect here: write {other}", key=True)
+        elif one.verdict == "refused":
+            notes.wrong(where, one.says, key=True)
+        elif one.verdict == "note":
+            _note(found, one, key, notes)
+        elif one.verdict == "ignored":
+            notes.idle(where)
+
+
+def _effective_name(found: Declared, key: str, formats: Sequence[Key]) -> str | None:
+    """The name that the option of a format has by the key that names the format."""
+    if found.connector != known.KAFKA:
+        return None
+    bare = "format" in found.options
+    if not bare and entry(key, formats) is not None:
+        return f"value.{key}"
+    inside = key.removeprefix("value.")
+    return inside if bare and inside != key and entry(inside, formats) is not None else None
+
+
+def _unknown(key: str, found: Declared, keys: Sequence[Key]) -> str:
+    other = known.ONLY_UPSERT if found.connector == known.KAFKA else known.ONLY_KAFKA
+    if entry(key, other) is not None:
+        return f"is not an option of {found.connector}"
+    return f"unknown option; {meant(key, names(keys))}" if len(key) > 2 else "unknown option"
+
+
+def _note(found: Declared, one: Key, key: str, notes: Notes) -> None:
+    harmless = {"sink.delivery-guarantee": "exactly-once"}
+    if key.endswith("avro.timestamp_mapping.legacy"):
+        if found.text(key) != "true":
+            notes.wrong((found.document, key), one.says)
+    elif found.text(key) != harmless.get(key, one.default):
+        notes.note((found.document, key), one.says)
+
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "sink.delivery-guarantee": ("at-least-once", "exactly-once", "none"),
+    "sink.transaction-naming-strategy": ("INCREMENTING", "POOLING"),
+    "properties.allow.auto.create.topics": ("true", "false"),
+    "json.decode.json-parser.enabled": ("true", "false"),
+    "json.map-null-key.mode": ("FAIL",),
+    "basic-auth.credentials-source": ("USER_INFO",),
+    "bearer-auth.credentials-source": ("STATIC_TOKEN",),
+    "avro.encoding": ("binary",),
+}
+_START = re.compile(r"^(?:(?:key|value)\.)?(?:(?:debezium|canal|maxwell)-)?(?:avro-confluent\.)?")
+"""Of options of formats; those of changes mean what those of rows do."""
+_NUMBERS = ("scan.parallelism", "sink.parallelism", "sink.buffer-flush.max-rows")
+_DURATIONS = ("scan.topic-partition-discovery.interval", "sink.buffer-flush.interval")
+
+
+def _check_values(found: Declared, notes: Notes) -> None:
+    """Also of options without effect: a misspelt value is no option of Flink's."""
+    for key, option in found.options.items():
+        plain = _START.sub("", key)
+        where = (found.document, key)
+        allowed = _CHOICES.get(plain)
+        if allowed is not None and option.value not in allowed:
+            notes.wrong(where, meant(option.value, allowed))
+        elif key in _NUMBERS and not re.fullmatch("[0-9]{1,9}", option.value):
+            notes.wrong(where, "must be a whole number")
+        elif key in _DURATIONS and milliseconds(option.value) is None:
+            notes.wrong(where, "must be a duration, like 500ms, 1s or 5 min")
+    rows, waits = _BUFFER
+    if found.connector == known.UPSERT and (found.buffered(rows) != found.buffered(waits)):
+        lacking = rows if found.buffered(waits) else waits
+        notes.wrong((found.document, lacking), "must be above zero too, as the other one is")
+
+
+def _check_required(found: Declared, notes: Notes) -> None:
+    needed = {"topic": "the topic", "properties.bootstrap.servers": "the brokers"}
+    for key, what in needed.items():
+        notes.required((found.document, key), (found.options and found.text(key)) or None, what)
+    if ";" in found.text("topic"):
+        message = "a list of topics is not supported: declare a table for each topic"
+        notes.wrong((found.document, "topic"), message)
+    upsert = found.connector == known.UPSERT
+    table = found.table
+    if upsert and not table.key:
+        message = "is required with upsert-kafka: PRIMARY KEY (...) NOT ENFORCED"
+        notes.findings.append(
+            _at(found.document.file, table, table.place, f"PRIMARY KEY {message}")
+        )
+    if not upsert and table.key and envelope(found.options) is None:
+        place = table.key_place or table.place
+        message = (
+            "a PRIMARY KEY needs the connector upsert-kafka, or a format of changes such as "
+            "debezium-json: other records of a kafka table are inserts"
+        )
+        notes.findings.append(_at(found.document.file, table, place, message))
+
+
+def environment_of(settings: Mapping[str, Any]) -> Environment:
+    return Environment(str(settings.get("table.local-time-zone", "UTC")))

@@ -1,0 +1,171 @@
+"""One span of a view: read, merged table by table, and frozen. Nothing of it counts yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from dataflow_assets import failpoints
+from dataflow_assets.contracts import OffsetSlice, Span
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.languages.sql.engine.changes import joined
+from dataflow_assets.languages.sql.engine.window_rows import clock_watermark
+from dataflow_assets.languages.sql.engine.windows import Windows, millis
+from dataflow_assets.languages.sql.state.digests import digests
+from dataflow_assets.languages.sql.state.driver import Driver
+from dataflow_assets.languages.sql.state.expiry import expiry
+from dataflow_assets.languages.sql.state.files import StateFiles
+from dataflow_assets.languages.sql.state.hops import Flowing
+from dataflow_assets.languages.sql.state.manifest import (
+    MANIFEST,
+    Manifest,
+    Position,
+    new_manifest,
+)
+from dataflow_assets.languages.sql.state.merges import Merges
+from dataflow_assets.languages.sql.state.reading import Reader
+from dataflow_assets.languages.sql.state.tasks import Place, ReadSlice, part, run
+from dataflow_assets.languages.sql.state.watermarks import (
+    LAST,
+    Watermarks,
+    advanced,
+    by_clock,
+    due,
+)
+from dataflow_assets.micro_batch.rejected_share import too_many
+
+
+class Computation:
+    """One span of a view."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        place: Place,
+        previous: Manifest | None,
+        driver: Driver,
+    ) -> None:
+        """`previous`: the state before; None: nothing is kept yet."""
+        reached = previous.watermarks.reached if previous else None
+        self._reader = dataclasses.replace(reader, reached=reached)
+        self._place, self._previous, self._spark = place, previous, driver.spark
+        now = millis(reader.environment.now)
+        self._expiry = expiry(previous, reader.view.expires, now)
+        self._digests = digests(reader.view)
+        self._flowing = Flowing(reader.view, reader.environment, self._expiry.forgotten_upto)
+        self._merges = Merges(self._flowing, place, previous.tables if previous else {}, driver)
+        self._moments: dict[str, int | None] = {}
+        self._watermarks = previous.watermarks if previous else Watermarks()
+        self.records = self.refused = self.late = 0
+
+    def run(
+        self,
+        span: Span,
+        *,
+        small: bool,
+        waiting: Iterable[str] = (),
+        closed: Iterable[str] = (),
+    ) -> Manifest:
+        """Computes the span, of which nothing was committed yet.
+
+        Args:
+            span: of the messages.
+            small: the driver reads them itself.
+            waiting: partitions that have messages behind the span.
+            closed: those of which nothing more is ever read.
+
+        Returns:
+            The state behind it, which is not written yet.
+        """
+        pieces = [one for one in span.slices if isinstance(one, OffsetSlice) and not one.empty]
+        self._moments = {one.partition: None for one in span.slices}
+        if small:
+            self._read(pieces)
+        else:
+            self._read_in_tasks(pieces)
+        self._moments |= dict.fromkeys(closed, LAST)
+        self._watermarks = self._advanced({*waiting, *(one.partition for one in pieces)})
+        for hop in self._flowing.hops:
+            self._merges.merge(hop, self._watermarks.reached)
+        previous = self._previous
+        return new_manifest(
+            shape=self._digests.shape,
+            query=self._digests.query,
+            number=previous.number + 1 if previous else 1,
+            at=self._reader.environment.now,
+            offsets={one.partition: int(one.upto) for one in span.slices},
+            tables=self._merges.tables,
+            parts=tuple(self._merges.parts),
+            watermarks=self._watermarks,
+            late=self.late + (previous.late if previous else 0),
+            expires_from=self._expiry.begun,
+            forgotten_upto=self._expiry.forgotten_upto,
+        )
+
+    def _advanced(self, active: Iterable[str]) -> Watermarks:
+        before, view = self._watermarks, self._reader.view
+        if view.windows is None:
+            return before
+        if view.windows.of_clock:
+            over = self._moments and all(one == LAST for one in self._moments.values())
+            return by_clock(before, LAST if over else self._clock(view.windows))
+        return advanced(before, self._moments, active, self._flowing.now, view.idle)
+
+    def _clock(self, windows: Windows) -> int | None:
+        return clock_watermark(windows, self._reader.environment)
+
+    def due(self, manifest: Manifest) -> int | None:
+        """When a window ends although no record arrives, in milliseconds; None: none does.
+
+        Args:
+            manifest: the state behind the span, with all that is kept.
+        """
+        view, first = self._reader.view, manifest.first
+        if view.windows is None or not view.windows.of_clock:
+            return due(manifest.watermarks, first, view.idle)
+        moment = self._clock(view.windows)
+        return None if first is None or moment is None else first + self._flowing.now - moment
+
+    def check(self, flow: str, most_percent: float) -> None:
+        """Raises PermanentError where too many records were refused."""
+        if too_many(self.refused, self.records, most_percent):
+            raise PermanentError(
+                f"flow {flow}: {self.refused} of {self.records} records were rejected, more than "
+                f"{most_percent:g} percent. Nothing of this micro-batch is stored. Fix the table "
+                "or the producer"
+            )
+
+    def _read_in_tasks(self, pieces: Sequence[OffsetSlice]) -> None:
+        buckets = self._merges.buckets
+        tasks = [ReadSlice(self._reader, piece, self._place, buckets) for piece in pieces]
+        for done in run(self._spark(), tasks):
+            self._merges.take(done)
+            self._moments |= done.moments
+            self._count(done.records, done.refused, done.late)
+
+    def _read(self, pieces: Sequence[OffsetSlice]) -> None:
+        changes, files = [], self._place.files()
+        for piece, read in self._reader.together(pieces):
+            changes.append(read.changes)
+            self._count(read.records, len(read.refused), read.late)
+            self._moments[piece.partition] = read.moment
+            self._merges.parts += part(files, self._place, read.refused)
+        self._merges.hold(self._flowing.arriving(joined(changes)))
+        failpoints.reach("view.read")
+
+    def _count(self, records: int, refused: int, late: int) -> None:
+        self.records += records
+        self.refused += refused
+        self.late += late
+
+
+def stored(files: StateFiles, place: Place, generation: str, manifest: Manifest) -> Position:
+    """Writes the manifest, which nobody knows of yet; the position that names it."""
+    file = files.write(f"{place.folder}/{MANIFEST}", manifest.text(), 0)
+    failpoints.reach("view.manifest")
+    return Position(manifest.offsets, generation, manifest.number, file.name, file.digest)
+
+
+def folder_of(generation: str, number: int, name: str) -> str:
+    """Of a span: those of later ones sort behind it."""
+    return f"{generation}/{number:012}-{name}"

@@ -1,0 +1,42 @@
+"""What a few messages come to by themselves, in memory: for a look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import OffsetSlice
+from dataflow_assets.languages.sql.engine.changes import NONE, by_key, joined
+from dataflow_assets.languages.sql.state.hops import NOTHING, Flowing
+from dataflow_assets.languages.sql.state.output import Row, batches, written
+from dataflow_assets.languages.sql.state.reading import Reader
+
+
+def looked_at(reader: Reader, messages: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch | None:
+    """The rows of the target that messages make without a state; None where they make none.
+
+    Called by `dataflow preview`. Windows are shown as if no row came later.
+
+    Args:
+        reader: of the view.
+        messages: by the partition, as `SourceSession.peek` gives them.
+    """
+    arrived: list[pa.Table] = []
+    rows: list[Row] = []
+    for partition, batch in sorted(messages.items()):
+        read = reader.read(OffsetSlice(partition, 0, 0), [batch])
+        arrived.append(read.changes)
+        rows += read.refused
+    flowing = Flowing(reader.view, reader.environment)
+    pending = flowing.arriving(joined(arrived))
+    for hop in flowing.hops:
+        moved = flowing.merge(hop, NOTHING, pending.get(hop.table, NONE))
+        if flowing.windowed(hop):
+            kept = {key: value for key, value in by_key(moved.puts).items() if value is not None}
+            moved = moved.and_then(flowing.close(hop, kept))
+        for name, some in moved.changes.items():
+            pending[name] = joined([pending.get(name, NONE), some])
+        rows += moved.output
+    found = pa.Table.from_batches(batches(written(rows))).combine_chunks() if rows else None
+    return None if found is None else found.to_batches()[0]

@@ -1,0 +1,282 @@
+"""The driver's side of a view: plans messages, computes the span, and knows where its state is."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.contracts import (
+    Lag,
+    Limit,
+    Position,
+    Positions,
+    SourceSession,
+    Span,
+    folded,
+    utc_now,
+)
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.languages.sql.engine.function import Environment
+from dataflow_assets.languages.sql.state.compute import Computation, folder_of, stored
+from dataflow_assets.languages.sql.state.driver import Cache, Driver, Limits
+from dataflow_assets.languages.sql.state.files import StateFiles
+from dataflow_assets.languages.sql.state.garbage import collect
+from dataflow_assets.languages.sql.state.look import looked_at
+from dataflow_assets.languages.sql.state.manifest import VIEW, Manifest, position_of
+from dataflow_assets.languages.sql.state.manifest import Position as ViewPosition
+from dataflow_assets.languages.sql.state.notices import Notices
+from dataflow_assets.languages.sql.state.options import ViewSourceOptions
+from dataflow_assets.languages.sql.state.output import Part
+from dataflow_assets.languages.sql.state.positions import begun, ending, is_due, rewound, whole
+from dataflow_assets.languages.sql.state.reading import Reader
+from dataflow_assets.languages.sql.state.states import States
+from dataflow_assets.languages.sql.state.tasks import Place
+from dataflow_assets.languages.sql.state.watermarks import LAST
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST = 250_000
+"""Messages of one slice: what they come to is held by one task."""
+ITEMS = 10
+"""About as many rows UNNEST is expected to make of a message."""
+LOOK = 60.0
+"""Seconds between two looks for files that nobody needs."""
+_NOTHING = ViewPosition({}, "")
+
+_TICK = timedelta(milliseconds=1)
+
+
+class ViewSession(SourceSession):
+    """The messages are read by the session of their own source."""
+
+    limits = Limits()
+
+    def __init__(self, source: ViewSourceOptions, flow: str, messages: SourceSession) -> None:
+        self._source, self._flow, self._messages = source, flow, messages
+        self._cache = Cache()
+        self._planned: dict[str, tuple[Span, dict[str, int]]] = {}
+        try:
+            self._files = StateFiles(source.location, flow)
+        except BaseException:
+            messages.close()
+            raise
+        self._states = States(source, flow, self._files)
+        self._collected = float("-inf")
+        self._notices = Notices(flow, source.address().name)
+
+    @property
+    @override
+    def identity(self) -> str:
+        return self._messages.identity
+
+    @override
+    def start(self) -> Positions:
+        return begun(self._messages.start())
+
+    @override
+    def seek(self, where: str) -> Positions:
+        return begun(self._messages.seek(where))
+
+    @override
+    def understands(self, positions: Positions) -> bool:
+        if positions.keys() != {VIEW}:
+            return False
+        return self._messages.understands(position_of(positions[VIEW]).offsets)
+
+    @override
+    def rewound(self, chosen: Positions, before: Positions, *, stay: bool) -> Positions:
+        """Rows that the state before has written, and the new one does not, are deleted later."""
+        return rewound(chosen, before, stay=stay)
+
+    @override
+    def take_over(self, known: Positions) -> Positions:
+        return begun(self._messages.take_over(known))
+
+    @override
+    def end(self) -> Positions:
+        return ending(self._messages.end())
+
+    @override
+    @classmethod
+    def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
+        found = type(sessions[0].messages).ends_together([one.messages for one in sessions])
+        return [one if isinstance(one, DataflowError) else ending(one) for one in found]
+
+    @property
+    def messages(self) -> SourceSession:
+        return self._messages
+
+    @override
+    def lags(self, partition: str, position: Position | None, end: Position) -> bool:
+        after = _NOTHING if position is None else position_of(position)
+        lags, ends = self._messages.lags, position_of(end)
+        if ends.seen is not None and after.due is not None and after.due <= ends.seen:
+            return True  # a window ends
+        return any(lags(p, after.offsets.get(p), at) for p, at in ends.offsets.items())
+
+    @override
+    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
+        """A part that stands for all of the messages, until they are computed."""
+        start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
+        self._states.checked(start)  # a changed query is said at once, not with the next record
+        most = replace(limit, records=min(limit.records, self._most))
+        found = self._messages.plan(
+            self._read_upto(start), most, None if end is None else end.offsets
+        )
+        if found.empty and not is_due(start, end) and not self._is_closing(start):
+            return Span(())
+        name = uuid.uuid4().hex
+        self._planned = {name: (found, self._rebuilt_at(start, end))}
+        return replace(Span.of_parts(name, [""]), full=found.full)
+
+    @override
+    def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:
+        """Computes the span: what `begin` records is frozen by then."""
+        planned = self._planned.pop(str(span.slices[0].upto), None)
+        if planned is None:
+            return span
+        messages, rebuilt_at = planned
+        assert span.planned is not None  # noqa: S101 - the loop says from where
+        self._files.check()
+        start = position_of(span.planned[VIEW])
+        previous = self._states.checked(start)
+        if start.state and self._source.view.changelog:
+            self._notices.new_partitions(messages.upto.keys() - start.offsets.keys())
+        number, now = start.number + 1, _later(previous)
+        folder = folder_of(start.generation, number, uuid.uuid4().hex)
+        place = Place(self._source.location, self._flow, folder)
+        environment = Environment(self._source.view.zone, now)
+        reader = self._reader(environment)
+        work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
+        small = self._messages.is_small(messages)
+        manifest = work.run(
+            messages,
+            small=small,
+            waiting=self._waiting(messages),
+            closed=self._closed(messages.upto),
+        )
+        work.check(self._flow, self._source.max_rejected_percent)
+        self._notices.late(work.late, manifest.late)
+        if not self._source.view.idle:
+            self._notices.empty(manifest.watermarks.waiting_for())
+        manifest, left = self._states.without_stale(place, manifest, start.earlier, rebuilt_at)
+        position = stored(self._files, place, start.generation, manifest)
+        position = msgspec.structs.replace(
+            position,
+            earlier=left,
+            rebuilt_at=rebuilt_at if left else {},
+            past=start.past,
+            due=work.due(manifest),
+        )
+        self._states.follow(start, position, manifest)
+        parts = [Part(self._flow, one).text() for one in manifest.parts]
+        found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
+        return replace(found, planned=span.planned, at=now)
+
+    def _rebuilt_at(self, start: ViewPosition, end: ViewPosition | None) -> dict[str, int]:
+        """While a state is built again: the ends of its topics when that began, or of the run.
+
+        What the state before had read says nothing: its topics may have been others.
+        """
+        if not start.earlier or start.rebuilt_at:
+            return start.rebuilt_at
+        return whole(self._messages.end() if end is None else end.offsets)
+
+    def _read_upto(self, position: ViewPosition) -> Positions:
+        known = self._messages.understands(position.offsets)
+        return position.offsets if known else self._messages.start()
+
+    def _reader(self, environment: Environment) -> Reader:
+        source = self._source
+        return Reader(source.source, self.identity, source.view, environment, others=source.others)
+
+    @property
+    def _most(self) -> int:
+        """Messages of one slice, of which each is kept once for each window, and each item."""
+        view = self._source.view
+        windows = 1 if view.windows is None else view.windows.most
+        rows: int = max(windows * ITEMS ** len(table.unnests) for table in view.tables)
+        return max(1, MOST // rows)
+
+    def _closed(self, offsets: Positions) -> frozenset[str]:
+        """The partitions of which nothing more is ever read: no window waits for them."""
+        windows = self._source.view.windows
+        return frozenset() if windows is None else self._messages.closed(offsets)
+
+    def _is_closing(self, start: ViewPosition) -> bool:
+        closed = self._closed(start.offsets) if start.state else frozenset()
+        if not closed:
+            return False
+        manifest = self._states.at(start)
+        marks = manifest.watermarks.marks
+        return manifest.first is not None and any(
+            marks[one].moment != LAST for one in closed & marks.keys()
+        )
+
+    def _waiting(self, messages: Span) -> Iterable[str]:
+        """The partitions that have messages behind a span: they are not idle."""
+        if not self._source.view.idle:
+            return ()
+        ends, lags = self._messages.end(), self._messages.lags
+        upto = messages.upto
+        return [name for name, end in ends.items() if lags(name, upto.get(name), end)]
+
+    @override
+    def fold(self, positions: Positions) -> Positions:
+        found = folded(positions, VIEW)
+        return {} if found is None else {VIEW: found}
+
+    @override
+    def lag(self, after: Positions) -> Lag:
+        position = position_of(after[VIEW])
+        found = self._messages.lag(self._read_upto(position))
+        known = replace(found, ends=ending(found.ends))
+        if not position.state:
+            return known
+        try:
+            manifest = self._states.read(position.state, position.digest)
+        except DataflowError:
+            return known  # the next micro-batch says what is wrong with it
+        late = None if self._source.view.windows is None else manifest.late
+        reached = manifest.watermarks.reached
+        return replace(known, state=manifest.size, late=late, watermark=reached)
+
+    @override
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        """The rows that the next messages make by themselves, as if nothing were kept."""
+        environment = Environment(self._source.view.zone, utc_now())
+        reader = self._reader(environment)
+        messages = self._messages.peek(self._read_upto(position_of(after[VIEW])), limit)
+        found = looked_at(reader, messages)
+        return {} if found is None else {VIEW: found}
+
+    @override
+    def acknowledge(self, upto: Positions) -> None:
+        position = position_of(upto[VIEW])
+        self._messages.acknowledge(position.offsets)
+        now = time.monotonic()
+        if self._states.followed(position) and now >= self._collected + LOOK:
+            self._collected = now
+            collect(self._files, position, self._states.needed(position))
+
+    @override
+    def close(self) -> None:
+        self._messages.close()
+
+
+def _later(previous: Manifest | None) -> datetime:
+    """The time of a micro-batch: behind that of the one before, whatever this machine's clock says.
+
+    What is kept of the later one would count as the older, and expire first.
+    """
+    now = utc_now()
+    return now if previous is None else max(now, previous.at + _TICK)

@@ -1,0 +1,216 @@
+"""What is done in Spark's tasks: slices of messages are read, buckets of a table are merged."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.files.options import FilesConnection
+from dataflow_assets.contracts import OffsetSlice
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.languages.sql.state import output, tables
+from dataflow_assets.languages.sql.state.files import StateFiles
+from dataflow_assets.languages.sql.state.hops import Flowing, Hop
+from dataflow_assets.languages.sql.state.manifest import File, Table
+from dataflow_assets.languages.sql.state.reading import Reader
+from dataflow_assets.languages.sql.state.staged import Staged, changes_of, stage
+from dataflow_assets.micro_batch.defects import place, reported
+from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
+from dataflow_assets.micro_batch.tasks import RESULT, collect, numbers, spare_worker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a task puts its files."""
+
+    location: FilesConnection
+    flow: str
+    folder: str
+    """Of the span, below that of the view."""
+
+    def files(self) -> StateFiles:
+        return StateFiles(self.location, self.flow)
+
+    def name(self, kind: str) -> str:
+        """A new file: a second attempt of a task writes another one."""
+        return f"{self.folder}/{kind}-{uuid4().hex}.parquet"
+
+    def changes(self, table: str) -> str:
+        """The same for changes of a table."""
+        return f"{self.folder}/{table}-changes-{uuid4().hex}.arrow"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a task."""
+
+    staged: Mapping[str, Staged] = field(default_factory=dict)
+    """By the table that the changes are of."""
+    parts: tuple[File, ...] = ()
+    bucket: int = 0
+    kept: File | None = None
+    """All of the bucket; None: nothing."""
+    records: int = 0
+    refused: int = 0
+    late: int = 0
+    moments: Mapping[str, int | None] = field(default_factory=dict)
+    """By the partition that was read the latest watermark of its rows."""
+    first: int | None = None
+    """When the first window of the bucket is final."""
+
+
+@dataclass(frozen=True)
+class ReadSlice:
+    """A slice of messages -> changes of the first tables."""
+
+    reader: Reader
+    piece: OffsetSlice
+    place: Place
+    buckets: Mapping[str, int]
+    """By the table how many it has."""
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """The flow, and what of it is read, for people."""
+        return self.place.flow, place("its source", self.piece)
+
+    def __call__(self) -> Done:
+        files, found = self.place.files(), Done()
+        for _, read in self.reader.together([self.piece]):
+            flowing = Flowing(self.reader.view, self.reader.environment)
+            staged = _staged(files, self.place, flowing.arriving(read.changes), self.buckets)
+            parts = part(files, self.place, read.refused)
+            found = Done(
+                staged,
+                parts,
+                records=read.records,
+                refused=len(read.refused),
+                late=read.late,
+                moments={self.piece.partition: read.moment},
+            )
+        failpoints.reach("view.read")
+        return found
+
+
+@dataclass(frozen=True)
+class MergeBucket:
+    """One bucket of a table and its changes -> the bucket anew."""
+
+    flowing: Flowing
+    hop: Hop
+    table: Table
+    bucket: int
+    staged: tuple[Staged, ...]
+    place: Place
+    buckets: Mapping[str, int]
+    final: int | None = None
+    """Windows that end by then are final."""
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """The flow, and what of it is merged, for people."""
+        return self.place.flow, f"state of {self.hop.table}, bucket {self.bucket}"
+
+    def __call__(self) -> Done:
+        files = self.place.files()
+        before = self._before(files)
+        changes = changes_of(files, self.staged, self.bucket)
+        old = tables.matching(before, changes["k"].combine_chunks())
+        moved = self.flowing.merge(self.hop, old.select(["k", "v"]), changes)
+        rows = tables.merged([before, tables.touched(moved.puts, self.flowing.now)])
+        if self.final is not None:
+            ended, rows = tables.divided(rows, self.final)
+            moved = moved.and_then(self.flowing.close(self.hop, ended))
+        failpoints.reach("view.merged")
+        kept = None
+        if rows.num_rows:
+            name = self.place.name(f"{self.hop.table}-{self.bucket:05}")
+            kept = files.write(name, tables.encoded(rows), rows.num_rows)
+        staged = _staged(files, self.place, moved.changes, self.buckets)
+        parts = part(files, self.place, moved.output)
+        first = tables.first([rows]) if self.flowing.windowed(self.hop) else None
+        return Done(staged, parts, self.bucket, kept, first=first)
+
+    def _before(self, files: StateFiles) -> pa.Table:
+        since, count = self.flowing.since(self.hop), self.buckets[self.hop.table]
+        read = partial(load_alive, files, since)
+        return tables.bucket_rows(self.table, self.bucket, count, read)
+
+
+Task = ReadSlice | MergeBucket
+
+
+def load_alive(files: StateFiles, since: int | None, file: File) -> pa.Table:
+    """The rows of a file of a table, without those that are forgotten."""
+    return tables.alive(load(files, file), since)
+
+
+def _staged(
+    files: StateFiles,
+    place: Place,
+    changes: Mapping[str, pa.Table],
+    buckets: Mapping[str, int],
+) -> dict[str, Staged]:
+    return {
+        name: stage(files, place.changes(name), some, buckets[name])
+        for name, some in changes.items()
+    }
+
+
+def load(files: StateFiles, file: File) -> pa.Table:
+    """The rows of a file of a table."""
+    return tables.decoded(files.read(file.name, file.digest)).cast(tables.SCHEMA)
+
+
+def part(files: StateFiles, place: Place, rows: Sequence[output.Row]) -> tuple[File, ...]:
+    if not rows:
+        return ()
+    found = files.write(place.name("output"), output.written(rows), len(rows))
+    failpoints.reach("view.output")
+    return (found,)
+
+
+@dataclass(frozen=True)
+class _InTasks:
+    """The function that Spark runs: each row is the number of a task."""
+
+    tasks: tuple[Task, ...]
+    failpoint: failpoints.Failpoint | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_worker()
+        failpoints.arm(self.failpoint)
+        for batch in batches:
+            found = [self._done(number) for number in batch.column("id").to_pylist()]
+            yield pa.record_batch([[pickle.dumps(one) for one in found]], RESULT)
+
+    def _done(self, number: int) -> Any:
+        task = self.tasks[number]
+        try:
+            with reported(*task.about):
+                return task()
+        except DataflowError as error:
+            return Failure.of(error)
+
+
+def run(spark: SparkSession, tasks: Sequence[Task]) -> list[Done]:
+    """Runs tasks as one job, and what came of each, in any order.
+
+    Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
+    """
+    if not tasks:
+        return []
+    work = _InTasks(tuple(tasks), failpoints.from_environment())
+    found: list[Any] = [pickle.loads(one) for one in collect(numbers(spark, len(tasks)), work)]  # noqa: S301 - of tasks of our own
+    raise_gravest([one for one in found if isinstance(one, Failure)])
+    return found
