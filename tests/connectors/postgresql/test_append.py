@@ -182,9 +182,7 @@ def test_a_trigger_that_raises_refuses_the_row(place: Place) -> None:
     assert "two is not welcome" in place.rejected()[0][3]
 
 
-def test_many_refusals_go_row_by_row(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_refusals_go_row_by_row(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refused_rows, "HALVED", 100)
     place.run("CREATE TABLE orders (id bigint CHECK (id % 2 = 0))")
     session = store(place.sink(), [{"id": i} for i in range(400)])
