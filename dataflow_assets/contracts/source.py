@@ -166,7 +166,7 @@ class SourceSession(ABC):
         """Returns where each partition ends right now.
 
         Called by the driver once at the start of a run that has an end, and by whoever looks at
-        many flows, where the session is not one that `AsksMany`.
+        many flows, where the session is no `EndsOfMany`.
 
         Returns:
             A position for every partition that there is now.
