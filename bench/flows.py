@@ -21,8 +21,8 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request, Start
+from dataflow_assets.secrets.tls import Tls
 from dataflow_assets.spark.session import Spark
-from dataflow_assets.tls import Tls
 
 NAMESPACE = "bench"
 BEGIN = Start(at="earliest", confirmed=True)  # whatever an earlier measurement has left

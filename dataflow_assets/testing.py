@@ -100,10 +100,10 @@ def steps_of(
     """
     if now is not None and now.tzinfo is None:
         raise ValueError("now: must be a time with a zone, e.g. datetime(2026, 7, 20, tzinfo=UTC)")
-    return Run(chosen(load(path), flow), now or local_now())
+    return Run(choose(load(path), flow), now or local_now())
 
 
-def chosen(loaded: Loaded, name: str | None) -> Flow:
+def choose(loaded: Loaded, name: str | None) -> Flow:
     """The flow of this name, or the only one there is."""
     if name is not None and (flow := loaded.flow(name)):
         return flow

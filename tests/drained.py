@@ -12,7 +12,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request, Start
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.forked import forking
 from tests.in_process import Session
 
@@ -37,7 +37,7 @@ def _no_spark() -> NoReturn:
 
 def drain_file(file: str, table: Literal["", "truncate"] = "") -> None:
     """Drains the one flow of a file; `truncate`: from the beginning, into an emptied target."""
-    drained(chosen(load(Path(file)), None), Start("earliest", table=table) if table else None)
+    drained(choose(load(Path(file)), None), Start("earliest", table=table) if table else None)
 
 
 def follow_file(file: str, rows: int) -> None:
@@ -45,7 +45,7 @@ def follow_file(file: str, rows: int) -> None:
 
     A run that has an end may come to it early where a source is quiet for a while.
     """
-    flow, stored = chosen(load(Path(file)), None), 0
+    flow, stored = choose(load(Path(file)), None), 0
     request = Request(
         seconds=_ENDLESS,
         patience=Patience(0, 0.05, 0.2),

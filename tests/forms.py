@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
-from dataflow_assets.canonical import Form, Forms
+from dataflow_assets.languages.common.canonical import Form, Forms
 
 
 def problems(forms: Forms, *roots: type) -> list[str]:

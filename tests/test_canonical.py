@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dataflow_assets.canonical import Form, Forms
+from dataflow_assets.languages.common.canonical import Form, Forms
 from tests import ROOT
 
 

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import dataflow_assets
-from dataflow_assets.decoding import decode_json, decode_msgpack
+from dataflow_assets.records.decoding import decode_json, decode_msgpack
 
 _PACKAGE = Path(dataflow_assets.__file__).parent
 _RACE = """
 import sys, threading, types
 import msgspec
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 
 TYPES = '''
 class Inner(msgspec.Struct):

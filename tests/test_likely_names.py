@@ -8,8 +8,8 @@ import pytest
 
 import dataflow_assets
 from dataflow_assets import registry
+from dataflow_assets.errors.likely_names import did_you_mean, did_you_mean_or, likely
 from dataflow_assets.languages.common.keys import meant
-from dataflow_assets.likely_names import did_you_mean, did_you_mean_or, likely
 
 NAMES = ["orders", "shop.returned-parcels", "id", "customer_id"]
 PACKAGE = Path(dataflow_assets.__file__).parent
@@ -75,11 +75,11 @@ def test_no_other_module_compares_names_or_words_a_suggestion() -> None:
         for one in PACKAGE.rglob("*.py")
     }
     assert [name for name, text in texts.items() if "get_close_matches" in text] == [
-        "likely_names.py"
+        "errors/likely_names.py"
     ]
     languages = "languages"
     known = {
-        "likely_names.py",
+        "errors/likely_names.py",
         "records/conditions/condition.py",
         *(f"{languages}/{name}.py" for name in ("common/keys", "dataflow/steps")),
     }

@@ -166,7 +166,7 @@ def _psutil(pid: int, started: int) -> psutil.Process | None:
     """It, not another process that has its number by now."""
     with suppress(psutil.NoSuchProcess, OSError):
         process = psutil.Process(pid)
-        return process if system.started(pid) == started else None
+        return process if system.start_ticks(pid) == started else None
     return None
 
 

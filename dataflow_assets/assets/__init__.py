@@ -1,6 +1,6 @@
 """Flows -> assets: the only part of the engine that speaks Dagster."""
 
-from dataflow_assets.assets.build import assets, broken, op_name
+from dataflow_assets.assets.build import assets, broken_files, op_name
 from dataflow_assets.assets.draining import Draining, FlowConfig
 from dataflow_assets.assets.metadata import check_results, event_metadata, io_manager_key
 from dataflow_assets.assets.runs import Runs
@@ -10,7 +10,7 @@ __all__ = [
     "FlowConfig",
     "Runs",
     "assets",
-    "broken",
+    "broken_files",
     "check_results",
     "event_metadata",
     "io_manager_key",

@@ -20,7 +20,7 @@ from dataflow_assets.assets.metadata import (
     place,
     tags,
 )
-from dataflow_assets.assets.mirrored_checkpoints import outdated
+from dataflow_assets.assets.mirrored_checkpoints import outdated_keys
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
@@ -34,7 +34,7 @@ AnyAsset = dg.AssetsDefinition | dg.AssetSpec
 
 def assets(graph: Graph) -> list[AnyAsset]:
     topics = [_external(key, address, graph) for key, address in graph.topics.items()]
-    tables = [_shared(key, address, graph) for key, address in graph.tables.items()]
+    tables = [_shared_table(key, address, graph) for key, address in graph.tables.items()]
     errors = [_errors(key, table) for key, table in graph.errors.items()]
     return [*topics, *tables, *errors, *(_flow_asset(graph, flow) for flow in graph.flows)]
 
@@ -58,7 +58,7 @@ def _external(key: Key, address: Address, graph: Graph) -> dg.AssetSpec:
     )
 
 
-def _shared(key: Key, address: Address, graph: Graph) -> dg.AssetSpec:
+def _shared_table(key: Key, address: Address, graph: Graph) -> dg.AssetSpec:
     """A table that several flows write: an asset for each of them, and the table above."""
     writers = graph.writers(key)
     flows = ", ".join(f"`{node.flow.id}`" for node in writers)
@@ -148,26 +148,26 @@ def _body(
     """One run of one flow: hands the lazy drain to the IO managers, then answers the checks."""
     flow, runs = nodes[0].flow, Runs(context.instance, nodes[0].flow)
     if flow.suspended:
-        yield from _skipped(
+        yield from _skip(
             nodes, context, f"flow {flow.id} is suspended in its manifest ({flow.file}:{flow.line})"
         )
         return
     with runs.driving(context.run.run_id):
         if other := runs.other(context.run.run_id):
             why = f"flow {flow.id} is being driven by another run already: /runs/{other.run_id}"
-            yield from _skipped(nodes, context, why)
+            yield from _skip(nodes, context, why)
         else:
             if lane := wait_for_flow(context.instance, flow):
                 context.log.info("flow %s: lane %s let it go: /runs/%s", flow.id, flow.lane, lane)
-            yield from _driven(nodes, context, config)
+            yield from _drive(nodes, context, config)
             Departures(context.instance).come_back(flow)
 
 
-def _driven(
+def _drive(
     nodes: Sequence[Node], context: dg.AssetExecutionContext, config: FlowConfig
 ) -> Iterator[Any]:
     draining = Draining(nodes, context.resources.spark.flow_session, context, config)
-    if draining.begin() or _wanted(nodes, context, draining):
+    if draining.begin() or _needs_event(nodes, context, draining):
         for node in nodes:
             yield dg.Output(draining, output_name=_out_name(node))
     else:
@@ -175,7 +175,9 @@ def _driven(
     yield from draining.checks()
 
 
-def _wanted(nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: Draining) -> bool:
+def _needs_event(
+    nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: Draining
+) -> bool:
     """Returns whether an event is due although nothing is new.
 
     Assets of the same run wait for it, or a mirror does not show the sink's checkpoint.
@@ -183,10 +185,10 @@ def _wanted(nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: 
     own = {dg.AssetKey(node.key) for node in nodes}
     if set(context.run.asset_selection or ()) - own:
         return True
-    return bool(outdated(context.instance, draining.checkpoints()))
+    return bool(outdated_keys(context.instance, draining.checkpoints()))
 
 
-def _skipped(
+def _skip(
     nodes: Sequence[Node], context: dg.AssetExecutionContext, reason: str
 ) -> Iterator[dg.AssetCheckResult]:
     """Declared checks must be answered, even by a run that has nothing to do."""
@@ -201,11 +203,11 @@ def _skipped(
             )
 
 
-def broken(findings: Iterable[Finding]) -> list[AnyAsset | dg.AssetChecksDefinition]:
+def broken_files(findings: Iterable[Finding]) -> list[AnyAsset | dg.AssetChecksDefinition]:
     """An asset with a failing check for each file that something is wrong with."""
     found: list[AnyAsset | dg.AssetChecksDefinition] = []
     for file, its in by_file(findings).items():
-        found += _broken(file, its)
+        found += _broken_file(file, its)
     return found
 
 
@@ -221,7 +223,7 @@ def broken_key(file: str) -> dg.AssetKey:
     return dg.AssetKey(["broken", mangle(file)])
 
 
-def _broken(file: str, findings: list[Finding]) -> list[AnyAsset | dg.AssetChecksDefinition]:
+def _broken_file(file: str, findings: list[Finding]) -> list[AnyAsset | dg.AssetChecksDefinition]:
     key = broken_key(file)
     text = "\n".join(f"- {finding}" for finding in findings)
     spec = dg.AssetSpec(

@@ -11,7 +11,7 @@ from dataflow_assets.assets import mirror, stopping, switches
 from dataflow_assets.assets.failures import failing
 from dataflow_assets.assets.flow_events import FlowEvents
 from dataflow_assets.assets.graph import Key, Node
-from dataflow_assets.assets.run_log import logged
+from dataflow_assets.assets.run_log import log_to_run
 from dataflow_assets.contracts import Checkpoint, Run
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Report, Request, Start
@@ -79,7 +79,7 @@ class Draining:
 
     def begin(self) -> bool:
         """Runs up to the first commit. False when the run is over and nothing was new."""
-        with self._guarded():
+        with self._guard():
             for report in self._reports:
                 self._first.append(report)
                 if not report.last:
@@ -89,7 +89,7 @@ class Draining:
     def write(self, key: dg.AssetKey) -> dict[str, Any]:
         """Drains to the end; the final event's metadata for one of the assets."""
         try:
-            with self._guarded():
+            with self._guard():
                 self._finish()
         except BaseException:
             self._tell(self._events.nodes)  # what was reported is committed, whatever came then
@@ -129,8 +129,12 @@ class Draining:
                 self._context.log_event(event)
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guard(self) -> Iterator[None]:
         """Signals wait for the end of the micro-batch; errors become one sentence each."""
         context = self._context
-        with logged(self._flow, context), failing(self._flow, context), self._interrupts.deferred():
+        with (
+            log_to_run(self._flow, context),
+            failing(self._flow, context),
+            self._interrupts.deferred(),
+        ):
             yield

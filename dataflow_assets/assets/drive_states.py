@@ -71,7 +71,7 @@ def states_in(
         name: DriveState(f"has left its lane, runs of its own try again: {one.error}", ERROR)
         for name, one in out.items()
     }
-    return {**stopped, **_alone(instance, flows), **_driven(instance, flows), **left}
+    return {**stopped, **_alone(instance, flows), **_states_in_lanes(instance, flows), **left}
 
 
 def _alone(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
@@ -91,7 +91,7 @@ def _own(death: str) -> DriveState:
     return DriveState("driven by a run of its own")
 
 
-def _driven(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
+def _states_in_lanes(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
     found: dict[str, DriveState] = {}
     for lane in {flow.lane for flow in flows}:
         for part in PARTS:  # the newer run comes last and knows better

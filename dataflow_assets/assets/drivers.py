@@ -31,7 +31,7 @@ class Driver:
     @classmethod
     def here(cls) -> Driver:
         pid = os.getpid()
-        return cls(socket.gethostname(), _boot(), pid, _started(pid) or 0, _namespace())
+        return cls(socket.gethostname(), _boot(), pid, _start_time(pid) or 0, _namespace())
 
     @classmethod
     def parse(cls, text: str) -> Driver | None:
@@ -54,7 +54,7 @@ class Driver:
             return None
         if self.boot != _boot():
             return False  # the host was started again since
-        return _started(self.pid) == self.started if self.namespace == _namespace() else None
+        return _start_time(self.pid) == self.started if self.namespace == _namespace() else None
 
 
 def _boot() -> str:
@@ -65,7 +65,7 @@ def _namespace() -> str:
     return str(_NAMESPACE.readlink()) if _NAMESPACE.is_symlink() else "unknown"
 
 
-def _started(pid: int) -> int | None:
+def _start_time(pid: int) -> int | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -11,7 +11,7 @@ from dataflow_assets.assets.runs import Runs
 from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch.tasks import JobDied
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 
 @contextmanager

@@ -157,12 +157,12 @@ class LastEvents:
     def next(self) -> FlowEvents:
         """Gives one that reads from none of the others; raises IndexError where none waits."""
         if self._new:
-            self._ordered = _ordered([*self._ordered, *self._new])
+            self._ordered = _in_order([*self._ordered, *self._new])
             self._new = []
         return self._ordered.pop(0)
 
 
-def _ordered(events: Sequence[FlowEvents]) -> list[FlowEvents]:
+def _in_order(events: Sequence[FlowEvents]) -> list[FlowEvents]:
     return [events[at] for at in in_order([one.nodes for one in events])]
 
 

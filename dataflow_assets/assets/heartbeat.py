@@ -29,15 +29,15 @@ class Heartbeat:
     def beat(self, run_id: str) -> None:
         """The run is alive now; raises what Dagster's storage raises."""
         now = time.time()
-        others = {run: at for run, at in self._known().items() if now - at < SILENT_SECONDS}
+        others = {run: at for run, at in self._beats().items() if now - at < SILENT_SECONDS}
         signs = (f"{run} {at:.0f}" for run, at in {**others, run_id: now}.items())
         self._storage.set_cursor_values({self._key: " ".join(signs)})
 
     def last(self, run_id: str) -> float:
         """When the run was alive, in seconds since 1970; 0.0 when it never said so."""
-        return self._known().get(run_id, 0.0)
+        return self._beats().get(run_id, 0.0)
 
-    def _known(self) -> dict[str, float]:
+    def _beats(self) -> dict[str, float]:
         words = self._storage.get_cursor_values({self._key}).get(self._key, "").split()
         return dict(zip(words[::2], map(float, words[1::2]), strict=True))
 

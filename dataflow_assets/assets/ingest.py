@@ -21,7 +21,7 @@ from dataflow_assets.assets.lane_book import FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
 from dataflow_assets.assets.metadata import log_link
-from dataflow_assets.assets.mirrored_checkpoints import outdated
+from dataflow_assets.assets.mirrored_checkpoints import outdated_keys
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.runs import SENSOR
 from dataflow_assets.assets.stopping import Interrupts
@@ -36,7 +36,7 @@ from dataflow_assets.errors import (
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.lane import Lane
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.runs.request import Report
 
 EVENT_SECONDS = 0.3  # between two events of the run: 200 flows have one a minute each
@@ -142,7 +142,7 @@ class Ingest:
             case Report():
                 with self._alone(event.flow):
                     self._events[event.flow].take(event)
-                self._recovered(event)
+                self._note_recovery(event)
             case Failing(flow, _, lasting):
                 if flow.id not in self._failing:
                     self._lane_flows.changed()
@@ -154,10 +154,10 @@ class Ingest:
             case Ended(flow, reason):
                 why = self._lane_flows.why_not(flow) or reason
                 self._log(logging.INFO, flow, f"leaves the lane: {why}")
-                self._ended(flow)
+                self._end(flow)
             case Left(flow, error):
-                self._left(flow, error)
-                self._ended(flow)
+                self._note_failure(flow, error)
+                self._end(flow)
 
     @contextmanager
     def _alone(self, flow_id: str) -> Iterator[None]:
@@ -173,7 +173,7 @@ class Ingest:
                 self._log(logging.ERROR, flow, f"leaves the lane: {text}")
                 self._lane.end(flow, text)
 
-    def _told(self, events: FlowEvents, node: Node, make: Making | None = None) -> Iterator[Told]:
+    def _tell(self, events: FlowEvents, node: Node, make: Making | None = None) -> Iterator[Told]:
         """The event that waits to be told, if one does; or what else is to be made of it."""
         event = None
         with self._alone(node.flow.id):
@@ -187,7 +187,7 @@ class Ingest:
             found += events.evaluations()
         return found
 
-    def _recovered(self, report: Report) -> None:
+    def _note_recovery(self, report: Report) -> None:
         failing = self._failing.get(report.flow)
         if failing is not None and failing.error.branch in (None, report.branch.id):
             self._well(report.flow)
@@ -196,7 +196,7 @@ class Ingest:
         if self._failing.pop(flow, None) is not None:
             self._lane_flows.changed()
 
-    def _left(self, flow: Flow, error: BaseException) -> None:
+    def _note_failure(self, flow: Flow, error: BaseException) -> None:
         """A failure is noted, but not of a flow that another run has claimed, or that is to end."""
         text = mask(sentence(error), [flow])
         if isinstance(error, TakenOver) and self._lane_flows.lets_go(flow):
@@ -225,7 +225,7 @@ class Ingest:
         tried = flow.id in self._failing or bool(self._lane_flows.successor)
         return ends and tried and isinstance(error, TransientError)
 
-    def _ended(self, flow: Flow) -> None:
+    def _end(self, flow: Flow) -> None:
         if self._lane_flows.is_gone(flow) and (left := _left_behind(flow)):
             self._log(logging.WARNING, flow, left)
         self._failing.pop(flow.id, None)
@@ -254,7 +254,7 @@ class Ingest:
         if due:
             _, events, node = min(due, key=lambda found: found[0])
             yield from self._before(node)
-            yield from self._told(events, node)
+            yield from self._tell(events, node)
             yield from self._evaluations(events)
         elif self._over and not self._waits_for_all:
             yield from self._last_of(self._over.next())
@@ -269,7 +269,7 @@ class Ingest:
         here = [(events, one) for events in self._events.values() for one in events.nodes]
         for one in upstream((each for _, each in here), node):
             events = next(events for events, each in here if each.key == one.key)
-            yield from self._told(events, one)
+            yield from self._tell(events, one)
 
     def _would_look_behind(self, events: FlowEvents, node: Node) -> bool:
         """It has read all of a table whose last event came just now, and would be unsynced."""
@@ -279,14 +279,14 @@ class Ingest:
         ended = events.ended()
         still = {node.key for node in ended if not events.moved(node)}
         stored = {key: one for key, one in events.checkpoints().items() if key in still}
-        lost = outdated(self._context.instance, stored)
+        lost = outdated_keys(self._context.instance, stored)
         for node in events.nodes:
             yield from self._before(node)
             if node not in ended:
-                yield from self._told(events, node)  # what was reported is committed
+                yield from self._tell(events, node)  # what was reported is committed
             elif events.moved(node) or node.key in lost or self._would_look_behind(events, node):
                 self._last_told[node.key] = node
-                yield from self._told(events, node, events.final_event)
+                yield from self._tell(events, node, events.final_event)
         yield from self._evaluations(events)
 
 

@@ -18,7 +18,7 @@ from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
 from dataflow_assets.manifests.load import Loaded
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 WRITE_SECONDS = 10.0  # how often the book says how the flows fare
 _REMOVED = "its manifest was removed"
@@ -144,13 +144,17 @@ class LaneFlows:
             return ""
         own = [flow for flow in self._loaded.flows if flow.lane == self._lane]
         if not own:
-            read = ", ".join(map(_shown, self._loaded.paths)) or "no folder"
+            read = ", ".join(map(_show, self._loaded.paths)) or "no folder"
             there = ", ".join(sorted({flow.lane for flow in self._loaded.flows})) or "none"
             return (
                 f"lane {self._lane}: no flow of this lane is in {read} (lanes there: {there}). If "
                 f"its flows were not removed meanwhile: {_FOLDERS}"
             )
-        if asked and not switches.started() and switches.untouched(self._instance, own):
+        if (
+            asked
+            and not switches.starts_switched_on()
+            and switches.is_untouched(self._instance, own)
+        ):
             return f"lane {self._lane}: {_UNTOUCHED}"
         return ""
 
@@ -182,11 +186,11 @@ class LaneFlows:
         self._loaded = self._manifests()
         fit = self._fit(self._loaded.flows)
         self._awaited = self._left_to_predecessor(fit)
-        free = self._unclaimed([flow for flow in fit if flow.id not in self._awaited])
+        free = self._without_own_runs([flow for flow in fit if flow.id not in self._awaited])
         if not self.over and {flow.id for flow in free} - self._named.keys():
             # First said, then looked again: a run of a flow's own claims it first, and looks then.
             self._name(free, at_once=True)
-            free = self._unclaimed(free)
+            free = self._without_own_runs(free)
         if self.over:  # the newer run goes by what is written now: nothing more begins
             free = [flow for flow in free if flow.id in self._driven]
             self._written = 0.0
@@ -230,7 +234,7 @@ class LaneFlows:
         moved = any(_names(Path(file), flow) for file in broken)
         return _BROKEN if moved or (broken and flow.file.exists()) else _REMOVED
 
-    def _unclaimed(self, flows: Sequence[Flow]) -> Sequence[Flow]:
+    def _without_own_runs(self, flows: Sequence[Flow]) -> Sequence[Flow]:
         """Without those that a run of their own drives; also whether the lane has another run."""
         known = going(self._instance)
         self._judge([record.dagster_run.run_id for record in known], known)
@@ -290,7 +294,7 @@ class LaneFlows:
             self._book.write(self._run_id, {})
 
 
-def _shown(path: Path) -> str:
+def _show(path: Path) -> str:
     return f"{path.absolute()}" + ("" if path.exists() else " (does not exist)")
 
 

@@ -58,10 +58,12 @@ class LaneRuns:
         records = [*self._all()]
         others = [record for record in records if not self._is_ours(record.dagster_run)]
         if run_id:
-            own = next((_began(r) for r in records if r.dagster_run.run_id == run_id), (0.0, ""))
+            own = next(
+                (_start_order(r) for r in records if r.dagster_run.run_id == run_id), (0.0, "")
+            )
             drive = [record for record in others if self._claims.held(record.dagster_run)]
-            others = [record for record in drive if _began(record) < own]
-        return min(others, key=_began).dagster_run if others else None
+            others = [record for record in drive if _start_order(record) < own]
+        return min(others, key=_start_order).dagster_run if others else None
 
     def _all(self) -> Sequence[dg.RunRecord]:
         records = going(self._instance) if self._known is None else self._known
@@ -104,7 +106,7 @@ def elsewhere(lane: str, other: dg.DagsterRun) -> str:
     )
 
 
-def _began(record: dg.RunRecord) -> tuple[float, str]:
+def _start_order(record: dg.RunRecord) -> tuple[float, str]:
     began = record.start_time or record.create_timestamp.timestamp()
     return began, record.dagster_run.run_id
 

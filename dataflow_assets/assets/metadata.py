@@ -46,10 +46,10 @@ def kinds(address: Address) -> set[str]:
 
 
 def uri(address: Address) -> str:
-    return f"{address.system}://{address.connection}/{qualified(address)}"
+    return f"{address.system}://{address.connection}/{qualified_name(address)}"
 
 
-def qualified(address: Address) -> str:
+def qualified_name(address: Address) -> str:
     """The name inside its connection; in quotes where a dot is a part of it."""
     return joined(address.namespace, address.name) if address.namespace else address.name
 
@@ -58,7 +58,7 @@ def place(address: Address) -> dict[str, Any]:
     """Returns how other tools find the table or topic."""
     return {
         "dagster/uri": uri(address),
-        "dagster/table_name": qualified(address),
+        "dagster/table_name": qualified_name(address),
         "dagster/storage_kind": address.system,
     }
 
@@ -107,8 +107,8 @@ def description(node: Node, graph: Graph) -> str:
     flow, address = node.flow, node.branch.address
     mode = "upserted" if node.branch.sink.traits.upserts else "appended"
     source = flow.source_address
-    route = f"`{qualified(source)}` ({source.system}) -> `{qualified(address)}` ({address.system})"
-    lines = [f"{route}, {mode}. Flow `{flow.id}`."]
+    ends = (f"`{qualified_name(one)}` ({one.system})" for one in (source, address))
+    lines = [f"{' -> '.join(ends)}, {mode}. Flow `{flow.id}`."]
     if flow.suspended:
         lines.append("**Suspended** in its manifest: no run will read until that is removed.")
     if node.source is None:

@@ -20,9 +20,9 @@ class Mirrored:
     at: float = 0.0
 
 
-def _mirrored(instance: dg.DagsterInstance, key: Key) -> Mirrored:
+def _newest_mirror(instance: dg.DagsterInstance, key: Key) -> Mirrored:
     for record in instance.fetch_materializations(dg.AssetKey(list(key)), limit=5).records:
-        if found := _carried(record.asset_materialization, record.timestamp):
+        if found := _mirror_of(record.asset_materialization, record.timestamp):
             return found
     return Mirrored()
 
@@ -37,12 +37,12 @@ def mirrored_together(instance: dg.DagsterInstance, keys: Iterable[Key]) -> dict
         if event is None:
             found[key] = Mirrored()
         else:
-            carried = _carried(event.asset_materialization, event.timestamp)
-            found[key] = carried or _mirrored(instance, key)
+            carried = _mirror_of(event.asset_materialization, event.timestamp)
+            found[key] = carried or _newest_mirror(instance, key)
     return found
 
 
-def outdated(instance: dg.DagsterInstance, checkpoints: Mapping[Key, Checkpoint]) -> set[Key]:
+def outdated_keys(instance: dg.DagsterInstance, checkpoints: Mapping[Key, Checkpoint]) -> set[Key]:
     """The assets whose mirrored checkpoint is not the one that their sink has.
 
     Asked in a run that has nothing new to tell, at its end: a mirror that is lost, wiped, or that a
@@ -56,7 +56,7 @@ def outdated(instance: dg.DagsterInstance, checkpoints: Mapping[Key, Checkpoint]
     }
 
 
-def _carried(event: dg.AssetMaterialization | None, at: float) -> Mirrored | None:
+def _mirror_of(event: dg.AssetMaterialization | None, at: float) -> Mirrored | None:
     value = event.metadata.get(CHECKPOINT) if event else None
     if value is None or mirror.positions(value.value) is None:
         return None

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 import dagster as dg
 
 from dataflow_assets.flow import Flow
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
 
 
 @contextmanager
-def logged(flow: Flow, context: Context) -> Iterator[None]:
+def log_to_run(flow: Flow, context: Context) -> Iterator[None]:
     """Returns what is logged about the flow until the block ends."""
-    with _heard(_ToRun(flow, context)):
+    with _attach(_ToRun(flow, context)):
         yield
 
 
@@ -47,7 +47,7 @@ class Lines(logging.Handler):
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        with _heard(self):
+        with _attach(self):
             yield
 
     def add(self, level: int, flow: str, text: str) -> None:
@@ -82,7 +82,7 @@ class Lines(logging.Handler):
 
 
 @contextmanager
-def _heard(handler: logging.Handler) -> Iterator[None]:
+def _attach(handler: logging.Handler) -> Iterator[None]:
     logger = logging.getLogger("dataflow_assets")
     level = logger.level
     logger.addHandler(handler)

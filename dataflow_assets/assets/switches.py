@@ -19,7 +19,7 @@ def sensor_name(flow: Flow) -> str:
     return f"{flow.slug}_sensor"
 
 
-def started() -> bool:
+def starts_switched_on() -> bool:
     """Returns whether a flow is switched on that nobody has switched: only in the demo."""
     return os.environ.get("DATAFLOW_START") == "1"
 
@@ -29,7 +29,7 @@ def remember_default(instance: dg.DagsterInstance) -> None:
 
     Called by the sensor `ingest` with each tick. Raises what Dagster's storage raises.
     """
-    instance.daemon_cursor_storage.set_cursor_values({_DEFAULT: str(int(started()))})
+    instance.daemon_cursor_storage.set_cursor_values({_DEFAULT: str(int(starts_switched_on()))})
 
 
 def off(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
@@ -39,7 +39,7 @@ def off(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
     no sensor of the location has run yet, flows that nobody has switched are not among them.
     """
     stored = instance.daemon_cursor_storage.get_cursor_values({_DEFAULT}).get(_DEFAULT)
-    untouched = started() or stored != "0" or instance.schedule_storage is None
+    untouched = starts_switched_on() or stored != "0" or instance.schedule_storage is None
     states = _states(instance, untouched=untouched)
     return {flow.id for flow in flows if not states.get(sensor_name(flow), untouched)}
 
@@ -50,12 +50,14 @@ def on(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
     One question to Dagster's storage for all of them, by the sensor `ingest` with each tick and by
     the run of a lane every two seconds. Raises what the storage raises.
     """
-    states = _states(instance, untouched=started())
-    untouched = started() or instance.schedule_storage is None  # in tests there are no switches
+    states = _states(instance, untouched=starts_switched_on())
+    untouched = (
+        starts_switched_on() or instance.schedule_storage is None
+    )  # in tests there are no switches
     return {flow.id for flow in flows if states.get(sensor_name(flow), untouched)}
 
 
-def untouched(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> bool:
+def is_untouched(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> bool:
     """Returns whether nobody has switched any of the flows on or off.
 
     One question to Dagster's storage, by the run of a lane that has found nothing to drive.
@@ -75,12 +77,12 @@ def switched_off(
     A run that somebody asked for by hand while the switch was off goes on.
     """
     name = sensor_name(flow)
-    was_on = run.tags.get(SENSOR) == INGEST or _states(instance, untouched=started()).get(
-        name, False
-    )
+    was_on = run.tags.get(SENSOR) == INGEST or _states(
+        instance, untouched=starts_switched_on()
+    ).get(name, False)
 
     def look() -> str | None:
-        if was_on and not _states(instance, untouched=started()).get(name, True):
+        if was_on and not _states(instance, untouched=starts_switched_on()).get(name, True):
             return f"its sensor {name} was switched off"
         return None
 

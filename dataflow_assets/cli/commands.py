@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Literal
 
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out, paint, sentence, trace
-from dataflow_assets.cli.logs import logged
+from dataflow_assets.cli.logs import show_log
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import folders
 from dataflow_assets.manifests.check import as_json, as_lines
 from dataflow_assets.manifests.load import load
-from dataflow_assets.manifests.stored_tables import compared
+from dataflow_assets.manifests.stored_tables import compare
 
 if TYPE_CHECKING:
     from dataflow_assets.assets.drive_states import DriveState
@@ -34,7 +34,7 @@ DAGSTER_SECONDS = 10.0  # in which the storages of Dagster usually answer
 
 def check(asked: Namespace) -> int:
     """Prints what is wrong; 1 when anything is, or when there was nothing to check."""
-    loaded = compared(load(asked.paths))
+    loaded = compare(load(asked.paths))
     unchecked = [say for path in asked.paths for say in folders.unchecked(path)]
     if not (unchecked or loaded.objects or loaded.findings):
         unchecked = ["no manifest in these files: nothing was checked"]
@@ -68,7 +68,7 @@ def run(asked: Namespace) -> int:
     spark, stop = Spark(SparkSettings.from_environment()), running.Stop(running.abandon)
     shown = display(asked.json, partial(sentence, flows=loaded.flows))
     outcomes: list[running.Outcome] = []
-    with logged(shown.say, loaded.flows, asked.verbose), stop.listening():
+    with show_log(shown.say, loaded.flows, asked.verbose), stop.listening():
         try:
             for event in running.run(flows, spark.session, _request(asked), stop):
                 shown.show(event)
@@ -90,7 +90,7 @@ def status(asked: Namespace) -> int:
 
     loaded = load(asked.paths)
     selection.say_findings(loaded)
-    answers, driven = statuses(loaded.flows), _driven(loaded.flows)
+    answers, driven = statuses(loaded.flows), _drive_states(loaded.flows)
     describe = partial(sentence, flows=loaded.flows)
     if asked.offsets and asked.json:
         out(json.dumps(offsets_view.as_json(answers, describe), indent=2))
@@ -107,10 +107,10 @@ def reset(asked: Namespace) -> int:
     """Forgets the checkpoint of one flow, or takes another one over, once somebody has agreed."""
     loaded = load(asked.paths)
     (flow,) = selection.select(loaded, [asked.flow])
-    if not asked.yes and not _agreed(flow, asked.checkpoint, asked.table):
+    if not asked.yes and not _confirm(flow, asked.checkpoint, asked.table):
         err("nothing was changed")
         return 1
-    with logged(err, [flow], verbose=False):
+    with show_log(err, [flow], verbose=False):
         for line in _reset(flow, asked):
             out(f"{flow.id}: {line}")
     return 0
@@ -183,7 +183,7 @@ def _request(asked: Namespace) -> Request:
     return Request(seconds=asked.seconds, until=asked.until, start=start)
 
 
-def _driven(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
+def _drive_states(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
     if not os.environ.get("DAGSTER_HOME"):
         return {}
     from dataflow_assets.assets.drive_states import drive_states
@@ -204,7 +204,7 @@ def _read(file: Path) -> str:
         raise PermanentError(f"{file} cannot be read: {reason}") from None
 
 
-def _agreed(flow: Flow, checkpoint: Path | Literal[True] | None, tables: Sequence[str]) -> bool:
+def _confirm(flow: Flow, checkpoint: Path | Literal[True] | None, tables: Sequence[str]) -> bool:
     """Asks on the terminal; without one nobody can agree."""
     if not sys.stdin.isatty():
         raise PermanentError(f"reset of {flow.id}: no terminal to confirm; pass --yes to go on")

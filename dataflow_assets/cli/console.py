@@ -13,7 +13,7 @@ from typing import Literal
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 LONGEST = 500
 Style = Literal["error", "note", "place", "good"]

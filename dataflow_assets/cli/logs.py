@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing_extensions import override
 
 from dataflow_assets.flow import Flow
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 Say = Callable[[str], None]
 
 
 @contextmanager
-def logged(say: Say, flows: Iterable[Flow], verbose: bool) -> Iterator[None]:
+def show_log(say: Say, flows: Iterable[Flow], verbose: bool) -> Iterator[None]:
     """The engine's warnings; with `verbose` everything, and other libraries' too."""
     handler = _Said(say, tuple(flows))
     log = logging.getLogger(None if verbose else "dataflow_assets")

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataflow_assets.cli.console import err, sentence, trace
 from dataflow_assets.cli.parser import COMMANDS, command_line, options_of
 from dataflow_assets.errors import ManifestError
+from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.languages.common.keys import meant
-from dataflow_assets.likely_names import did_you_mean_or
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given:
         parser.print_help(sys.stderr)
         return 2
-    asked = _asked(parser, given)
+    asked = _parse(parser, given)
     if not (asked.verbose or sys.warnoptions):
         warnings.simplefilter("ignore")
     try:
@@ -44,14 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _asked(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
+def _parse(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
     """The parsed command line; what is wrong with it ends the process, with the usage."""
     if not given[0].startswith("-") and given[0] not in COMMANDS:
         parser.error(f"unknown command {given[0]}; {meant(given[0], COMMANDS)}")
     asked, unknown = parser.parse_known_args(given)
     if unknown:
         command = next(one for one in given if one in COMMANDS)
-        parser.error(_unknown(command, unknown[0]))
+        parser.error(_unknown_word(command, unknown[0]))
     if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
         parser.error("--table truncate needs --from: rows that were read stay read otherwise")
     if getattr(asked, "table", "keep") == "adopt" and asked.start != "checkpoint":
@@ -59,7 +59,7 @@ def _asked(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Na
     return asked
 
 
-def _unknown(command: str, word: str) -> str:
+def _unknown_word(command: str, word: str) -> str:
     listed = f"`dataflow {command} --help` lists what it takes"
     if not word.startswith("-"):
         return f"{command} does not take {word}; {listed}"

@@ -160,10 +160,10 @@ def _replay(add: Add) -> None:
         help="only what was rejected at this time or later, an ISO 8601 timestamp with its zone",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per replayed part")
-    parser.set_defaults(command=_replayed)
+    parser.set_defaults(command=_run_replay)
 
 
-def _replayed(asked: argparse.Namespace) -> int:
+def _run_replay(asked: argparse.Namespace) -> int:
     from dataflow_assets.cli.replaying import replay  # takes PyArrow along
 
     return replay(asked)
@@ -195,10 +195,10 @@ def _metrics(add: Add) -> None:
         metavar="HOST:PORT",
         help="where to listen (default: 127.0.0.1:9464); port 0 is any free one",
     )
-    parser.set_defaults(command=_measured)
+    parser.set_defaults(command=_run_metrics)
 
 
-def _measured(asked: argparse.Namespace) -> int:
+def _run_metrics(asked: argparse.Namespace) -> int:
     from dataflow_assets.cli.metrics import metrics  # takes Prometheus' client along
 
     return metrics(asked)

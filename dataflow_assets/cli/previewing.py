@@ -10,16 +10,25 @@ from pathlib import Path
 
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out, sentence
+from dataflow_assets.cli.preview.lines import Line, as_lines
+from dataflow_assets.cli.preview.live import Found, waiting
+from dataflow_assets.cli.preview.messages import Message, as_json, read
+from dataflow_assets.cli.preview.trace import Tracer
 from dataflow_assets.contracts import local_now
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
+<<<<<<< HEAD
 from dataflow_assets.preview.lines import Line, as_lines
 from dataflow_assets.preview.live import Found, waiting
 from dataflow_assets.preview.messages import Message, as_json, read
 from dataflow_assets.preview.trace import Tracer
 from dataflow_assets.redaction import mask
+from dataflow_assets.testing import Result, choose
+=======
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.testing import Result, chosen
+>>>>>>> main
 
 LIVE = 10  # records, unless --limit says otherwise
 STYLES = {
@@ -59,7 +68,7 @@ def preview(asked: Namespace) -> int:
 def _flow(asked: Namespace) -> Flow:
     loaded = load(asked.paths)
     if asked.flow is None:
-        return chosen(loaded, None)
+        return choose(loaded, None)
     (flow,) = selection.select(loaded, [asked.flow])
     selection.say_findings(loaded)
     return flow
@@ -68,12 +77,12 @@ def _flow(asked: Namespace) -> Flow:
 def _messages(asked: Namespace, flow: Flow) -> Iterable[Message]:
     if asked.input is not None:
         return islice(_read(asked.input), asked.limit)
-    found = _looked(flow, asked.limit or LIVE)
+    found = _peek(flow, asked.limit or LIVE)
     err(mask(f"{flow.id}: {found.which}", [flow]))
     return found.messages
 
 
-def _looked(flow: Flow, limit: int) -> Found:
+def _peek(flow: Flow, limit: int) -> Found:
     try:
         return waiting(flow, limit)
     except DataflowError as error:

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from dataflow_assets.cli import running, selection
 from dataflow_assets.cli.console import err, out, sentence, trace
-from dataflow_assets.cli.logs import logged
+from dataflow_assets.cli.logs import show_log
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
@@ -40,7 +40,7 @@ def replay(asked: Namespace) -> int:
     (flow,) = selection.to_run(load(asked.paths), [asked.flow])
     spark, stop = Spark(SparkSettings.from_environment()), running.Stop(running.abandon)
     shown, done, error = _display(asked.json, flow), Replayed(), None
-    with logged(shown.say, [flow], asked.verbose), stop.listening():
+    with show_log(shown.say, [flow], asked.verbose), stop.listening():
         try:
             for part in _parts(flow, spark.session, asked.since, stop):
                 done += part

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from dataflow_assets.cli.console import err
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors.likely_names import did_you_mean
 from dataflow_assets.flow import Flow
-from dataflow_assets.likely_names import did_you_mean
 from dataflow_assets.manifests.load import Loaded
 
 
@@ -22,12 +22,12 @@ def select(loaded: Loaded, names: Iterable[str]) -> list[Flow]:
         flow = loaded.flow(name)
         if flow is None:
             say_findings(loaded)
-            raise PermanentError(_unknown(loaded, name))
+            raise PermanentError(_unknown_flow(loaded, name))
         chosen.append(flow)
     return list({flow.id: flow for flow in chosen}.values())
 
 
-def _unknown(loaded: Loaded, name: str) -> str:
+def _unknown_flow(loaded: Loaded, name: str) -> str:
     several = [flow.id for flow in loaded.flows if flow.name == name]
     if several:
         return f"there are several flows {name}: {', '.join(several)}; give the namespace too"

@@ -54,7 +54,7 @@ def as_rows(answers: Sequence[Answer], driven: Driven) -> list[list[str]]:
     Above them are the branches of which nothing is known.
     """
     unknown = [
-        [*_unknown(answer, branch), _state(answer, driven), _lane(answer, driven)]
+        [*_unknown_row(answer, branch), _state(answer, driven), _lane(answer, driven)]
         for answer in answers
         for branch in answer.flow.branches
         if answer.error is not None and branch.id not in {one.branch for one in answer.found}
@@ -148,7 +148,7 @@ def _show_table(answers: Sequence[Answer], driven: Driven) -> None:
         Console(highlight=False).print(table)
 
 
-def _unknown(answer: Answer, branch: Branch) -> list[str]:
+def _unknown_row(answer: Answer, branch: Branch) -> list[str]:
     columns = len(COLUMNS) - 4  # without those of the flow, its target, its state and its lane
     return [_name(answer.flow), str(branch.address), "not known", *["-"] * (columns - 1)]
 
@@ -221,12 +221,12 @@ def _size(count: int) -> str:
 
 
 def _positions(positions: Positions) -> str:
-    listed = [f"{name}:{_shown(position)}" for name, position in sorted(positions.items())]
+    listed = [f"{name}:{_show(position)}" for name, position in sorted(positions.items())]
     more = [f"and {len(listed) - MOST_POSITIONS} more"] if len(listed) > MOST_POSITIONS else []
     return " ".join([*listed[:MOST_POSITIONS], *more]) or "-"
 
 
-def _shown(position: Position) -> str:
+def _show(position: Position) -> str:
     text = str(position)
     if text.startswith("{"):
         members = json.loads(text).items()

@@ -21,7 +21,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_cursor import Block, Ints
-from dataflow_assets.formats.avro_decoder import Decoder, Part, decoded, made, usable
+from dataflow_assets.formats.avro_decoder import Decoder, Part, decode_block, make_decoder, usable
 from dataflow_assets.formats.avro_events import event_with_types, with_types
 from dataflow_assets.formats.rows import cells
 from dataflow_assets.records.connect_times import Convert
@@ -58,18 +58,18 @@ class AvroFormat(MessageFormat):
     @override
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
         refused: dict[int, str] = {}
-        groups = [group for _, group in self._numbered(bodies, as_json, refused)]
+        groups = [group for _, group in self._with_numbers(bodies, as_json, refused)]
         return Grouped(groups, refused)
 
     @override
     def of_events(self, but: frozenset[str]) -> AvroFormat:
         return replace(self, but=but)
 
-    def _numbered(
+    def _with_numbers(
         self, bodies: pa.Array, as_json: frozenset[str], refused: dict[int, str]
     ) -> Iterator[tuple[int | None, Group]]:
         """The values of each schema, with the number of the schema."""
-        for number, rows, values in self._sorted(bodies, refused):
+        for number, rows, values in self._by_schema(bodies, refused):
             for group in self._groups(number, rows, values, as_json, refused):
                 yield number, group
         if self.head_ignored and refused:
@@ -94,11 +94,11 @@ class AvroFormat(MessageFormat):
         if len(null):
             yield Group(null, pa.array([b"null"] * len(null), pa.binary()))
         kept, parts = [], []
-        for first, count, part in decoded(decoder, at, block, refused):
+        for first, count, part in decode_block(decoder, at, block, refused):
             kept.append(at[first : first + count])
             parts.append(part)
         if parts:
-            yield Group(np.concatenate(kept), _joined(parts))
+            yield Group(np.concatenate(kept), _join(parts))
 
     def _whole(
         self, bodies: pa.Array, as_json: frozenset[str], refused: dict[int, str]
@@ -109,7 +109,7 @@ class AvroFormat(MessageFormat):
         """
         block = Block.of(bodies)
         rows = np.array(sorted(refused), np.int64)
-        rows = rows[_headed(block, np.isin(np.arange(len(block)), rows))[rows]]
+        rows = rows[_have_head(block, np.isin(np.arange(len(block)), rows))[rows]]
         if not len(rows):
             return
         again: dict[int, str] = {}
@@ -122,7 +122,7 @@ class AvroFormat(MessageFormat):
     def texts(self, bodies: pa.Array) -> Texts:
         refused: dict[int, str] = {}
         texts: list[bytes | None] = [None] * len(bodies)
-        for number, group in self._numbered(bodies, frozenset(), refused):
+        for number, group in self._with_numbers(bodies, frozenset(), refused):
             at = group.at.tolist()
             types = self._types(number)
             if types and isinstance(group.rows, pa.RecordBatch):
@@ -161,11 +161,11 @@ class AvroFormat(MessageFormat):
         found = AvroFormat(schemas=self.schemas, but=self.but, of_keys=True).texts(keys)
         read = found.texts.to_pylist()
         return Texts(
-            pa.array(read if self.keys_as_json else map(_unquoted, read), pa.binary()),
+            pa.array(read if self.keys_as_json else map(_unquote, read), pa.binary()),
             {row: f"key: {reason}" for row, reason in found.refused.items()},
         )
 
-    def _sorted(
+    def _by_schema(
         self, bodies: pa.Array, refused: dict[int, str]
     ) -> Iterator[tuple[int | None, Ints, Block]]:
         """The values of each schema, by the number that names it; None for the static schema."""
@@ -173,7 +173,7 @@ class AvroFormat(MessageFormat):
         valid = bodies.is_valid().to_numpy(zero_copy_only=False)
         headed = np.zeros(len(block), np.bool_)
         if self.schemas is not None or self.head_ignored:
-            headed = _headed(block, valid)
+            headed = _have_head(block, valid)
         if self.head_ignored:
             at = np.flatnonzero(valid)
             if len(at):
@@ -193,17 +193,19 @@ class AvroFormat(MessageFormat):
     def _decoder(self, number: int | None, as_json: frozenset[str]) -> Decoder:
         """Raises RejectedRecord where the schema cannot be used."""
         if number is None:
-            return usable(made("the Avro schema", self.schema or "", (), self.reader, as_json))
+            return usable(
+                make_decoder("the Avro schema", self.schema or "", (), self.reader, as_json)
+            )
         assert self.schemas is not None  # noqa: S101 - or no message would have a head
         found = self.schemas.by_id(number)
         name = f"schema {number} of the registry"
         if found.kind != _AVRO:
             raise RejectedRecord("decode", f"{name} is of type {found.kind}, and not Avro")
         references = tuple(text for _, text in found.references)
-        return usable(made(name, found.text, references, self.reader, as_json))
+        return usable(make_decoder(name, found.text, references, self.reader, as_json))
 
 
-def _headed(block: Block, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _have_head(block: Block, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Which of these rows can have a head."""
     found = rows & (block.ends - block.starts > HEAD_BYTES)
     found[found] = block.data[block.starts[found]] == 0
@@ -224,7 +226,7 @@ def _numbers(block: Block, rows: Ints) -> Ints:
     return found
 
 
-def _unquoted(text: bytes | None) -> bytes | None:
+def _unquote(text: bytes | None) -> bytes | None:
     """A key that is a lone text stands for itself."""
     return msgspec.json.decode(text, type=str).encode() if text and text[:1] == b'"' else text
 
@@ -244,7 +246,7 @@ def _objects(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
-def _joined(parts: Sequence[Part]) -> Part:
+def _join(parts: Sequence[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     return pa.concat_arrays(parts) if isinstance(parts[0], pa.Array) else pa.concat_batches(parts)

@@ -26,7 +26,7 @@ from dataflow_assets.contracts import SYSTEM_COLUMNS, Kind, TypeRow
 from dataflow_assets.formats import avro_logical
 from dataflow_assets.formats.avro_json import texts
 from dataflow_assets.formats.avro_logical import Build, Made, logical_type
-from dataflow_assets.formats.avro_schema import AvroSchema, Schema, filled
+from dataflow_assets.formats.avro_schema import AvroSchema, Schema, non_null
 from dataflow_assets.formats.structs import struct_of
 
 _SIMPLE: dict[str, pa.DataType] = {
@@ -66,7 +66,7 @@ class Columns:
         made = [
             (_JSON_FIELD.with_name(one["name"]), texts(schema, one["type"]))
             if one["name"] in as_json and schema.is_plain(one["type"])
-            else _made(schema, one["name"], one["type"])
+            else _column(schema, one["name"], one["type"])
             for one in root["fields"]
         ]
         builds = tuple((field.name, build) for field, build in made)
@@ -80,14 +80,14 @@ class Columns:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _made(schema: AvroSchema, name: str, kind: Schema) -> Made:
+def _column(schema: AvroSchema, name: str, kind: Schema) -> Made:
     found = schema.resolved(kind)
     if isinstance(found, list):
-        some = filled(found)
+        some = non_null(found)
         if len(some) == 1:
-            return _made(schema, name, some[0])
+            return _column(schema, name, some[0])
         if not some:
-            return _made(schema, name, "null")
+            return _column(schema, name, "null")
     if schema.is_json(kind):
         return Kind.JSON.field(name), texts(schema, kind)
     if isinstance(found, dict) and logical_type(found):
@@ -101,7 +101,7 @@ def _made(schema: AvroSchema, name: str, kind: Schema) -> Made:
 
 
 def _record(schema: AvroSchema, name: str, found: Any) -> Made:
-    made = [_made(schema, one["name"], one["type"]) for one in found["fields"]]
+    made = [_column(schema, one["name"], one["type"]) for one in found["fields"]]
     fields = [field for field, _ in made]
 
     def build(values: Sequence[Any]) -> pa.Array:
@@ -120,7 +120,7 @@ def _record(schema: AvroSchema, name: str, found: Any) -> Made:
 
 
 def _array(schema: AvroSchema, name: str, found: Any) -> Made:
-    item, inner = _made(schema, "item", found["items"])
+    item, inner = _column(schema, "item", found["items"])
     kind = pa.list_(item)
 
     def build(values: Sequence[Any]) -> pa.Array:

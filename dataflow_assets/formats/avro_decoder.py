@@ -87,7 +87,7 @@ class Decoder:
         return f"{self.name}: {why(error)}"
 
 
-def decoded(
+def decode_block(
     decoder: Decoder, at: Ints, block: Block, refused: dict[int, str]
 ) -> Iterator[tuple[int, int, Part]]:
     """Pieces of the values as columns; what does not fit is found by halving."""
@@ -116,7 +116,7 @@ def _no_record(*, is_null: bool) -> str:
 
 
 @lru_cache(maxsize=256)
-def made(
+def make_decoder(
     name: str,
     text: str,
     references: tuple[str, ...],

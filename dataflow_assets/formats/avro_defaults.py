@@ -44,7 +44,7 @@ def _of_union(schema: AvroSchema, arms: list[Schema], value: Any, choice: Choice
         except ValueError:
             continue
         return None if found is None else choice(arms, place, found)
-    raise ValueError(f"the default {_shown(value)} is of no type of the union")
+    raise ValueError(f"the default {_show(value)} is of no type of the union")
 
 
 def _of_record(schema: AvroSchema, found: Any, value: Any, choice: Choice) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _of_record(schema: AvroSchema, found: Any, value: Any, choice: Choice) -> di
     members = {}
     for one in found["fields"]:
         if one["name"] not in value and "default" not in one:
-            raise ValueError(f"the default {_shown(value)} has no {one['name']}")
+            raise ValueError(f"the default {_show(value)} has no {one['name']}")
         given = value[one["name"]] if one["name"] in value else one["default"]
         members[one["name"]] = default(schema, one["type"], given, choice)
     return members
@@ -86,14 +86,14 @@ def _bytes(name: str, found: Schema, value: str) -> bytes:
         raise _unfit(value, name) from None
     if name == "fixed" and len(raw) != found["size"]:
         raise ValueError(
-            f"the default {_shown(value)} has {len(raw)} bytes, and the type {found['size']}"
+            f"the default {_show(value)} has {len(raw)} bytes, and the type {found['size']}"
         )
     return raw
 
 
 def _unfit(value: Any, name: str) -> ValueError:
-    return ValueError(f"the default {_shown(value)} is no {name}")
+    return ValueError(f"the default {_show(value)} is no {name}")
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     return repr(value)[:60]

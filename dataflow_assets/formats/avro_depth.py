@@ -25,7 +25,7 @@ class Depth:
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
         self._named: dict[str, Skip] = {}
-        self._skip = self._made(schema.root)
+        self._skip = self._skipper(schema.root)
 
     def check(self, values: Sequence[bytes]) -> None:
         """Raises RejectedRecord for a value that is nested too deeply, EOFError for a short one."""
@@ -33,7 +33,7 @@ class Depth:
             if len(value) > MOST_LEVELS:  # each level has a byte at least
                 self._skip(value, 0, 0)
 
-    def _made(self, schema: Schema) -> Skip:
+    def _skipper(self, schema: Schema) -> Skip:
         found = self._schema.resolved(schema)
         kind = found if isinstance(found, str) else "union"
         if isinstance(found, dict):
@@ -41,12 +41,12 @@ class Depth:
         if kind == "record":
             return self._record(found)
         if kind == "union":
-            return _union([self._made(one) for one in found])
+            return _union([self._skipper(one) for one in found])
         if kind in ("array", "map"):
-            item = self._made(found["items" if kind == "array" else "values"])
+            item = self._skipper(found["items" if kind == "array" else "values"])
             return _blocks(item, keyed=kind == "map")
         if kind == "fixed":
-            return _fixed(found["size"])
+            return _skip_fixed(found["size"])
         return _PRIMITIVE[kind]
 
     def _record(self, found: Any) -> Skip:
@@ -62,7 +62,7 @@ class Depth:
                 return at
 
             self._named[name] = skip
-            fields += [self._made(one["type"]) for one in found["fields"]]
+            fields += [self._skipper(one["type"]) for one in found["fields"]]
         return self._named[name]
 
 
@@ -83,7 +83,7 @@ def _long(data: bytes, at: int, _: int) -> int:
     return _number(data, at)[1]
 
 
-def _sized(data: bytes, at: int, _: int) -> int:
+def _skip_sized(data: bytes, at: int, _: int) -> int:
     size, at = _number(data, at)
     return _within(data, at, size)
 
@@ -94,7 +94,7 @@ def _within(data: bytes, at: int, size: int) -> int:
     return at + size
 
 
-def _fixed(size: int) -> Skip:
+def _skip_fixed(size: int) -> Skip:
     return lambda data, at, _: _within(data, at, size)
 
 
@@ -116,7 +116,7 @@ def _blocks(item: Skip, *, keyed: bool) -> Skip:
                 _, at = _number(data, at)
             for _ in range(abs(count)):
                 if keyed:
-                    at = _sized(data, at, level)
+                    at = _skip_sized(data, at, level)
                 at = item(data, at, level)
             count, at = _number(data, at)
         return at
@@ -126,12 +126,12 @@ def _blocks(item: Skip, *, keyed: bool) -> Skip:
 
 _PRIMITIVE: dict[str, Skip] = {
     "null": lambda _data, at, _level: at,
-    "boolean": _fixed(1),
+    "boolean": _skip_fixed(1),
     "int": _long,
     "long": _long,
-    "float": _fixed(4),
-    "double": _fixed(8),
-    "bytes": _sized,
-    "string": _sized,
+    "float": _skip_fixed(4),
+    "double": _skip_fixed(8),
+    "bytes": _skip_sized,
+    "string": _skip_sized,
     "enum": _long,
 }

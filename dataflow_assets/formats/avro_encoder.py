@@ -28,7 +28,7 @@ from dataflow_assets.formats.avro_defaults import field_default
 from dataflow_assets.formats.avro_json import Forms
 from dataflow_assets.formats.avro_logical import logical_type
 from dataflow_assets.formats.avro_schema import AvroSchema, Schema
-from dataflow_assets.formats.avro_values import SIMPLE, Take, enum, fixed, logical, same, unfit
+from dataflow_assets.formats.avro_values import SIMPLE, Take, enum, logical, same, take_fixed, unfit
 from dataflow_assets.records.record import MISSING, NotJson, parse
 
 
@@ -44,7 +44,7 @@ class AvroEncoder:
         self._ignores = ignore_unknown
         self._forms = Forms(self._schema)
         self._named: dict[tuple[str, bool], Take] = {}
-        self._take = self._made(self._schema.root)
+        self._take = self._taker(self._schema.root)
         self._parsed = parse_schema(self._schema.bare)
 
     def __call__(self, body: bytes) -> bytes:
@@ -59,7 +59,7 @@ class AvroEncoder:
             raise unfit("nested too deeply") from None
         return out.getvalue()
 
-    def _made(self, schema: Schema, *, exact: bool = False) -> Take:
+    def _taker(self, schema: Schema, *, exact: bool = False) -> Take:
         """`exact`: only what reads back as the same value is taken."""
         found = self._schema.resolved(schema)
         if isinstance(found, list):
@@ -68,9 +68,9 @@ class AvroEncoder:
         if kind == "record":
             return self._record(found, exact=exact)
         if kind == "array":
-            return self._array(self._made(found["items"], exact=exact))
+            return self._array(self._taker(found["items"], exact=exact))
         if kind == "map":
-            return self._map(self._made(found["values"], exact=exact))
+            return self._map(self._taker(found["values"], exact=exact))
         take = _simple(kind, found)
         return same(take, self._forms.of(found)) if exact else take
 
@@ -90,12 +90,12 @@ class AvroEncoder:
 
             self._named[name] = take
             for one in found["fields"]:
-                fields[one["name"]] = self._made(one["type"], exact=exact), self._absent(one)
+                fields[one["name"]] = self._taker(one["type"], exact=exact), self._absent(one)
         return self._named[name]
 
     def _absent(self, field: Mapping[str, Any]) -> Any:
         if "default" in field:
-            return field_default(self._schema, field, _chosen)
+            return field_default(self._schema, field, _choose)
         found = self._schema.resolved(field["type"])
         arms = found if isinstance(found, list) else [found]
         return None if "null" in map(_name, map(self._schema.resolved, arms)) else MISSING
@@ -120,9 +120,9 @@ class AvroEncoder:
         some = [one for one in map(self._schema.resolved, arms) if _name(one) != "null"]
         nullable = len(some) < len(arms)
         some.sort(key=_is_of_bytes)  # almost every text is base64 of something
-        takes = [(_name(one), self._made(one, exact=exact)) for one in some]
+        takes = [(_name(one), self._taker(one, exact=exact)) for one in some]
         if len(some) > 1 and not exact:
-            takes = [(_name(one), self._made(one, exact=True)) for one in some] + takes
+            takes = [(_name(one), self._taker(one, exact=True)) for one in some] + takes
 
         def take(value: Any) -> Any:
             if value is None and nullable:
@@ -143,7 +143,7 @@ def _simple(kind: str, found: Schema) -> Take:
         return logical(name, found)
     if kind == "enum":
         return enum(frozenset(found["symbols"]))
-    return fixed(found["size"]) if kind == "fixed" else SIMPLE[kind]
+    return take_fixed(found["size"]) if kind == "fixed" else SIMPLE[kind]
 
 
 def _is_of_bytes(schema: Schema) -> bool:
@@ -151,7 +151,7 @@ def _is_of_bytes(schema: Schema) -> bool:
     return kind in ("bytes", "fixed") and not logical_type(schema)
 
 
-def _chosen(arms: list[Schema], place: int, value: Any) -> Any:
+def _choose(arms: list[Schema], place: int, value: Any) -> Any:
     """A value of a union as fastavro writes it."""
     return _name(arms[place]), value
 

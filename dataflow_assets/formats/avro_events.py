@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dataflow_assets.formats.avro_schema import AvroSchema, Schema, filled
+from dataflow_assets.formats.avro_schema import AvroSchema, Schema, non_null
 from dataflow_assets.records.connect_times import Convert
 from dataflow_assets.records.connect_types import convert_at, debezium_type
 
@@ -68,5 +68,5 @@ def _fields(schema: AvroSchema, kind: Schema) -> Mapping[str, Schema]:
 
 def _only(schema: AvroSchema, kind: Schema) -> Schema:
     found = schema.resolved(kind)
-    some = filled(found) if isinstance(found, list) else [found]
+    some = non_null(found) if isinstance(found, list) else [found]
     return schema.resolved(some[0]) if len(some) == 1 else found

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dataflow_assets.formats import avro_logical
 from dataflow_assets.formats.avro_logical import Build, logical_type
-from dataflow_assets.formats.avro_schema import ARM, AvroSchema, Schema, filled
+from dataflow_assets.formats.avro_schema import ARM, AvroSchema, Schema, non_null
 from dataflow_assets.formats.rows import cells, fraction, short_fraction
 from dataflow_assets.records.connect_times import iso_day, iso_moment
 from dataflow_assets.records.record import exact_json
@@ -68,11 +68,11 @@ class Forms:
         if name == "array":
             return _many(self.of(found["items"]))
         if name == "map":
-            return _named(self.of(found["values"]))
+            return _members(self.of(found["values"]))
         return _SIMPLE.get(name)
 
     def _union(self, arms: Sequence[Schema]) -> Form | None:
-        some = filled(arms)
+        some = non_null(arms)
         if len(some) == 1:
             return self.of(some[0])
         forms = {f"{ARM}{place}": self.of(one) for place, one in enumerate(arms)}
@@ -106,7 +106,7 @@ def _many(item: Form | None) -> Form:
     return lambda values: [_member(item, one) for one in values]
 
 
-def _named(item: Form | None) -> Form:
+def _members(item: Form | None) -> Form:
     return lambda values: {key: _member(item, one) for key, one in values.items()}
 
 

@@ -79,7 +79,7 @@ def column(name: str, schema: Mapping[str, Any]) -> Made:
     of_numbers = numeric(schema)
     assert of_numbers is not None  # noqa: S101 - all others were made of bytes
     raw = pa.int32() if schema["type"] == "int" else pa.int64()
-    return pa.field(name, kind), _built(kind, raw, of_numbers)
+    return pa.field(name, kind), _builder(kind, raw, of_numbers)
 
 
 def numeric(schema: Mapping[str, Any]) -> Callable[[pa.Array], pa.Array] | None:
@@ -93,7 +93,7 @@ def numeric(schema: Mapping[str, Any]) -> Callable[[pa.Array], pa.Array] | None:
     if "timestamp-" not in logical:
         return None
     kind = _moments(logical)
-    return lambda numbers: _scaled(numbers, factor).cast(kind)
+    return lambda numbers: _scale(numbers, factor).cast(kind)
 
 
 def _moments(logical: str) -> pa.DataType:
@@ -101,7 +101,7 @@ def _moments(logical: str) -> pa.DataType:
     return pa.timestamp("ns" if logical.endswith("nanos") else "us", zone)
 
 
-def _scaled(numbers: pa.Array, factor: int) -> pa.Array:
+def _scale(numbers: pa.Array, factor: int) -> pa.Array:
     return pc.multiply_checked(numbers, factor) if factor > 1 else numbers
 
 
@@ -113,7 +113,7 @@ def _time_of_day(numbers: pa.Array, factor: int) -> pa.Array:
     return micros.cast(pa.time64("us"))
 
 
-def _built(
+def _builder(
     kind: pa.DataType, raw: pa.DataType, of_numbers: Callable[[pa.Array], pa.Array]
 ) -> Build:
     def build(values: Sequence[Any]) -> pa.Array:
@@ -160,12 +160,12 @@ def _decimal(name: str, precision: int, scale: int) -> Made:
     def build(values: Sequence[Any]) -> pa.Array:
         if not _raw(values, bytes):
             return pa.array(values, kind)
-        return _packed(values, kind, width, most)
+        return _pack(values, kind, width, most)
 
     return pa.field(name, kind), build
 
 
-def _packed(values: Sequence[bytes | None], kind: pa.DataType, width: int, most: int) -> pa.Array:
+def _pack(values: Sequence[bytes | None], kind: pa.DataType, width: int, most: int) -> pa.Array:
     numbers = [0 if one is None else _integer(one) for one in values]
     if numbers and max(map(abs, numbers)) >= most:
         raise ValueError(f"a decimal of more than {kind.precision} digits")

@@ -12,7 +12,7 @@ from typing import Any
 
 from dataflow_assets.formats.avro_defaults import field_default
 from dataflow_assets.formats.avro_logical import logical_type
-from dataflow_assets.formats.avro_schema import ARM, AvroSchema, Schema, filled, is_null
+from dataflow_assets.formats.avro_schema import ARM, AvroSchema, Schema, is_null, non_null
 
 Change = Callable[[Any], Any]
 
@@ -40,9 +40,9 @@ def resolution(writer: AvroSchema, reader: AvroSchema) -> Change | None:
     return _Resolution(writer, reader).of(writer.root, reader.root, "the value")
 
 
-def chosen(arms: list[Schema], place: int, value: Any) -> Any:
+def choose(arms: list[Schema], place: int, value: Any) -> Any:
     """A value of a union as `AvroSchema.raw` reads it."""
-    return {f"{ARM}{place}": value} if len(filled(arms)) > 1 else value
+    return {f"{ARM}{place}": value} if len(non_null(arms)) > 1 else value
 
 
 class _Resolution:
@@ -65,10 +65,10 @@ class _Resolution:
             return _enum(one["symbols"], other, where)
         if kind == into == "array":
             item = self.of(one["items"], other["items"], f"{where}[]")
-            return item and (lambda values: [_changed(item, value) for value in values])
+            return item and (lambda values: [_change(item, value) for value in values])
         if kind == into == "map":
             inner = self.of(one["values"], other["values"], f"{where}.*")
-            return inner and (lambda found: {k: _changed(inner, v) for k, v in found.items()})
+            return inner and (lambda found: {k: _change(inner, v) for k, v in found.items()})
         return _simple(kind, into, where)
 
     def _from_union(self, arms: list[Schema], wanted: Schema, where: str) -> Change:
@@ -100,13 +100,13 @@ class _Resolution:
             try:
                 change = self.of(written, arms[place], where)
             except ValueError:
-                if len(filled(arms)) == 1 and not (is_null(written) or is_null(arms[place])):
+                if len(non_null(arms)) == 1 and not (is_null(written) or is_null(arms[place])):
                     raise  # which says more
                 continue
-            if is_null(arms[place]) or (len(filled(arms)) == 1 and change is None):
+            if is_null(arms[place]) or (len(non_null(arms)) == 1 and change is None):
                 return None
-            return lambda value: chosen(arms, place, _changed(change, value))
-        raise ValueError(f"{where}: the reader's union has no type for {_shown(written)}")
+            return lambda value: choose(arms, place, _change(change, value))
+        raise ValueError(f"{where}: the reader's union has no type for {_show(written)}")
 
     def _is_same(self, written: Schema, wanted: Schema) -> bool:
         other = self._reader.resolved(wanted)
@@ -144,7 +144,7 @@ class _Resolution:
             raise ValueError(
                 f"field {one['name']}: is only in the reader's schema, without default"
             )
-        found = field_default(self._reader, one, chosen)
+        found = field_default(self._reader, one, choose)
         return lambda _: found
 
 
@@ -153,10 +153,10 @@ def check_defaults(schema: AvroSchema) -> None:
     for record in schema.records():
         for one in record["fields"]:
             if "default" in one:
-                field_default(schema, one, chosen)
+                field_default(schema, one, choose)
 
 
-def _changed(change: Change | None, value: Any) -> Any:
+def _change(change: Change | None, value: Any) -> Any:
     return value if change is None else change(value)
 
 
@@ -222,6 +222,6 @@ def _simple(kind: str, into: str, where: str) -> Change | None:
     return float if kind in ("int", "long") and into != "long" else None
 
 
-def _shown(schema: Schema) -> str:
+def _show(schema: Schema) -> str:
     kind = _kind(schema)
     return f"{kind} {schema['name']}" if kind in _NAMED else _logical(schema) or kind

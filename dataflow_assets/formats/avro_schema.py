@@ -43,12 +43,12 @@ class AvroSchema:
         known: dict[str, Any] = {}
         self._names: dict[str, Schema] = {}
         for one in references:
-            self._add(_parsed(one, known))
-        self.root = _parsed(text, known)
+            self._add(_parse(one, known))
+        self.root = _parse(text, known)
         self._add(self.root)
         if unbounded := next(filter(self._takes_no_bytes, self._items(self.root, set())), None):
             raise ValueError(
-                f"an array of {_shown(unbounded)}: its items have no bytes, so that a message of a "
+                f"an array of {_show(unbounded)}: its items have no bytes, so that a message of a "
                 "few bytes may hold any number of them"
             )
 
@@ -76,9 +76,9 @@ class AvroSchema:
     @cached_property
     def recursive(self) -> frozenset[str]:
         """The names of records that can hold a record of their own kind."""
-        return frozenset(name for name in self._names if name in self._reached(name))
+        return frozenset(name for name in self._names if name in self._reachable(name))
 
-    def _reached(self, name: str) -> set[str]:
+    def _reachable(self, name: str) -> set[str]:
         found: set[str] = set()
         waiting = [self._names[name]]
         while waiting:
@@ -95,7 +95,7 @@ class AvroSchema:
         """Returns whether values of a type become JSON: no column has a type for them."""
         found = self.resolved(schema)
         if isinstance(found, list):
-            return len(filled(found)) > 1 or any(map(self.is_json, filled(found)))
+            return len(non_null(found)) > 1 or any(map(self.is_json, non_null(found)))
         if not isinstance(found, dict):
             return False
         return bool(found["type"] == "map" or found.get("name") in self.recursive)
@@ -106,7 +106,7 @@ class AvroSchema:
         while waiting:
             found = self.resolved(waiting.pop())
             kind = found if isinstance(found, str) else "union"
-            if isinstance(found, list) and len(filled(found)) > 1:
+            if isinstance(found, list) and len(non_null(found)) > 1:
                 return False  # the value says which type it is of
             if isinstance(found, dict):
                 kind = found["type"]
@@ -125,17 +125,17 @@ class AvroSchema:
         In a union of several types each is a record of one field, named for its place in the union:
         the bytes are the same, and the value says of which type it is.
         """
-        return self._written(self.root, set(), count())
+        return self._write(self.root, set(), count())
 
     @cached_property
     def bare(self) -> Schema:
         """The schema without any logical type: what fastavro writes, of numbers and bytes."""
-        return self._written(self.root, set(), None)
+        return self._write(self.root, set(), None)
 
     def optional_record(self) -> tuple[AvroSchema, int, int] | None:
         """Of a schema that is a record or null: that of the record, and the places of both."""
         found = self.resolved(self.root)
-        if not isinstance(found, list) or len(found) != 2 or len(filled(found)) != 1:
+        if not isinstance(found, list) or len(found) != 2 or len(non_null(found)) != 1:
             return None
         place = 0 if is_null(found[1]) else 1
         inner = self.resolved(found[place])
@@ -147,14 +147,14 @@ class AvroSchema:
             alone.__dict__.pop(name, None)
         return alone, place, 1 - place
 
-    def _written(self, schema: Schema, done: set[str], arms: Iterator[int] | None) -> Schema:
+    def _write(self, schema: Schema, done: set[str], arms: Iterator[int] | None) -> Schema:
         """`arms`: numbers for the types of unions; None: they stay as they are."""
         found = self.resolved(schema)
         if isinstance(found, str):
             return found
         if isinstance(found, list):
-            inner = [self._written(one, done, arms) for one in found]
-            if arms is None or len(filled(found)) < 2:
+            inner = [self._write(one, done, arms) for one in found]
+            if arms is None or len(non_null(found)) < 2:
                 return inner
             return [
                 one if is_null(found[at]) else _arm(next(arms), at, one)
@@ -167,10 +167,10 @@ class AvroSchema:
         written = {"type": found["type"], **_some(found, _KEPT)}
         for key in ("items", "values"):
             if key in found:
-                written[key] = self._written(found[key], done, arms)
+                written[key] = self._write(found[key], done, arms)
         if "fields" in found:
             written["fields"] = [
-                {"name": one["name"], "type": self._written(one["type"], done, arms)}
+                {"name": one["name"], "type": self._write(one["type"], done, arms)}
                 for one in found["fields"]
             ]
         return written
@@ -197,7 +197,7 @@ class AvroSchema:
         return bool(found["type"] == "null" or found.get("size") == 0)
 
 
-def _parsed(text: str, known: dict[str, Any]) -> Schema:
+def _parse(text: str, known: dict[str, Any]) -> Schema:
     try:
         written = json.loads(text)
     except json.JSONDecodeError as error:
@@ -207,7 +207,7 @@ def _parsed(text: str, known: dict[str, Any]) -> Schema:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     try:
-        return parse_schema(_suited(written), named_schemas=known)
+        return parse_schema(_drop_unsuitable(written), named_schemas=known)
     except UnknownType as error:
         raise ValueError(f"unknown type {error.name}") from None
     except RecursionError:
@@ -216,13 +216,13 @@ def _parsed(text: str, known: dict[str, Any]) -> Schema:
         raise ValueError(f"no Avro schema: {error}") from None
 
 
-def _suited(written: Any) -> Any:
+def _drop_unsuitable(written: Any) -> Any:
     """Without logical types that do not suit their type: Avro ignores those, fastavro does not."""
     if isinstance(written, list):
-        return [_suited(one) for one in written]
+        return [_drop_unsuitable(one) for one in written]
     if not isinstance(written, dict):
         return written
-    kept = {key: _suited(one) if key in _INNER else one for key, one in written.items()}
+    kept = {key: _drop_unsuitable(one) if key in _INNER else one for key, one in written.items()}
     if "logicalType" in kept and logical_type(kept) is None:
         del kept["logicalType"]
     return kept
@@ -245,7 +245,7 @@ def _parts(schema: Schema) -> Iterator[Schema]:
         yield from _parts(one)
 
 
-def filled(union: Sequence[Schema]) -> list[Schema]:
+def non_null(union: Sequence[Schema]) -> list[Schema]:
     """The types of a union beside null."""
     return [one for one in union if not is_null(one)]
 
@@ -264,5 +264,5 @@ def _some(found: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return {key: found[key] for key in keys if key in found}
 
 
-def _shown(schema: Schema) -> str:
+def _show(schema: Schema) -> str:
     return schema if isinstance(schema, str) else json.dumps(schema)[:80]

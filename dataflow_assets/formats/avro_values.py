@@ -102,7 +102,7 @@ def _bytes(value: Any) -> bytes:
         raise unfit("expected base64 text") from None
 
 
-def fixed(size: int) -> Take:
+def take_fixed(size: int) -> Take:
     def take(value: Any) -> bytes:
         found = _bytes(value)
         if len(found) != size:
@@ -172,7 +172,7 @@ def same(take: Take, form: Callable[[Any], Any] | None) -> Take:
 def _duration(value: Any) -> bytes:
     match = _DURATION.fullmatch(_text(value))
     if match is None or value in ("P", "PT"):
-        return fixed(12)(value)  # type: ignore[no-any-return]
+        return take_fixed(12)(value)  # type: ignore[no-any-return]
     months, days, seconds = (int(match[place] or 0) for place in (1, 2, 3))
     millis = seconds * 1000 + int((match[4] or "").ljust(3, "0"))
     if max(months, days, millis) >= _UNSIGNED:
@@ -189,7 +189,7 @@ def _decimal(schema: Mapping[str, Any]) -> Take:
             exact = Decimal(value) if isinstance(value, str) else value
             if isinstance(exact, bool) or not isinstance(exact, int | Decimal):
                 raise unfit("expected a number")
-            number = _unscaled(Decimal(exact), precision, scale)
+            number = _unscale(Decimal(exact), precision, scale)
         except ArithmeticError:
             raise unfit("expected a number") from None
         width = size or (number if number >= 0 else ~number).bit_length() // 8 + 1
@@ -201,7 +201,7 @@ def _decimal(schema: Mapping[str, Any]) -> Take:
     return take
 
 
-def _unscaled(value: Decimal, precision: int, scale: int) -> int:
+def _unscale(value: Decimal, precision: int, scale: int) -> int:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise unfit("expected a finite number")
@@ -244,7 +244,7 @@ def _time(text: str, digits: int) -> int:
     if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3]) > 59:
         raise unfit("expected a time, like 23:59:59.5")
     seconds = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])
-    return _scaled(seconds, match[4] or "", digits)
+    return _scale(seconds, match[4] or "", digits)
 
 
 def _timestamp(text: str, digits: int) -> int:
@@ -253,10 +253,10 @@ def _timestamp(text: str, digits: int) -> int:
         found = read(text, UTC)
     except ValueError:
         raise unfit("expected a time, like 2026-01-31T23:59:59Z") from None
-    return _scaled((found.second - _EPOCH) // timedelta(seconds=1), found.fraction, digits)
+    return _scale((found.second - _EPOCH) // timedelta(seconds=1), found.fraction, digits)
 
 
-def _scaled(seconds: int, fraction: str, digits: int) -> int:
+def _scale(seconds: int, fraction: str, digits: int) -> int:
     fraction = fraction.rstrip("0")
     if len(fraction) > digits:
         raise unfit(f"more than {digits} digits of a second")

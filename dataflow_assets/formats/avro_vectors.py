@@ -42,7 +42,7 @@ class Vectors:
             return None
         made = []
         for one in root["fields"]:
-            column = _made(schema, one["name"], one["type"])
+            column = _column(schema, one["name"], one["type"])
             if column is None:
                 return None
             is_text = one["name"] in as_json and schema.is_plain(one["type"])
@@ -58,7 +58,7 @@ class Vectors:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _made(schema: AvroSchema, name: str, kind: Schema) -> Column | None:
+def _column(schema: AvroSchema, name: str, kind: Schema) -> Column | None:
     if schema.is_json(kind):  # also a record that goes on without end
         return None
     found = schema.resolved(kind)
@@ -70,7 +70,7 @@ def _made(schema: AvroSchema, name: str, kind: Schema) -> Column | None:
     if type_ == "record":
         return _record(schema, name, found)
     if type_ == "fixed":
-        return pa.field(name, pa.binary()), _fixed(found["size"])
+        return pa.field(name, pa.binary()), _read_fixed(found["size"])
     if type_ == "enum":
         return pa.field(name, pa.string()), _enum(found["symbols"])
     if type_ not in _SIMPLE:
@@ -82,7 +82,7 @@ def _made(schema: AvroSchema, name: str, kind: Schema) -> Column | None:
 def _optional(schema: AvroSchema, name: str, union: Sequence[Schema]) -> Column | None:
     arms = [schema.resolved(one) for one in union]
     filled = [at for at, one in enumerate(arms) if one not in ("null", {"type": "null"})]
-    made = _made(schema, name, union[filled[0]]) if len(filled) == 1 else None
+    made = _column(schema, name, union[filled[0]]) if len(filled) == 1 else None
     if made is None or len(union) != 2:
         return None
     field, inner = made
@@ -106,7 +106,7 @@ def _optional(schema: AvroSchema, name: str, union: Sequence[Schema]) -> Column 
 
 
 def _record(schema: AvroSchema, name: str, found: Any) -> Column | None:
-    made = [_made(schema, one["name"], one["type"]) for one in found["fields"]]
+    made = [_column(schema, one["name"], one["type"]) for one in found["fields"]]
     columns = [one for one in made if one is not None]
     if len(columns) < len(made) or not made:
         return None
@@ -130,7 +130,7 @@ def _as_json(column: Column) -> Column:
 def _logical(name: str, schema: Any) -> Column:
     field, build = avro_logical.column(name, schema)
     of_numbers = avro_logical.numeric(schema)
-    raw = _RAW[schema["type"]] if schema["type"] != "fixed" else _fixed(schema["size"])
+    raw = _RAW[schema["type"]] if schema["type"] != "fixed" else _read_fixed(schema["size"])
     if of_numbers is not None:
         return field, lambda cursor, rows: of_numbers(raw(cursor, rows))
     return field, lambda cursor, rows: build(raw(cursor, rows).to_pylist())
@@ -165,7 +165,7 @@ def _texts(cursor: Cursor, rows: Rows) -> pa.Array:
     return cursor.slices(rows).cast(pa.string())  # checks that it is UTF-8
 
 
-def _fixed(size: int) -> Read:
+def _read_fixed(size: int) -> Read:
     def read(cursor: Cursor, rows: Rows) -> pa.Array:
         data = pa.py_buffer(np.ascontiguousarray(cursor.wide(rows, size)))
         count = len(cursor.take(rows))

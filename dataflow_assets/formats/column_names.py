@@ -42,7 +42,7 @@ class ColumnNames:
             )
         return found[0] if found else None
 
-    def renamed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the target's names for the columns that mean them.
 
         Called inside tasks, for each batch of typed rows.

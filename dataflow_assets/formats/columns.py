@@ -54,7 +54,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
         array, unfit = _column(batch, given.get(field.name), field, no_nul=no_nul)
         arrays.append(array)
         refused = {row: why for row, why in unfit.items() if not absent[row, index]} | refused
-    rows = _assembled(batch, schema, arrays, absent)
+    rows = _assemble(batch, schema, arrays, absent)
     strict = pa.schema([*schema, *list(rows.schema)[len(schema) :]], schema.metadata)
     kept = _without(rows, refused)
     return Conformed(pa.RecordBatch.from_arrays(kept.columns, schema=strict), refused)
@@ -145,17 +145,17 @@ def _column(
 ) -> tuple[pa.Array, Refused]:
     if given is None:
         return pa.nulls(batch.num_rows, wanted.type), {}
-    array, refused = _converted(batch.column(given.name), given, wanted)
+    array, refused = _convert(batch.column(given.name), given, wanted)
     for row, reason in _against_rules(array, wanted, no_nul=no_nul):
         refused.setdefault(row, f"column {wanted.name}: {reason}")
     return array, refused
 
 
-def _converted(column: pa.Array, given: pa.Field, wanted: pa.Field) -> tuple[pa.Array, Refused]:
+def _convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> tuple[pa.Array, Refused]:
     try:
         return convert(column, given, wanted), {}
     except _UNFIT:
-        pieces = list(_halved(column, given, wanted))
+        pieces = list(_halve(column, given, wanted))
     refused: Refused = {}
     arrays, row = [], 0
     for array, reason in pieces:
@@ -166,7 +166,7 @@ def _converted(column: pa.Array, given: pa.Field, wanted: pa.Field) -> tuple[pa.
     return pa.concat_arrays(arrays), refused
 
 
-def _halved(
+def _halve(
     column: pa.Array, given: pa.Field, wanted: pa.Field
 ) -> Iterator[tuple[pa.Array, str | None]]:
     """The values that do not fit, as null with the reason; the good halves stay whole."""
@@ -181,8 +181,8 @@ def _halved(
             yield pa.nulls(1, wanted.type), reason
             return
         # Copies: converters look at whole buffers of lists.
-        yield from _halved(pa.concat_arrays([column[:half]]), given, wanted)
-        yield from _halved(pa.concat_arrays([column[half:]]), given, wanted)
+        yield from _halve(pa.concat_arrays([column[:half]]), given, wanted)
+        yield from _halve(pa.concat_arrays([column[half:]]), given, wanted)
 
 
 def _against_rules(array: pa.Array, field: pa.Field, *, no_nul: bool) -> Iterator[tuple[int, str]]:
@@ -230,7 +230,7 @@ def _rows(mask: pa.Array) -> list[int]:
     return found
 
 
-def _assembled(
+def _assemble(
     batch: pa.RecordBatch,
     schema: pa.Schema,
     arrays: list[pa.Array],

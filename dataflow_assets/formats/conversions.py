@@ -35,7 +35,7 @@ def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     if pa.types.is_string(wanted.type):
         return _string(column, given, wanted)
     if pa.types.is_nested(wanted.type):
-        return _nested(column, given, wanted)
+        return _convert_nested(column, given, wanted)
     if given.type == wanted.type:
         return column
     if _is_number(wanted.type) and _holds_numbers(given, wanted):
@@ -54,11 +54,11 @@ def _string(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     if kind == Kind.NUMERIC:
         return _digits(column, given, wanted)
     if kind == Kind.UUID and kind_of(given) != Kind.UUID:
-        return _checked(_text(column, given), UUID, "a UUID")
+        return _check(_text(column, given), UUID, "a UUID")
     return _text(column, given)
 
 
-def _nested(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
+def _convert_nested(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     if pa.types.is_list(wanted.type) and pa.types.is_list(given.type):
         return _list(column, given.type, wanted.type)
     if pa.types.is_struct(wanted.type) and pa.types.is_struct(given.type):
@@ -101,7 +101,7 @@ def _read_from_json(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.A
 
 def _number(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_string(column.type):
-        column = _checked(column, NUMBER, "a number")
+        column = _check(column, NUMBER, "a number")
     if pa.types.is_decimal(wanted):
         return _decimal(column, wanted)
     if pa.types.is_floating(wanted):
@@ -185,10 +185,10 @@ def _digits(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
         return column
     if not _holds_numbers(given, wanted) and kind_of(given) != Kind.JSON:
         raise ValueError("expected a number")  # bytes as base64 may look like digits
-    return _checked(_text(column, given), NUMBER, "a number")
+    return _check(_text(column, given), NUMBER, "a number")
 
 
-def _checked(texts: pa.Array, pattern: str, what: str) -> pa.Array:
+def _check(texts: pa.Array, pattern: str, what: str) -> pa.Array:
     if not all_have(pattern, texts):
         raise ValueError(f"expected {what}")
     return texts
@@ -204,7 +204,7 @@ def _text(column: pa.Array, given: pa.Field) -> pa.Array:
     if pa.types.is_boolean(given.type) or pa.types.is_integer(given.type):
         return column.cast(pa.string())
     found = _plain(cells(column, given))
-    return pa.array([_written(value) for value in found], pa.string())
+    return pa.array([_write(value) for value in found], pa.string())
 
 
 def _bare(text: str | None) -> str | None:
@@ -214,7 +214,7 @@ def _bare(text: str | None) -> str | None:
     return msgspec.json.decode(text, type=str) if text and text[:1] == '"' else text
 
 
-def _written(value: Any) -> str | None:
+def _write(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else exact_json(value).decode()
 
 
@@ -235,15 +235,15 @@ def _with_elements(
     element = element_of(wanted)
     if element is None or not pa.types.is_list(given.type):
         return column, given
-    kind = _listed(given.type, element)
+    kind = _list_type(given.type, element)
     return _list(column, given.type, kind), given.with_type(kind)
 
 
-def _listed(given: Any, element: pa.Field) -> pa.DataType:
+def _list_type(given: Any, element: pa.Field) -> pa.DataType:
     """Lists as deep as these; of JSON an inner list is one element."""
     inner = given.value_field
     if pa.types.is_list(inner.type) and kind_of(element) != Kind.JSON:
-        return pa.list_(pa.field("item", _listed(inner.type, element)))
+        return pa.list_(pa.field("item", _list_type(inner.type, element)))
     return pa.list_(element.with_name("item"))
 
 

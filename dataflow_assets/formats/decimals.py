@@ -37,7 +37,7 @@ def decimals(cells: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         deque(map(_near(kind.scale).plus, numbers), maxlen=0)
     except DecimalException:
-        cells = [None if cell is None else _rescaled(cell, kind.scale) for cell in cells]
+        cells = [None if cell is None else _rescale(cell, kind.scale) for cell in cells]
     return pa.array(cells, kind)
 
 
@@ -61,10 +61,10 @@ def read_decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _plain(text: str, scale: int) -> str:
-    return format(_rescaled(text, scale), "f")
+    return format(_rescale(text, scale), "f")
 
 
-def _rescaled(number: Decimal | int | str, scale: int) -> Decimal:
+def _rescale(number: Decimal | int | str, scale: int) -> Decimal:
     try:
         return Decimal(number).quantize(Decimal(1).scaleb(-scale), context=_exact())
     except Inexact:

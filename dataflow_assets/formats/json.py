@@ -83,12 +83,12 @@ class JsonDecoder:
             return self._without_refused(bodies, offsets)
 
     def _without_refused(self, bodies: pa.Array, offsets: pa.Array) -> Decoded:
-        rejected = list(self._refused(bodies, offsets))
+        rejected = list(self._refusals(bodies, offsets))
         refused = pa.array([rejection.offset for rejection in rejected], pa.int64())
         good = pc.invert(pc.is_in(offsets, refused))
         return Decoded(self._rows(bodies.filter(good), offsets.filter(good)), rejected)
 
-    def _refused(self, bodies: pa.Array, offsets: pa.Array) -> Iterator[Rejection]:
+    def _refusals(self, bodies: pa.Array, offsets: pa.Array) -> Iterator[Rejection]:
         """Finds the values that do not fit by halving; the good halves cost one decode each."""
         try:
             self._rows(bodies, offsets)
@@ -99,8 +99,8 @@ class JsonDecoder:
                 why = self._of_times(_explain(body, error))
                 yield Rejection(offsets[0].as_py(), "decode", why, body)
                 return
-            yield from self._refused(bodies[:half], offsets[:half])
-            yield from self._refused(bodies[half:], offsets[half:])
+            yield from self._refusals(bodies[:half], offsets[:half])
+            yield from self._refusals(bodies[half:], offsets[half:])
 
     def _of_times(self, why: str) -> str:
         """A reason in the words of the column's type: the decoder has read its times as texts."""

@@ -21,7 +21,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.decimals import decimals
 from dataflow_assets.formats.json_checks import only_numbers
-from dataflow_assets.formats.json_structs import opened
+from dataflow_assets.formats.json_structs import open_structs
 from dataflow_assets.formats.json_types import is_optional
 from dataflow_assets.formats.structs import struct_of
 from dataflow_assets.formats.text_forms import NUMBER, all_have
@@ -44,11 +44,11 @@ def column(field: pa.Field, cells: Sequence[Any]) -> tuple[pa.Array, Mask | None
         if UNSET in cells:
             mask = np.fromiter((cell is UNSET for cell in cells), dtype=bool, count=len(cells))
             cells = [None if cell is UNSET else cell for cell in cells]
-            return named(field, cells), mask
-    return named(field, cells), None
+            return named_column(field, cells), mask
+    return named_column(field, cells), None
 
 
-def named(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
+def named_column(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
     """The column; raises RejectedRecord that names it when it cannot hold the values."""
     try:
         return array(field, cells)
@@ -74,7 +74,7 @@ def _limits(kind: pa.DataType) -> Iterator[str]:
 
 def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
     """The column of values that are all there, dates and times as text."""
-    if json_times.served(field.type):
+    if json_times.is_served(field.type):
         return json_times.times(field, cells)
     kind = kind_of(field)
     if kind == Kind.JSON:
@@ -86,7 +86,7 @@ def array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
     if pa.types.is_floating(field.type):
         return _floats(field, cells)
     if pa.types.is_struct(field.type):
-        return _struct(field, opened(field, cells))
+        return _struct(field, open_structs(field, cells))
     if pa.types.is_list(field.type):
         offsets, null = _bounds(cells)
         items = array(field.type.value_field, list(chain.from_iterable(c or () for c in cells)))

@@ -74,14 +74,14 @@ class Node:
             if "$ref" in schema:
                 if beside := [key for key in ADDING if key in schema]:
                     raise ValueError(f"{beside[0]} beside $ref has no columns: list all properties")
-                node = node._referred(schema["$ref"])
+                node = node._follow(schema["$ref"])
             elif (only := _only(schema)) is not None:
                 node = replace(node, schema=only)
             else:
                 return node
         raise ValueError("a $ref refers to itself")
 
-    def _referred(self, reference: str) -> Node:
+    def _follow(self, reference: str) -> Node:
         try:
             found = self.resolver.lookup(reference)
         except jsonschema_rs.ReferencingError as error:
@@ -101,10 +101,10 @@ def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
     Raises:
         ValueError where a text is no JSON Schema, or refers to what is not among the references.
     """
-    root = _parsed(text)
+    root = _parse(text)
     own = root.get("$id") if isinstance(root, dict) else None
     base = urljoin(_BASE, own or "")
-    others = [(urljoin(base, _address(name)), _parsed(other)) for name, other in references]
+    others = [(urljoin(base, _address(name)), _parse(other)) for name, other in references]
     try:
         known = jsonschema_rs.Registry([(base, root), *others], retriever=_not_fetched)
         for one in (root, *(other for _, other in others)):
@@ -131,7 +131,7 @@ def _not_fetched(address: str) -> NoReturn:
     raise ValueError(f"{address} must be among the references of the schema in the registry")
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

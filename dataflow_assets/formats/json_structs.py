@@ -51,7 +51,7 @@ def decoder(
     return _Numbered(columns, forbid_unknown=forbid_unknown)
 
 
-def opened(field: pa.Field, cells: Sequence[Any]) -> Sequence[Any]:
+def open_structs(field: pa.Field, cells: Sequence[Any]) -> Sequence[Any]:
     """The cells of a column of structs, those that stayed text decoded.
 
     Called for each column of a batch that is a struct.
@@ -86,9 +86,9 @@ class _Numbered:
         self._decode = msgspec.json.Decoder(struct_type(numbered, forbid_unknown=True)).decode
 
     def __call__(self, text: bytes) -> Any:
-        return self.decoded(_MEMBERS.decode(text), self._numbers.get)
+        return self.decode(_MEMBERS.decode(text), self._numbers.get)
 
-    def decoded(
+    def decode(
         self, members: Mapping[str, msgspec.Raw], number: Callable[[str], int | None]
     ) -> Any:
         """The object of these members, each of whose keys has the number of its column, or none."""
@@ -108,13 +108,13 @@ class _Numbered:
         try:
             return self._decode(b"{%b}" % body)
         except msgspec.ValidationError as error:
-            raise msgspec.ValidationError(_NUMBERED.sub(self._named, str(error))) from None
+            raise msgspec.ValidationError(_NUMBERED.sub(self._name, str(error))) from None
 
     def _refuse(self, key: str) -> None:
         if self._strict:
             raise msgspec.ValidationError(f"Object contains unknown field `{key}`")
 
-    def _named(self, number: re.Match[str]) -> str:
+    def _name(self, number: re.Match[str]) -> str:
         return self._names[int(number[1])]
 
 
@@ -136,7 +136,7 @@ class _AnyCase:
             return self._fast(text)
         except msgspec.ValidationError:
             members = _MEMBERS.decode(text)
-        found = self._slow.decoded(members, self._number)
+        found = self._slow.decode(members, self._number)
         if self._lessons:
             self._lessons -= 1
             self._learn(members)

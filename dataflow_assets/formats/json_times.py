@@ -63,10 +63,10 @@ def _text_type(kind: pa.DataType) -> pa.DataType:
         return pa.list_(as_text(kind.value_field))
     if pa.types.is_map(kind):
         return pa.map_(as_text(kind.key_field), as_text(kind.item_field))
-    return pa.string() if served(kind) else kind
+    return pa.string() if is_served(kind) else kind
 
 
-def served(kind: pa.DataType) -> bool:
+def is_served(kind: pa.DataType) -> bool:
     """True for the dates and times that `times` reads."""
     units = pa.types.is_timestamp(kind) and kind.unit in _LONGEST
     return bool(units or kind in (pa.date32(), pa.time64("us")))
@@ -76,7 +76,7 @@ def word(kind: pa.DataType) -> str | None:
     """How the decoder names a time that it expects, also inside a list; None for other types."""
     if pa.types.is_list(kind):
         return word(kind.value_type)
-    if not served(kind):
+    if not is_served(kind):
         return None
     return "datetime" if pa.types.is_timestamp(kind) else str(kind)[:4]
 

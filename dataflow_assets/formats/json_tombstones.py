@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from dataflow_assets.contracts import INSERT, OFFSET, OP, Kind, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
-from dataflow_assets.formats.json_columns import first_line, named
+from dataflow_assets.formats.json_columns import first_line, named_column
 from dataflow_assets.formats.json_structs import decoder
 from dataflow_assets.records.connect_types import is_envelope, unpack_envelope
 from dataflow_assets.records.record import encode, parse
@@ -63,7 +63,7 @@ class KeyDecoder:
         for field, cell in zip(self._fields, cells, strict=True):
             if cell is UNSET:
                 raise RejectedRecord("decode", f"column {field.name} is missing")
-            named(field, [cell])
+            named_column(field, [cell])
         return dict(zip(self._columns, cells, strict=True))
 
 

@@ -24,7 +24,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, StoredSchema, Texts
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.protobuf_json import plain
-from dataflow_assets.formats.protobuf_schema import compiled
+from dataflow_assets.formats.protobuf_schema import compile_schema
 from dataflow_assets.records.record import exact_json
 
 _PROTOBUF = "PROTOBUF"
@@ -63,7 +63,7 @@ class ProtobufFormat(MessageFormat):
             raise _unfit("does not begin with the byte 0 and the number of a schema")
         head = body[1:_HEAD]
         if head not in known:
-            known[head] = self._asked(head)
+            known[head] = self._ask(head)
         schema = known[head]
         if isinstance(schema, RejectedRecord):
             raise schema
@@ -76,7 +76,7 @@ class ProtobufFormat(MessageFormat):
             text = (str(error).splitlines() or [""])[0][:200]
             raise _unfit(f"{name}: {text or 'no value of the schema'}") from None
 
-    def _asked(self, head: bytes) -> StoredSchema | RejectedRecord:
+    def _ask(self, head: bytes) -> StoredSchema | RejectedRecord:
         """Once for each batch, however many messages name it."""
         try:
             return self.schemas.by_id(int.from_bytes(head, "big"))
@@ -90,10 +90,10 @@ def _reader(name: str, schema: StoredSchema, path: tuple[int, ...]) -> Callable[
     if schema.kind != _PROTOBUF:
         raise _unfit(f"{name} is of type {schema.kind}, and not Protobuf")
     try:
-        file = compiled(schema.text, schema.references)
+        file = compile_schema(schema.text, schema.references)
     except ValueError as error:
         raise _unfit(f"{name} cannot be used: {error}") from None
-    made = GetMessageClass(_named(name, list(file.message_types_by_name.values()), path))
+    made = GetMessageClass(_message_type(name, list(file.message_types_by_name.values()), path))
 
     def read(value: bytes) -> Any:
         message: Message = made()
@@ -103,7 +103,7 @@ def _reader(name: str, schema: StoredSchema, path: tuple[int, ...]) -> Callable[
     return read
 
 
-def _named(name: str, types: Sequence[Descriptor], path: tuple[int, ...]) -> Descriptor:
+def _message_type(name: str, types: Sequence[Descriptor], path: tuple[int, ...]) -> Descriptor:
     """The message type at a path of indexes: in the file, in that type, and so on."""
     for step, index in enumerate(path):
         if index >= len(types):

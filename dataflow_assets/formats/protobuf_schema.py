@@ -26,7 +26,7 @@ _MAIN = "dataflow_schema.proto"
 _NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\.proto")
 
 
-def compiled(text: str, references: tuple[tuple[str, str], ...] = ()) -> FileDescriptor:
+def compile_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> FileDescriptor:
     """The file of a schema.
 
     Called inside tasks, once per process for each schema.
@@ -38,26 +38,26 @@ def compiled(text: str, references: tuple[tuple[str, str], ...] = ()) -> FileDes
     Raises:
         ValueError with the line of a mistake.
     """
-    found = _compiled(text, references)
+    found = _compile(text, references)
     if isinstance(found, str):
         raise ValueError(found)  # noqa: TRY004 - what protoc has said
     return found
 
 
 @lru_cache(maxsize=256)
-def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor | str:
+def _compile(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor | str:
     """The file, or what is wrong with it: each message would start protoc again."""
     try:
-        return _built(text, references)
+        return _build(text, references)
     except ValueError as error:
         return str(error)
 
 
-def _built(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor:
+def _build(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor:
     with tempfile.TemporaryDirectory(prefix="dataflow-proto-") as name:
         folder = Path(name)
         for path, content in {**CONFLUENT, **dict(references), _MAIN: text}.items():
-            _written(folder, path, content)
+            _write(folder, path, content)
         found = _descriptors(folder)
     pool = descriptor_pool.DescriptorPool()
     for file in found.file:
@@ -65,7 +65,7 @@ def _built(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor
     return pool.FindFileByName(_MAIN)
 
 
-def _written(folder: Path, path: str, text: str) -> None:
+def _write(folder: Path, path: str, text: str) -> None:
     """No name leads out of the folder, and none is both a file and the folder of another one."""
     if _NAME.fullmatch(path) is None:
         raise _impossible(path)
@@ -83,7 +83,7 @@ def _impossible(path: str) -> ValueError:
 def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
     """In a process of its own: what protoc has to say, it says there."""
     made = folder / "descriptors.bin"
-    roots = (f"-I{root}" for root in (folder, *_known()))
+    roots = (f"-I{root}" for root in (folder, *_known_folders()))
     command = [sys.executable, "-m", "grpc_tools.protoc", *roots]
     options = ["--include_imports", f"--descriptor_set_out={made}", _MAIN]
     try:
@@ -94,17 +94,17 @@ def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
         raise ValueError("protoc does not come to an end") from None
     if done.returncode != 0:
         lines = done.stderr.replace(f"{folder}/", "").replace(f"{_MAIN}:", "line ").splitlines()
-        raise ValueError(f"no Protobuf schema: {_explained((lines or ['unknown'])[0][:300])}")
+        raise ValueError(f"no Protobuf schema: {_explain((lines or ['unknown'])[0][:300])}")
     return descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())
 
 
-def _known() -> tuple[str, ...]:
+def _known_folders() -> tuple[str, ...]:
     return (
         str(files("grpc_tools") / "_proto"),  # google/protobuf
         f"google={distribution('googleapis-common-protos').locate_file('google')}",  # google/type
     )
 
 
-def _explained(line: str) -> str:
+def _explain(line: str) -> str:
     missing = line.endswith("File not found.")
     return f"{line} The schema must have a reference of this name" if missing else line

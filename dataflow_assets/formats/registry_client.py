@@ -17,7 +17,7 @@ from urllib3 import exceptions as refusals
 
 from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import PermanentError, RejectedRecord, TransientError
-from dataflow_assets.tls import Material, context
+from dataflow_assets.secrets.tls import Material, context
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 TIMES = urllib3.Timeout(connect=5.0, read=30.0)
@@ -74,7 +74,7 @@ class RegistryClient:
         found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if found is None:
             raise self._no_subject(subject)
-        return self._number(found), self._stored(found)
+        return self._number(found), self._stored_schema(found)
 
     def versions(self, subject: str) -> tuple[int, ...]:
         """The versions that a subject has now, the oldest first.
@@ -102,7 +102,7 @@ class RegistryClient:
         if found is None:
             raise TransientError(f"{self}: version {number} of subject {subject} has been deleted")
         try:
-            return self._stored(found)
+            return self._stored_schema(found)
         except RejectedRecord as error:
             raise PermanentError(error.reason) from None
 
@@ -122,7 +122,7 @@ class RegistryClient:
         answer = self._ask("POST", path, msgspec.json.encode(body))
         if answer.status in (409, 422):
             raise PermanentError(
-                f"{self}: refuses the schema for subject {subject}: {_said(answer)}; register a "
+                f"{self}: refuses the schema for subject {subject}: {_message(answer)}; register a "
                 "compatible schema, or name another subject"
             )
         found = self._content(answer, path, dict)
@@ -133,7 +133,7 @@ class RegistryClient:
     def __str__(self) -> str:
         return f"schema registry {self.url}"
 
-    def _stored(self, found: Mapping[str, Any]) -> StoredSchema:
+    def _stored_schema(self, found: Mapping[str, Any]) -> StoredSchema:
         references: dict[str, str] = {}
         self._follow(found, references)
         return StoredSchema(
@@ -223,7 +223,7 @@ class RegistryClient:
                 "schemaRegistry.bearerToken"
             )
         if answer.status in _BUSY or answer.status >= 500:
-            raise TransientError(f"{self}: HTTP {answer.status} for {path}: {_said(answer)}")
+            raise TransientError(f"{self}: HTTP {answer.status} for {path}: {_message(answer)}")
         if answer.status == 404 and _error_code(answer) // 100 == _NO_SCHEMA // 100:
             return None
         try:
@@ -236,7 +236,7 @@ class RegistryClient:
 
     def _no_registry(self, answer: urllib3.BaseHTTPResponse, path: str) -> PermanentError:
         return PermanentError(
-            f"{self}: HTTP {answer.status} for {path}: {_said(answer)}; url must be where a "
+            f"{self}: HTTP {answer.status} for {path}: {_message(answer)}; url must be where a "
             "registry answers in Confluent's API"
         )
 
@@ -252,7 +252,7 @@ def _by_id(registry: RegistryClient, number: int) -> StoredSchema:
             _absent.pop(next(iter(_absent)), None)
         _absent[registry, number] = time.monotonic() + ABSENT_SECONDS
         raise registry._no_schema(number)  # noqa: SLF001
-    return registry._stored(found)  # noqa: SLF001
+    return registry._stored_schema(found)  # noqa: SLF001
 
 
 @lru_cache(maxsize=64)
@@ -274,7 +274,7 @@ def _error_code(answer: urllib3.BaseHTTPResponse) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _said(answer: urllib3.BaseHTTPResponse) -> str:
+def _message(answer: urllib3.BaseHTTPResponse) -> str:
     text = answer.data.decode("utf-8", "replace")
     try:
         found = msgspec.json.decode(text)

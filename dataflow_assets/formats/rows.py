@@ -125,7 +125,7 @@ def cells(column: pa.Array, field: pa.Field) -> list[Any]:
         return [None if count is None else _iso(count) for count in counts]
     if pa.types.is_temporal(arrow):
         return moments(column)
-    return _nested(column, arrow) if pa.types.is_nested(arrow) else column.to_pylist()
+    return _nested_cells(column, arrow) if pa.types.is_nested(arrow) else column.to_pylist()
 
 
 def moments(column: pa.Array) -> list[str | None]:
@@ -219,7 +219,7 @@ def fraction(value: float) -> float | str:
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
-def _nested(column: pa.Array, arrow: pa.DataType) -> list[Any]:
+def _nested_cells(column: pa.Array, arrow: pa.DataType) -> list[Any]:
     valid = column.is_valid().to_pylist()
     if pa.types.is_struct(arrow):
         children = [cells(column.field(i), arrow.field(i)) for i in range(arrow.num_fields)]

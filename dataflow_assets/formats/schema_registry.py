@@ -12,8 +12,8 @@ from typing_extensions import override
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.registry_client import RegistryClient
 from dataflow_assets.secrets import Fills, SecretRef, one_word
+from dataflow_assets.secrets.tls import IN_CLEAR, Tls, is_plain, warn_in_clear, warn_unchecked
 from dataflow_assets.spec import Addition, Spec
-from dataflow_assets.tls import IN_CLEAR, Tls, is_plain, warn_in_clear, warn_unchecked
 
 Ref = SecretRef | None
 
@@ -38,7 +38,7 @@ class RegistryAuth(Spec):
         named = self.username or self.username_secret_ref
         if not named or not (self.password or self.password_secret_ref):
             return None
-        user, password = self.username or "", _shown(self.password) or ""
+        user, password = self.username or "", _show(self.password) or ""
         for name, value in (("username", user), ("password", password)):
             if not value:
                 raise PermanentError(f"schemaRegistry.basicAuth.{name}: its Secret is empty")
@@ -117,7 +117,7 @@ class SchemaRegistry(Spec):
     def _token(self) -> str | None:
         if not (self.bearer_token or self.bearer_token_secret_ref):
             return None
-        return one_word(_shown(self.bearer_token) or "", "schemaRegistry.bearerToken")
+        return one_word(_show(self.bearer_token) or "", "schemaRegistry.bearerToken")
 
 
 def address_problem(url: str) -> str:
@@ -134,5 +134,5 @@ def address_problem(url: str) -> str:
     return ""
 
 
-def _shown(value: SecretStr | None) -> str | None:
+def _show(value: SecretStr | None) -> str | None:
     return value.get_secret_value() if value and value.get_secret_value() else None

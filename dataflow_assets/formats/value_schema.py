@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 
 KEY = b"dataflow.value_schema"
 """In the metadata of a ticket's schema."""
@@ -31,7 +31,7 @@ class ValueSchema(msgspec.Struct, frozen=True):
     key_number: int | None = None
     """Under which the registry has the schema of keys; None: keys have no number in front."""
 
-    def marked(self, schema: pa.Schema) -> pa.Schema:
+    def mark(self, schema: pa.Schema) -> pa.Schema:
         """A ticket's schema that carries this one to the tasks."""
         return schema.with_metadata({**(schema.metadata or {}), KEY: msgspec.json.encode(self)})
 

@@ -127,7 +127,7 @@ class JointJobs(Turns):
         if not chosen:
             return
         began = time.monotonic()
-        if not self._done(chosen, lambda spark: job.read(spark, asked)):
+        if not self._do(chosen, lambda spark: job.read(spark, asked)):
             self._slices = max(_FEWEST_SLICES, self._slices / 2)
             return
         self._joint_seconds = time.monotonic() - began

@@ -78,11 +78,11 @@ class Lane:
                 if time.monotonic() - asked >= WANTED_SECONDS:
                     asked = time.monotonic()
                     self._adjust({flow.id: flow for flow in wanted()})
-                yield self._taken()
+                yield self._take()
             self._end_all(reason)
             given_up = time.monotonic() + END_SECONDS
             while self._members or not self._events.empty():
-                yield self._taken()
+                yield self._take()
                 if time.monotonic() >= given_up:
                     given_up = float("inf")
                     self._give_up()
@@ -143,7 +143,7 @@ class Lane:
     def _now(self) -> Sequence[Member]:
         return list(self._members.values())
 
-    def _taken(self) -> Event:
+    def _take(self) -> Event:
         try:
             event = self._events.get(timeout=MOMENT)
         except queue.Empty:
@@ -154,10 +154,10 @@ class Lane:
         if isinstance(event, Report):
             self._committed = time.monotonic()
         elif isinstance(event, Left | Ended):
-            self._gone(event)
+            self._forget(event)
         return event
 
-    def _gone(self, event: Left | Ended) -> None:
+    def _forget(self, event: Left | Ended) -> None:
         del self._members[event.flow.id]
         if isinstance(event, Left):
             self._left[event.flow.id] = event.flow.hash

@@ -186,9 +186,9 @@ class Member(Host):
             def session() -> SparkSession:
                 nonlocal placed
                 if not placed:
-                    stack.enter_context(self._placed())
+                    stack.enter_context(self._place())
                     placed = True
-                return stack.enter_context(self._limited())
+                return stack.enter_context(self._limited_session())
 
             yield session
 
@@ -244,7 +244,7 @@ class Member(Host):
                 raise NotBegun
         try:
             began = time.monotonic()
-            with self._limited() as spark:
+            with self._limited_session() as spark:
                 outcome = job.run_in_one_task(spark, planned)
         finally:
             self._beside.passes.release()
@@ -252,7 +252,7 @@ class Member(Host):
         return outcome
 
     @contextmanager
-    def _placed(self) -> Iterator[None]:
+    def _place(self) -> Iterator[None]:
         while not self._beside.places.acquire(timeout=1.0):
             if reason := self._overdue():
                 raise CutOff(f"{reason}: it waited for the jobs of other flows")
@@ -262,7 +262,7 @@ class Member(Host):
             self._beside.places.release()
 
     @contextmanager
-    def _limited(self) -> Iterator[SparkSession]:
+    def _limited_session(self) -> Iterator[SparkSession]:
         spark, late = self._session(), within(ALONE_SECONDS)
         with limited(spark, lambda: late() or self._overdue()):
             yield spark

@@ -35,7 +35,7 @@ class Pace:
             bytes=max(min(declared.bytes, _FEW.bytes), int(declared.bytes * self._share)),
         )
 
-    def took(self, seconds: float) -> None:
+    def note_turn(self, seconds: float) -> None:
         """A turn that read as much as it was allowed to has taken so long."""
         change = min(_MOST_CHANGE, max(0.5, TURN_SECONDS / max(seconds, 0.01)))
         self._share = min(1.0, max(_LEAST, self._share * change))

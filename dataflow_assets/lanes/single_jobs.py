@@ -49,7 +49,7 @@ class SingleJobs(Turns):
             return
         full, before, outcomes = waiting.planned.work.span.full, self._last, list[Outcome]()
         self._last, began = float("inf") if full else before, time.monotonic()
-        done = self._done([member], lambda spark: outcomes.extend(_read(spark, waiting)))
+        done = self._do([member], lambda spark: outcomes.extend(_read(spark, waiting)))
         ended = time.monotonic()
         self._last = ended if full else before
         if not done:
@@ -57,7 +57,7 @@ class SingleJobs(Turns):
         member.singly = False
         member.passed = ended  # more of its turns may follow, behind those who wait for longer
         if full:
-            member.pace.took(ended - began)
+            member.pace.note_turn(ended - began)
         for outcome in outcomes:
             member.answer(outcome)
         member.answer_when_over()

@@ -83,7 +83,7 @@ class Turns(ABC):
             except Exception as error:
                 log.exception("a round of the lane failed")
                 for member in self._waiting():
-                    member.answer(unexpected(error))
+                    member.answer(unexpected_error(error))
 
     def _waiting(self) -> list[Member]:
         mine = [
@@ -93,7 +93,7 @@ class Turns(ABC):
         ]
         return sorted(mine, key=_urgency, reverse=True)
 
-    def _done(self, members: Sequence[Member], work: Callable[[SparkSession], None]) -> bool:
+    def _do(self, members: Sequence[Member], work: Callable[[SparkSession], None]) -> bool:
         """Has a job run in the time that it may take. False: it has failed, and they were told."""
         try:
             spark = self._spark()
@@ -105,19 +105,19 @@ class Turns(ABC):
             with limited(spark, within(JOB_SECONDS)):
                 work(spark)
         except Exception as error:  # noqa: BLE001 - also a mistake of ours is theirs only
-            _failed(members, error)
+            _fail(members, error)
             return False
         return True
 
 
-def unexpected(error: Exception) -> TransientError:
+def unexpected_error(error: Exception) -> TransientError:
     """Returns what a flow is told of a mistake of ours."""
     found = TransientError(f"unexpected {type(error).__name__}: {error}")
     found.__cause__ = error
     return found
 
 
-def _failed(members: Sequence[Member], error: Exception) -> None:
+def _fail(members: Sequence[Member], error: Exception) -> None:
     """A job that died tells nothing of its passes: each is tried singly, and the culprit is known.
 
     Its next jobs run beside those of the lane.
@@ -125,7 +125,9 @@ def _failed(members: Sequence[Member], error: Exception) -> None:
     if len(members) > 1:
         for member in members:
             member.singly = True
-            member.answer(copy(error) if isinstance(error, DataflowError) else unexpected(error))
+            member.answer(
+                copy(error) if isinstance(error, DataflowError) else unexpected_error(error)
+            )
         return
     (member,) = members
     member.alone = isinstance(error, JobDied | Locked)

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from dataflow_assets.assets import assets, broken, graph, user
+from dataflow_assets.assets import assets, broken_files, graph, user
 from dataflow_assets.assets.graph import Graph
 from dataflow_assets.errors import Finding
 from dataflow_assets.location.jobs.flows import flow_job
@@ -64,7 +64,7 @@ def _base(
     resources = _resources(flows)
     lanes = ingest_job(Watched(paths), resources["spark"])
     tidying, at_night = table_jobs(flows)
-    wrecks = broken(findings)
+    wrecks = broken_files(findings)
     checks = [wreck for wreck in wrecks if isinstance(wreck, dg.AssetChecksDefinition)]
     return dg.Definitions(
         assets=[*assets(flows), *(wreck for wreck in wrecks if wreck not in checks)],

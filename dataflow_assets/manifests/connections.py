@@ -145,7 +145,7 @@ class Names:
 
     def named(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The flows with the names of their ends."""
-        return [(self._named(flow), document) for flow, document in pairs]
+        return [(self._with_names(flow), document) for flow, document in pairs]
 
     def findings(self, files: Container[str]) -> list[Finding]:
         """Returns what is wrong in these files; complete once every flow is named."""
@@ -157,7 +157,7 @@ class Names:
             if spelling not in self._used and entry.document.file in files:
                 yield entry.finding(_UNUSED[entry.is_address])
 
-    def _named(self, flow: Flow) -> Flow:
+    def _with_names(self, flow: Flow) -> Flow:
         source = self._name(flow.source, flow)
         names = [self._name(branch.sink, flow) for branch in flow.branches]
         branches = tuple(

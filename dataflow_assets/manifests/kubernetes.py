@@ -68,11 +68,11 @@ def _entries(document: Document, block: str) -> Iterator[tuple[Path, str | None,
         elif block == "stringData":
             yield (block, key), value, ""
         else:
-            text = _decoded(value)
+            text = _decode(value)
             yield (block, key), text, "" if text is not None else _NOT_BASE64
 
 
-def _decoded(value: str) -> str | None:
+def _decode(value: str) -> str | None:
     try:
         return base64.b64decode("".join(value.split()), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):

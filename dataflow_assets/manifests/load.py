@@ -94,7 +94,7 @@ def _assemble(
         reading for language in languages().values() for reading in _readings(language, read, near)
     ]
     made = [(r.flow, r.document) for r in readings if r.flow is not None]
-    odd = list(unexpected.each(made, unexpected.unnamed))
+    odd = list(unexpected.each(made, unexpected.ask_names))
     flows = names.named([one for one in made if one[1] not in [document for document, _ in odd]])
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
@@ -115,7 +115,7 @@ def _assemble(
     own = {entry.document.file for entry in entries}
     findings += [finding for file in read for finding in file.findings]
     findings += [finding for reading in readings for finding in reading.findings]
-    findings += [*(finding for _, finding in late), *_repeated(read), *names.findings(own)]
+    findings += [*(finding for _, finding in late), *_duplicates(read), *names.findings(own)]
     hints = [hint for file in read for hint in file.hints]
     hints += [hint for reading in readings for hint in reading.hints]
     hints += [*absent(flows, documents), *absent_files(flows), *names.unused(own), *cycles(flows)]
@@ -159,7 +159,7 @@ def _without_files(flows: list[tuple[Flow, Document]]) -> Iterator[tuple[Documen
                 yield document, document.finding((*base, key), message)
 
 
-def _repeated(files: list[FileReading]) -> Iterator[Finding]:
+def _duplicates(files: list[FileReading]) -> Iterator[Finding]:
     first: dict[tuple[str, str], kubernetes.SecretDocument] = {}
     for secret in (secret for file in files for secret in file.secrets):
         other = first.setdefault(secret.id, secret)

@@ -20,21 +20,23 @@ NAMED = 3
 
 def clashes(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
     """A finding in every flow that gets in another one's way."""
-    yield from _shared(flows, lambda flow: flow.id, "duplicate flow name {0}, also defined in {1}")
+    yield from _duplicates(
+        flows, lambda flow: flow.id, "duplicate flow name {0}, also defined in {1}"
+    )
     single = list({flow.id: (flow, document) for flow, document in flows}.values())
-    yield from _shared(
+    yield from _duplicates(
         single,
         lambda flow: flow.slug,
         "in Dagster the flow would be called {0}, and so would the one in {1}: rename one",
     )
-    yield from _shared(
+    yield from _duplicates(
         [pair for pair in single if pair[0].source.reserved],
         lambda flow: flow.source.reserved,
         "{0} is also read by the flow in {1}: each of the two would take changes from the other",
         _SOURCE,
     )
     yield from _same_keys(flows)
-    yield from _nested(flows)
+    yield from _folders_inside(flows)
 
 
 def cycles(flows: list[Pair]) -> Iterator[Finding]:
@@ -73,7 +75,7 @@ def _way_back(flow: Flow, by_source: Mapping[tuple[str, ...], list[Pair]]) -> tu
     return ()
 
 
-def _shared(
+def _duplicates(
     flows: list[Pair], name: Callable[[Flow], str], message: str, at: Path = _NAME
 ) -> Iterator[tuple[Document, Finding]]:
     groups: dict[str, list[Document]] = {}
@@ -129,7 +131,7 @@ def _collision(
             yield document, document.finding(path, message, key=True)
 
 
-def _nested(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
+def _folders_inside(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
     """A folder inside another flow's, or error records among the rows of a sink."""
     ends = [(*end, document) for flow, document in flows for end in _folders(flow)]
     written = {folder: document for folder, _, document in ends}

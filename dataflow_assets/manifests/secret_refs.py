@@ -22,11 +22,11 @@ from dataflow_assets.secrets import (
     environment,
     foreign_place,
     is_place,
-    mounted,
+    mounted_file,
 )
 from dataflow_assets.secrets.lookup import Documents
+from dataflow_assets.secrets.tls import EVERYWHERE, shown
 from dataflow_assets.spec import Spec
-from dataflow_assets.tls import EVERYWHERE, shown
 
 Pair = tuple[Flow, Document]
 
@@ -77,7 +77,7 @@ def absent(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
                     yield document.finding(path, f"{found.reason}: it must be set at run time")
                 continue
             key = _key(flow, ref)
-            here = (key.namespace, key.name) in documents or mounted(key.place) is not None
+            here = (key.namespace, key.name) in documents or mounted_file(key.place) is not None
             if not here and isinstance(environment.value(key), Absent):
                 message = (
                     f"secret {key.secret} not found in this folder; at run time it is read from "
@@ -97,7 +97,7 @@ def absent_files(flows: list[Pair]) -> Iterator[Finding]:
 
 def _absence(value: str) -> str:
     text = value.strip()
-    if is_place(text) and mounted(text) is None:
+    if is_place(text) and mounted_file(text) is None:
         return f"{FOLDER} has no file {text} on this machine"
     is_path = text.startswith("/") and "\n" not in text
     if is_path and not os.path.isfile(text):  # noqa: PTH113 - never raises
@@ -129,18 +129,18 @@ def _places(flow: Flow) -> Iterator[tuple[Path, str]]:
 
 def _specs(flow: Flow) -> Iterator[tuple[Spec, Path]]:
     """The declarations of a flow that may name Secrets, with their places in the manifest."""
-    yield from _nested(flow.source, ("spec", "source", "config"))
+    yield from _nested_specs(flow.source, ("spec", "source", "config"))
     for branch in flow.branches:
-        yield from _nested(branch.sink, branch.place)
+        yield from _nested_specs(branch.sink, branch.place)
     if flow.policies.rejects.sink is not None:
-        yield from _nested(flow.policies.rejects.sink, ("spec", "errors", "config"))
+        yield from _nested_specs(flow.policies.rejects.sink, ("spec", "errors", "config"))
 
 
-def _nested(spec: Spec, path: Path) -> Iterator[tuple[Spec, Path]]:
+def _nested_specs(spec: Spec, path: Path) -> Iterator[tuple[Spec, Path]]:
     yield spec, path
     for name, info in type(spec).model_fields.items():
         for inner, place in _inside(getattr(spec, name), (*path, info.alias or name)):
-            yield from _nested(inner, place)
+            yield from _nested_specs(inner, place)
 
 
 def _inside(value: object, path: Path) -> Iterator[tuple[Spec, Path]]:

@@ -16,8 +16,8 @@ _LEFT = (
 )
 
 
-def compared(loaded: Loaded) -> Loaded:
-    """The same, with a finding for each change that a table refuses; such a flow is left out.
+def compare(loaded: Loaded) -> Loaded:
+    """Adds a finding for each change that a table refuses; such a flow is left out.
 
     A table that cannot be looked at is a note: it may be reachable where the flow runs. So is a
     table that was declared once, and is stored.
@@ -27,11 +27,11 @@ def compared(loaded: Loaded) -> Loaded:
     for flow in loaded.flows:
         document = loaded.documents[flow.id]
         try:
-            refused[flow.id] = list(_refused(flow, document))
+            refused[flow.id] = list(_refusals(flow, document))
         except DataflowError as error:
             message = f"not compared with the table that is stored: {error}"
             notes.append(document.finding(flow.branches[0].place, message, key=True))
-    notes += _left(loaded)
+    notes += _left_over(loaded)
     found = [finding for findings in refused.values() for finding in findings]
     return replace(
         loaded,
@@ -41,14 +41,14 @@ def compared(loaded: Loaded) -> Loaded:
     )
 
 
-def _refused(flow: Flow, document: Document) -> Iterator[Finding]:
+def _refusals(flow: Flow, document: Document) -> Iterator[Finding]:
     for branch in flow.resolvable().branches:
         for field, message in branch.sink.stored_problems():
             place = (*branch.place, "fields", *([] if field is None else [field]))
             yield document.finding(place, message)
 
 
-def _left(loaded: Loaded) -> Iterator[Finding]:
+def _left_over(loaded: Loaded) -> Iterator[Finding]:
     """A note for each stored table that no file declares any more."""
     declared: dict[str, set[str]] = {}
     for _, tables in loaded.tables:

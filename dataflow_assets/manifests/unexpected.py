@@ -46,7 +46,7 @@ def each(flows: Sequence[Pair], check: Check) -> Iterator[tuple[Document, Findin
             yield document, document.finding((), message(error))
 
 
-def unnamed(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
+def ask_names(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
     """Asks each flow all that flows are compared by, so that comparing throws no more.
 
     Called when manifests are loaded, by `each`, before flows are held against each other.

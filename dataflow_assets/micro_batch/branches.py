@@ -64,7 +64,7 @@ class PassBranch:
 
     def named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Typed rows with the target's names for the columns that mean them."""
-        return self._names.renamed(rows) if self.traits.ignores_case else rows
+        return self._names.rename(rows) if self.traits.ignores_case else rows
 
     def shape(self) -> Shape | None:
         """Returns what is stored of a record, where that is not simply its body."""

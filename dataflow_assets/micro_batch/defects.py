@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataflow_assets.contracts import OffsetSlice, Slice
-from dataflow_assets.defects import is_defect, named
 from dataflow_assets.errors import DataflowError, Defect
+from dataflow_assets.errors.defects import is_defect, named
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow_assets.contracts import OffsetSlice, Receipt, SourceSession, Span
-from dataflow_assets.decoding import decode_msgpack
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.results import Result, encoded
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
 from dataflow_assets.micro_batch.tasks import JobDied, collect, spare_worker
+from dataflow_assets.records.decoding import decode_msgpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -168,9 +168,9 @@ class _InTasks:
         spare_worker()
         for batch in batches:
             for task in batch.column("id").to_pylist():
-                yield from self._done(self.tasks[task])
+                yield from self._do(self.tasks[task])
 
-    def _done(self, shares: Sequence[Share]) -> Iterator[pa.RecordBatch]:
+    def _do(self, shares: Sequence[Share]) -> Iterator[pa.RecordBatch]:
         messages = [share for share in shares if self.works[share[0]].source.delivers == "messages"]
         for n, indexes in shares:
             if (n, indexes) not in messages:

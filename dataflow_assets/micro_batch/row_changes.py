@@ -13,8 +13,8 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.contracts import DELETE, INSERT, OP, Note, reserved
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.micro_batch import unknown_values
+from dataflow_assets.records.decoding import decode_json
 
 _FIELDS = (
     pa.field(OP, pa.int8()),

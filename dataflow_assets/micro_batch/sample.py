@@ -24,7 +24,6 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
 )
-from dataflow_assets.decoding import decode_msgpack
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, objects, table_columns
@@ -35,6 +34,7 @@ from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numb
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, numbers, spare_worker
 from dataflow_assets.micro_batch.transform import sampled
+from dataflow_assets.records.decoding import decode_msgpack
 from dataflow_assets.records.record import exact_json
 from dataflow_assets.records.wrapped import unwrapped_texts
 

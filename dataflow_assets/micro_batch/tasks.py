@@ -19,8 +19,8 @@ from zipimport import zipimporter
 import pyarrow as pa
 
 from dataflow_assets.contracts import Source, SourceSession, Span
-from dataflow_assets.defects import is_defect_of
 from dataflow_assets.errors import Defect, TransientError
+from dataflow_assets.errors.defects import is_defect_of
 from dataflow_assets.spark.errors import python_error, sentence
 
 if TYPE_CHECKING:

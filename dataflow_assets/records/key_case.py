@@ -39,7 +39,7 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
                 name(key): everywhere(item) if item.__class__ in _NESTED else item
                 for key, item in value.items()
             }
-            return _checked(value, renamed, name)
+            return _check(value, renamed, name)
         if isinstance(value, list):
             items = list(map(everywhere, value))
             return value if all(map(is_, items, value)) else items
@@ -62,7 +62,7 @@ def _names(keys: tuple[str, ...], name: Callable[[str], str]) -> tuple[str, ...]
     return None if found == keys else found
 
 
-def _checked(given: dict[str, Any], renamed: dict[str, Any], name: Callable[[str], str]) -> Any:
+def _check(given: dict[str, Any], renamed: dict[str, Any], name: Callable[[str], str]) -> Any:
     if len(renamed) < len(given):
         raise _collision(given, name)
     same = list(renamed) == list(given) and all(map(is_, renamed.values(), given.values()))

@@ -51,13 +51,13 @@ _CONDITIONS = (
 
 def paths() -> str:
     """Returns what a path may say, and what it finds in one body."""
-    rows = [f"| `{escaped(path)}` | {escaped(says)} | {_found(path)} |" for path, says in _PATHS]
+    rows = [f"| `{escaped(path)}` | {escaped(says)} | {_find(path)} |" for path, says in _PATHS]
     head = f"The dialect of gjson and sjson. What each finds in `{_BODY}`:"
     table = ["| Path | Meaning | Finds |", "|---|---|---|", *rows]
     return "\n".join(["## Paths", "", head, "", *table, _WRITING])
 
 
-def _found(path: str) -> str:
+def _find(path: str) -> str:
     value = Path.parse(path).getter()(parse(_BODY.encode()))
     return "*missing*" if value is MISSING else f"`{encode(value).decode()}`"
 

@@ -65,7 +65,7 @@ def _examples(step: type[Step]) -> Iterator[str]:
     yield "| Example | `config` | Record | Becomes |\n|---|---|---|---|"
     for one in step.examples:
         given = _with(_body(one.given), one.metadata)
-        cells = (one.about, _code(_yaml(one.config)), given, _found(step, one))
+        cells = (one.about, _code(_yaml(one.config)), given, _result(step, one))
         yield "| " + " | ".join(map(escaped, cells)) + " |"
     yield ""
 
@@ -77,7 +77,7 @@ def _yaml(config: Mapping[str, Any]) -> str:
     return out.getvalue().strip()
 
 
-def _found(step: type[Step], example: Example) -> str:
+def _result(step: type[Step], example: Example) -> str:
     body = None if example.given is None else example.given.encode()
     record = Record(parse(body), dict(example.metadata))
     try:

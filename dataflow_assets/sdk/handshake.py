@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dataflow_assets import tls
+from dataflow_assets.secrets import tls
 
 SECONDS = 3.0
 MOMENT = 1.0  # in which a server answers to a first word, or to the client's certificate

@@ -17,8 +17,8 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.contracts import Rejection, Slice
-from dataflow_assets.defects import is_defect, named
 from dataflow_assets.errors import DataflowError, Defect
+from dataflow_assets.errors.defects import is_defect, named
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 HALVED = 1_000  # refusals of a slice up to which every run is halved to its end

@@ -24,8 +24,8 @@ from dataflow_assets.contracts import (
     attempt_of,
     utc_now,
 )
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import RejectedRecord, Stopped
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.records.record import encode, parse
 from dataflow_assets.sdk.rejected_rows import with_place, written
 
@@ -231,15 +231,37 @@ def entry(body: bytes | str) -> tuple[datetime, Entry]:
     return datetime.fromisoformat(error["timestamp"]), found
 
 
-def oldest_first(found: Iterable[tuple[datetime, Entry]]) -> list[Entry]:
-    """Entries in the order in which they were rejected, those of one moment as they were read.
+def waiting(
+    found: Iterable[tuple[datetime, Entry]],
+    since: datetime | None,
+    most: int,
+    done: Mapping[str, int] | None = None,
+) -> list[Entry]:
+    """The entries that wait for a replay, in the order in which they were rejected.
 
     Called by a connector's error sink on the driver, once for each look of a replay.
 
     Args:
-        found: as `entry` reads them.
+        found: of one flow, as `entry` reads them; of several of one id the latest reading counts.
+        since: only what was rejected from then on; None for all.
+        most: how many at the most.
+        done: by id the reading up to which an entry has had its replay.
+
+    Returns:
+        Those of one moment by their offsets; none at which the flow has stopped.
     """
-    return [one for _, one in sorted(found, key=lambda pair: (pair[0], pair[1].offset, pair[1].n))]
+    latest: dict[str, tuple[datetime, Entry]] = {}
+    for at, one in found:
+        if one.id not in latest or latest[one.id][1].reading < one.reading:
+            latest[one.id] = at, one
+    left = [
+        (at, one.offset, one.n, one.id)
+        for at, one in latest.values()
+        if one.reading > (done or {}).get(one.id, -1)
+        and (since is None or at >= since)
+        and not one.id.endswith(HELD)
+    ]
+    return [latest[id_][1] for *_, id_ in sorted(left)[:most]]
 
 
 def _sent(encoding: str, original: bytes) -> bytes | None:

@@ -12,8 +12,8 @@ Nothing is kept for longer than seconds: whoever opens a flow again gets the val
 """
 
 from dataflow_assets.secrets.cluster import forget, inside
-from dataflow_assets.secrets.lookup import Lookup, Secrets, foreign_place, given, resolve
-from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted, replaced_meanwhile
+from dataflow_assets.secrets.lookup import Lookup, Secrets, foreign_place, resolve, resolved_values
+from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted_file, replaced_meanwhile
 from dataflow_assets.secrets.mounts import namespace as mounted_namespace
 from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef, is_secret
 from dataflow_assets.secrets.tokens import one_word
@@ -29,13 +29,13 @@ __all__ = [
     "VariableRef",
     "foreign_place",
     "forget",
-    "given",
     "inside",
     "is_place",
     "is_secret",
-    "mounted",
+    "mounted_file",
     "mounted_namespace",
     "one_word",
     "replaced_meanwhile",
     "resolve",
+    "resolved_values",
 ]

@@ -43,7 +43,7 @@ def value(key: Key) -> str | Absent:
     """
     if not inside():
         return Absent("this process is not in a Kubernetes cluster")
-    data = _known(key)
+    data = _from_cache(key)
     if isinstance(data, Absent):
         return data
     if key.key not in data:
@@ -69,16 +69,16 @@ def forget() -> None:
     _answers.clear()
 
 
-def _known(key: Key) -> _Data | Absent:
+def _from_cache(key: Key) -> _Data | Absent:
     cached = (_server(), key.namespace, key.name)
     until, data = _answers.get(cached, (0.0, Absent("")))
     if time.monotonic() >= until:
-        data = _asked(key)
+        data = _ask(key)
         _answers[cached] = time.monotonic() + SECONDS, data
     return data
 
 
-def _asked(key: Key) -> _Data | Absent:
+def _ask(key: Key) -> _Data | Absent:
     status, answer = _get(f"/api/v1/namespaces/{key.namespace}/secrets/{key.name}")
     said = f"{status} {answer.get('message') or answer.get('reason') or ''}".strip()
     if status == HTTPStatus.OK:

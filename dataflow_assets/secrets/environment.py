@@ -15,10 +15,10 @@ def variable(key: Key) -> str:
 
     Two underscores lie between the names. What is not a letter or a digit is one underscore.
     """
-    return "__".join((PREFIX, *map(spelled, (key.namespace, key.name, key.key))))
+    return "__".join((PREFIX, *map(spell, (key.namespace, key.name, key.key))))
 
 
-def spelled(part: str) -> str:
+def spell(part: str) -> str:
     return re.sub(r"[^A-Z0-9]+", "_", part.upper())
 
 

@@ -22,15 +22,15 @@ def digest(values: Iterable[str]) -> str:
     Returns:
         The digest, empty where no file is named; a file that cannot be read counts as empty.
     """
-    named = ((value, _named(value.strip())) for value in sorted(set(values)))
+    named = ((value, _path_of(value.strip())) for value in sorted(set(values)))
     pairs = [(value.encode(), _content(path)) for value, path in named if path is not None]
     parts = (hashlib.sha256(part).digest() for pair in pairs for part in pair)
     return hashlib.sha256(b"".join(parts)).hexdigest() if pairs else ""
 
 
-def _named(text: str) -> Path | None:
+def _path_of(text: str) -> Path | None:
     if mounts.is_place(text):
-        return mounts.mounted(text)
+        return mounts.mounted_file(text)
     return Path(text) if text.startswith("/") and text.isprintable() else None
 
 

@@ -68,7 +68,7 @@ class Secrets:
             found = (foreign_place(self.namespace, name) for name in ref.variables)
             return next(filter(None, found), "")
         key = self.key(ref)
-        problem = allowed(self.namespace, key.namespace)
+        problem = why_denied(self.namespace, key.namespace)
         return problem and f"secret {key.secret} must not be used: {problem}"
 
     def _document(self, key: Key) -> str | Absent:
@@ -83,7 +83,7 @@ class Secrets:
         return document[key.key].get_secret_value()
 
 
-def allowed(own: str, namespace: str) -> str:
+def why_denied(own: str, namespace: str) -> str:
     """Why a flow of the namespace `own` must not use the Secrets of `namespace`; empty: it may."""
     listed = os.environ.get(NAMESPACES, "")
     names = {name.strip() for name in listed.split(",")}
@@ -103,7 +103,7 @@ def foreign_place(own: str, value: str) -> str:
     if (spelled := environment.namespace(value)) is not None:
         return _foreign_variable(own, value, spelled)
     namespace = mounts.namespace(value)
-    if namespace is None or not (problem := allowed(own, namespace)):
+    if namespace is None or not (problem := why_denied(own, namespace)):
         return ""
     return f"a file below {mounts.FOLDER} must not be used: {problem}"
 
@@ -111,13 +111,13 @@ def foreign_place(own: str, value: str) -> str:
 def _foreign_variable(own: str, variable: str, spelled: str) -> str:
     """`spelled`: its namespace, of which several may be spelled alike."""
     listed = os.environ.get(NAMESPACES, "").split(",")
-    alike = (one for one in (own, *map(str.strip, listed)) if environment.spelled(one) == spelled)
-    if not (problem := allowed(own, next(alike, spelled))):
+    alike = (one for one in (own, *map(str.strip, listed)) if environment.spell(one) == spelled)
+    if not (problem := why_denied(own, next(alike, spelled))):
         return ""
     return f"the variable {variable} must not be used: {problem}"
 
 
-def given() -> tuple[str, ...]:
+def resolved_values() -> tuple[str, ...]:
     """The secret values that this process has resolved, also those that were replaced since."""
     return tuple(_given)
 

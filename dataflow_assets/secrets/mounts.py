@@ -32,7 +32,7 @@ def value(key: Key) -> str | Absent:
 
 
 def _text(key: Key) -> str | Absent:
-    path = mounted(key.place)
+    path = mounted_file(key.place)
     if path is None:
         folder = os.environ.get(FOLDER) or "not set"
         return Absent(f"{FOLDER} ({folder}) has no file {key.place} of its own")
@@ -51,7 +51,7 @@ def replaced_meanwhile(read: Callable[[], Read]) -> Read:
     return read()
 
 
-def mounted(place: str) -> Path | None:
+def mounted_file(place: str) -> Path | None:
     """The file `namespace/name/key` below DATAFLOW_SECRETS; None where there is none.
 
     A link that leads out of the folder counts as no file: only what is below the folder is secret

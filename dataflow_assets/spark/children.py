@@ -33,7 +33,7 @@ class Guard:
         self._process.communicate()
 
 
-def detached(command: Sequence[str], lock: Path, **options: Any) -> psutil.Process:
+def detach(command: Sequence[str], lock: Path, **options: Any) -> psutil.Process:
     """Starts a process that outlives us; `options` are those of `subprocess.Popen`.
 
     It notes in its lock by itself who it is: whoever starts it may be killed at any time.

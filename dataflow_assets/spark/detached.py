@@ -31,7 +31,7 @@ def up(folder: Path, known: Known[S], wanted: Collection[str], progress: Progres
     When one of them fails, the others stay up, and ServerError names each failure. An interrupt
     waits until all have settled, so that what runs is noted.
     """
-    with _locked(folder):
+    with _lock(folder):
         servers = running(folder, known)
         starts: list[Future[S]] = []
         try:
@@ -64,7 +64,7 @@ def running(folder: Path, known: Known[S]) -> dict[str, S]:
 
 def down(folder: Path, known: Known[S], progress: Progress) -> None:
     """Stops the servers of a folder, nobody else: process numbers are checked with start times."""
-    with _locked(folder):
+    with _lock(folder):
         noted = running(folder, known)
         servers = [each for name, each in known.items() if name in noted or each.find()]
         with ThreadPoolExecutor() as pool:
@@ -99,7 +99,7 @@ def _write(folder: Path, servers: Known[Server]) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     """One `up` or `down` at a time per folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:

@@ -66,10 +66,10 @@ def _jvm(text: str) -> str:
     roots = _ROOT.findall(text)
     kind, words = roots[-1] if roots else ("", "")
     name = kind.rpartition(".")[2]
-    return _said(_TRACE.split(text)[0]) or _said(words) or name
+    return _unwrap(_TRACE.split(text)[0]) or _unwrap(words) or name
 
 
-def _said(text: str) -> str:
+def _unwrap(text: str) -> str:
     """A message without what is wrapped around it, its advice left out."""
     text = text.strip()
     while match := _WRAPPERS.match(text):

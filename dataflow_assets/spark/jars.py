@@ -104,7 +104,7 @@ def parse(coordinate: str, sha256: str = "") -> Jar:
     return Jar(group, artifact, version, classifier, packaging, sha256)
 
 
-def locked() -> dict[str, list[Jar]]:
+def lock_sets() -> dict[str, list[Jar]]:
     """The lock's sets by name; a line `# set: NAME` opens one."""
     sets: dict[str, list[Jar]] = {}
     current: list[Jar] = []
@@ -119,7 +119,7 @@ def locked() -> dict[str, list[Jar]]:
 
 def fetch(set_name: str) -> list[Path]:
     """The files of one set of the lock, downloaded where they are missing."""
-    sets = locked()
+    sets = lock_sets()
     if set_name not in sets:
         raise JarError(f"jars.lock has no set {set_name!r}, only {', '.join(sets)}")
     return _fetch(sets[set_name], set_name)
@@ -130,7 +130,7 @@ def place(jar: Jar) -> Path:
     return _path(cache() / "jars", jar)
 
 
-def pinned(jar: Jar, pin: str) -> Path:
+def pinned_file(jar: Jar, pin: str) -> Path:
     """The file of an archive that is not in the lock, downloaded where it is missing.
 
     Called by whoever needs the file, each time: a person may have placed it in the cache, so that
@@ -159,7 +159,7 @@ def pinned(jar: Jar, pin: str) -> Path:
 
 def fetch_all() -> None:
     """Fill the cache with every set but the large ones: who starts such a server fetches them."""
-    for name in locked().keys() - LATER:
+    for name in lock_sets().keys() - LATER:
         fetch(name)
 
 

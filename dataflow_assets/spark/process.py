@@ -151,7 +151,7 @@ class Server(ABC):
         """Returns what `attach` in another process recognizes ours by, until the next boot."""
         if self._process is None:
             raise ServerError(f"{self.name} is not running")
-        return {"pid": self._process.pid, "started": system.started(self._process.pid)}
+        return {"pid": self._process.pid, "started": system.start_ticks(self._process.pid)}
 
     def attach(self, identity: Mapping[str, int], ports: Mapping[str, int]) -> bool:
         """Take over a server started elsewhere; False when it is gone, whoever has its number."""
@@ -185,7 +185,7 @@ class Server(ABC):
         return holder is not None and self._take(holder)
 
     def _take(self, identity: Mapping[str, int]) -> bool:
-        process = system.found(identity["pid"], identity["started"])
+        process = system.find_process(identity["pid"], identity["started"])
         self._process = process or self._process
         return process is not None
 
@@ -205,13 +205,13 @@ class Server(ABC):
 
     def _choose_ports(self) -> None:
         if not self.ports:
-            self.ports = self._remembered() or dict(
+            self.ports = self._remembered_ports() or dict(
                 zip(self.port_names, system.free_ports(len(self.port_names)), strict=True)
             )
         if taken := [str(port) for port in self.ports.values() if not system.is_free(port)]:
             raise ServerError(f"{self.name}: another process listens on port {', '.join(taken)}")
 
-    def _remembered(self) -> dict[str, int]:
+    def _remembered_ports(self) -> dict[str, int]:
         """The ports of the last time, for whoever noted them down, unless somebody has one now."""
         if not self._ports_file.exists():
             return {}
@@ -224,7 +224,7 @@ class Server(ABC):
             self._claim(lock)
             options: dict[str, Any] = {
                 "cwd": self.folder,
-                "env": {**_inherited(), **self.environment()},
+                "env": {**_environment(), **self.environment()},
                 "stdin": subprocess.DEVNULL,
                 "stdout": log,
                 "stderr": log,
@@ -233,7 +233,7 @@ class Server(ABC):
                 "start_new_session": True,
             }
             if self.detached:
-                self._process = children.detached(self.command(), self._lock_file, **options)
+                self._process = children.detach(self.command(), self._lock_file, **options)
             else:
                 self._process = psutil.Popen(self.command(), **options)
         if not self.detached:
@@ -292,6 +292,6 @@ class Server(ABC):
         self._process = None
 
 
-def _inherited() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """Our environment without what would make a Spark server a client of another one."""
     return {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}

@@ -124,12 +124,12 @@ class Spark:
             self._lease.close()
         self._lease = Lease(warm_server.folder())
         for _ in range(SILENCES):
-            server = warm_server.shared()
+            server = warm_server.share()
             with suppress(TimeoutError):
                 return self._at(server.remote)
             log.warning("the Spark server at %s does not answer", server.remote)
         warm_server.end_silent(server)
-        return self._at(warm_server.shared().remote)
+        return self._at(warm_server.share().remote)
 
     def _release(self, session: Any) -> None:
         """Ends a session of our own on its server, if that is still there."""
@@ -148,7 +148,7 @@ class Spark:
 
     def _alive(self, session: SparkSession) -> bool:
         if self.settings.mode == "master":
-            return not _stopped(session)
+            return not _is_stopped(session)
         return connect.answers(self._remote, session)
 
     def _drop(self) -> None:
@@ -198,7 +198,7 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _stopped(session: SparkSession) -> bool:
+def _is_stopped(session: SparkSession) -> bool:
     try:
         session.range(0).schema  # noqa: B018 - asks the JVM
     except Exception:  # noqa: BLE001 - whatever py4j raises, this session is gone

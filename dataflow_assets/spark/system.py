@@ -42,16 +42,16 @@ def is_free(port: int) -> bool:
     return True
 
 
-def started(pid: int) -> int:
+def start_ticks(pid: int) -> int:
     """Clock ticks from boot to its start: with its number, who a process is until the next boot."""
-    return _started(Path(f"/proc/{pid}/stat").read_text())
+    return _start_ticks(Path(f"/proc/{pid}/stat").read_text())
 
 
-def found(pid: int, began: int) -> psutil.Process | None:
+def find_process(pid: int, began: int) -> psutil.Process | None:
     """The process of that number that was started then, as `started` says; None once it is gone."""
     try:
         process = psutil.Process(pid)
-        return process if started(pid) == began and alive(process) else None
+        return process if start_ticks(pid) == began and alive(process) else None
     except (psutil.NoSuchProcess, OSError):
         return None
 
@@ -83,7 +83,9 @@ def holder(lock: Path) -> dict[str, int] | None:
         stat, boot = lock.read_text().splitlines()
     except (FileNotFoundError, ValueError):
         return None
-    return {"pid": int(stat.split()[0]), "started": _started(stat)} if boot == boot_id() else None
+    return (
+        {"pid": int(stat.split()[0]), "started": _start_ticks(stat)} if boot == boot_id() else None
+    )
 
 
 def listening(process: psutil.Process) -> set[int]:
@@ -110,10 +112,10 @@ def send(number: int, processes: Iterable[psutil.Process]) -> None:
 def wait(processes: Iterable[psutil.Process], timeout: float) -> list[psutil.Process]:
     """Returns those still there at the end; whoever is gone holds no port or file any more."""
     deadline = time.monotonic() + timeout
-    there = [process for process in processes if not _gone(process)]
+    there = [process for process in processes if not _is_gone(process)]
     while there and time.monotonic() < deadline:
         time.sleep(0.01)
-        there = [process for process in there if not _gone(process)]
+        there = [process for process in there if not _is_gone(process)]
     return there
 
 
@@ -131,11 +133,11 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def _started(stat: str) -> int:
+def _start_ticks(stat: str) -> int:
     return int(stat.rpartition(")")[2].split()[19])
 
 
-def _gone(process: psutil.Process) -> bool:
+def _is_gone(process: psutil.Process) -> bool:
     """An orphaned zombie counts as gone (nobody may ever bury it), but not while it has threads."""
     if isinstance(process, psutil.Popen):
         return process.poll() is not None

@@ -45,7 +45,7 @@ def folder() -> Path:
     return jars.cache() / "spark" / identity()
 
 
-def shared() -> SparkConnect:
+def share() -> SparkConnect:
     """This environment's shared Connect server, started when it does not run."""
     here = folder()
     with Lease(here), _starting(here):
@@ -56,7 +56,7 @@ def shared() -> SparkConnect:
                 "find it there",
                 IDLE_MINUTES,
             )
-            server = _started(here)
+            server = _start(here)
         watch(here)  # the one from before the start may have just ended the server's predecessor
         return server
 
@@ -71,13 +71,13 @@ def end_silent(server: SparkConnect) -> None:
 
 def running(here: Path) -> SparkConnect | None:
     """The Connect server of a folder, where one runs."""
-    return detached.running(here, _known(here)).get(SparkConnect.name)
+    return detached.running(here, _servers(here)).get(SparkConnect.name)
 
 
 def stop(here: Path | None = None) -> None:
     """Ends the shared server of this environment, or of a folder, if it runs."""
     here = here or folder()
-    detached.down(here, _known(here), log.info)
+    detached.down(here, _servers(here), log.info)
 
 
 def end_unused(here: Path, seconds: float) -> bool:
@@ -123,15 +123,15 @@ def watch(here: Path) -> None:
             )
 
 
-def _started(here: Path) -> SparkConnect:
+def _start(here: Path) -> SparkConnect:
     for other in sorted(here.parent.iterdir()):  # an older state of this environment left them
         if other != here and running(other):
             end_unused(other, 0)
     watch(here)  # before the start, in which we may be killed
-    return detached.up(here, _known(here), {SparkConnect.name}, log.info)[SparkConnect.name]
+    return detached.up(here, _servers(here), {SparkConnect.name}, log.info)[SparkConnect.name]
 
 
-def _known(here: Path) -> dict[str, SparkConnect]:
+def _servers(here: Path) -> dict[str, SparkConnect]:
     return {SparkConnect.name: SparkConnect(here / "spark", detached=True)}
 
 

@@ -239,7 +239,7 @@ class DebeziumUnwrap(Step):
                     f"{event.place}{operation.side} is not an object: {operation.name} needs it"
                 )
                 raise RejectedRecord("step", reason)
-            return self._unwrapped(record, *found, operation, event.fields.get("source"))
+            return self._unwrap(record, *found, operation, event.fields.get("source"))
 
         return apply
 
@@ -254,7 +254,7 @@ class DebeziumUnwrap(Step):
             operations[code] = _Operation(name, side, fields, absent)
         return operations
 
-    def _unwrapped(
+    def _unwrap(
         self,
         record: Record,
         row: dict[str, Any],
@@ -270,9 +270,9 @@ class DebeziumUnwrap(Step):
         if operation.fields:
             row = {**row, **operation.fields}
         if self.add_source_fields and isinstance(source, dict):
-            row = {**row, **_picked(source, self.add_source_fields)}
+            row = {**row, **_pick(source, self.add_source_fields)}
         if self.include_source_in_metadata and isinstance(source, dict):
-            metadata.update(_picked(source, source))
+            metadata.update(_pick(source, source))
         return Record(row, metadata, record.route)
 
     def _tombstone(
@@ -284,7 +284,7 @@ class DebeziumUnwrap(Step):
         if row is None:
             # Dropping it, as the DataFlow Operator does, would lose a delete without a trace.
             raise RejectedRecord("step", "the key of this tombstone is not a JSON object")
-        return self._unwrapped(record, row, [], delete, None)
+        return self._unwrap(record, row, [], delete, None)
 
     @property
     @override
@@ -300,5 +300,5 @@ def _types(types: Mapping[str, str]) -> dict[str, Convert]:
     return {name: type_by_name(kind) for name, kind in types.items()}
 
 
-def _picked(source: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def _pick(source: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return {f"source_{key}": source[key] for key in keys if key in source}

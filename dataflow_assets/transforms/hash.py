@@ -101,7 +101,7 @@ class Hash(Step):
     @override
     def compile(self, context: Context) -> Apply:
         if self.target:
-            changes = [_combined(self.fields, self.target)]
+            changes = [_combine(self.fields, self.target)]
         else:
             changes = [_in_place(path) for path in self.fields]
         return on_body(*changes)
@@ -117,7 +117,7 @@ def _in_place(path: Path) -> Change:
     return change
 
 
-def _combined(paths: tuple[Path, ...], target: Path) -> Change:
+def _combine(paths: tuple[Path, ...], target: Path) -> Change:
     getters, put = [_text(path) for path in paths], target.setter()
 
     def change(body: Any) -> Any:

@@ -174,12 +174,12 @@ def _keeper(path: Path) -> Callable[[Any, Any], Any]:
         value = get(body)
         if value is MISSING:
             return kept
-        return put(_led(kept, body, remove(body)) if digits else kept, value)
+        return put(_lead(kept, body, remove(body)) if digits else kept, value)
 
     return keep
 
 
-def _led(kept: Any, before: Any, after: Any) -> Any:
+def _lead(kept: Any, before: Any, after: Any) -> Any:
     """`kept` with the objects that lead to what `after` lacks.
 
     Where they are missing, the setter would take a key of digits for an index and make an array.
@@ -189,7 +189,7 @@ def _led(kept: Any, before: Any, after: Any) -> Any:
     kept = {} if kept is MISSING else kept
     for key, value in after.items():
         if value is not before[key]:
-            return {**kept, key: _led(kept.get(key, MISSING), before[key], value)}
+            return {**kept, key: _lead(kept.get(key, MISSING), before[key], value)}
     return kept
 
 
@@ -209,24 +209,24 @@ def _excluder(path: Path) -> Change:
 
     def exclude(body: Any) -> Any:
         left = remove(body)
-        return body if left is body else _pruned(body, left)
+        return body if left is body else _prune(body, left)
 
     return exclude
 
 
-def _pruned(before: Any, after: Any) -> Any:
+def _prune(before: Any, after: Any) -> Any:
     """`after` without the objects that are empty now and were not before.
 
     The remover copies along the path only: the one value that is another object now is on it.
     Elements of arrays stay, even empty ones: those behind them would move to other places.
     """
     if isinstance(after, list) and len(after) == len(before):
-        return list(map(_pruned, before, after))
+        return list(map(_prune, before, after))
     if after is before or not isinstance(after, dict):
         return after
     for key, value in after.items():
         if value is not before[key]:
-            rest = {**after, key: _pruned(before[key], value)}
+            rest = {**after, key: _prune(before[key], value)}
             if rest[key] == {}:
                 del rest[key]
             return rest

@@ -60,7 +60,7 @@ class StructFlatten(Step):
                 return record
             leaves: list[Leaf] = []
             _collect(body, "", delimiter, 0, leaves)
-            return Record(_joined(leaves), record.metadata, record.route)
+            return Record(_join(leaves), record.metadata, record.route)
 
         return apply
 
@@ -75,7 +75,7 @@ def _collect(body: Any, prefix: str, delimiter: str, depth: int, leaves: list[Le
             leaves.append((depth, prefix + key, value))
 
 
-def _joined(leaves: list[Leaf]) -> dict[str, Any]:
+def _join(leaves: list[Leaf]) -> dict[str, Any]:
     """In the order of the body; only where keys meet, the deeper ones are written last."""
     out = {name: value for _, name, value in leaves}
     if len(out) < len(leaves):

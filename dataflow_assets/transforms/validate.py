@@ -153,11 +153,12 @@ def _finding(schema: Any, error: jsonschema_rs.ValidationError) -> tuple[tuple[A
     if place:
         return place, f"breaks the rule {error.kind.name} of JSON Schema"
     return next(
-        _unresolved(schema, error.message), ((), "is not a schema that can be used offline")
+        _unresolved_references(schema, error.message),
+        ((), "is not a schema that can be used offline"),
     )
 
 
-def _unresolved(schema: Any, message: str) -> Iterator[tuple[tuple[Any, ...], str]]:
+def _unresolved_references(schema: Any, message: str) -> Iterator[tuple[tuple[Any, ...], str]]:
     """The references that the library's message quotes, and what is wrong with them."""
     for place, uri in _references(schema):
         if any(f"'{part}'" in message for part in (uri, *uri.split("#")) if part):

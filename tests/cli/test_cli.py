@@ -21,7 +21,7 @@ import devservers
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.manifests.load import load
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from devservers.demo.dagster_dev import WEB
 from devservers.demo.demo import OFFSET
 from tests import ROOT

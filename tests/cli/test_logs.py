@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from dataflow_assets.cli.logs import logged
+from dataflow_assets.cli.logs import show_log
 
 engine = logging.getLogger("dataflow_assets.runs")
 
@@ -17,7 +17,7 @@ engine = logging.getLogger("dataflow_assets.runs")
 def test_only_while_the_command_works(verbose: bool, shown: list[str]) -> None:
     lines = list[str]()
     before = logging.getLogger("dataflow_assets").level
-    with logged(lines.append, (), verbose):
+    with show_log(lines.append, (), verbose):
         engine.info("one")
         engine.warning("two")
     engine.warning("three")

@@ -18,8 +18,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import devservers
 from dataflow_assets.cli import main
+from dataflow_assets.cli.preview.messages import read, written
 from dataflow_assets.connectors.memory import Store
-from dataflow_assets.preview.messages import read, written
+<<<<<<< HEAD
+from dataflow_assets.preview.messages import read, write
+=======
+>>>>>>> main
 from tests import ROOT
 from tests.conftest import Topics
 from tests.connectors.kafka.impatient import impatient
@@ -342,7 +346,7 @@ def test_a_missing_file(tmp_path: Path, capsys: Said) -> None:
 def test_what_is_printed_can_be_read_again() -> None:
     when = datetime(2026, 7, 20, 10, 0, 0, 250_000, tzinfo=UTC)
     for raw in (b'{"a":1.10}', b"null", b"hello", b"", None, b"\xff\x00", b'"\\ud800"'):
-        line = written(raw, {"offset": 1, "timestamp": when})
+        line = write(raw, {"offset": 1, "timestamp": when})
         (message,) = read([line], "here")
         assert message.raw == raw
         assert message.metadata == {"offset": 1, "timestamp": "2026-07-20T10:00:00.25Z"}

@@ -21,8 +21,8 @@ from dataflow_assets.contracts import Run, SinkSession, Target
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.location.jobs.replay import replay_jobs
-from dataflow_assets.redaction import mask
 from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.runs.request import Request
 from dataflow_assets.secrets import Secrets
 from tests.dagster.flows import SharedSpark, location, memory_flow

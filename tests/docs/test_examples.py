@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from dataflow_assets import registry
 from dataflow_assets.manifests.load import load
 from dataflow_assets.reference.connectors import EXAMPLES, example
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.matrix.test_matrix import run
 from tests.systems import SYSTEMS, Change, Config, Row, System
 
@@ -42,7 +42,7 @@ def test_the_example_runs(
     source.change([Change("insert", _row(number, source.system)) for number in range(ROWS)])
     path = tmp_path / name
     yaml.dump_all(documents, path)
-    flow = chosen(load(path), None)
+    flow = choose(load(path), None)
     assert run(flow, engine) == ROWS
     stored = sink.rows()
     assert sorted(row["id"] for row in stored) == list(range(ROWS))

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests import ROOT
 from tests.docs.test_examples import End, placed
 from tests.manifests.test_seeds import REFUSED, SEEDS
@@ -85,7 +85,7 @@ def test_the_manifest_runs(
     if not written["sink"].get("autoCreateTable"):
         _create(sink)
     yaml.dump_all(documents, tmp_path / name)
-    flow = chosen(load(tmp_path / name), None)
+    flow = choose(load(tmp_path / name), None)
     assert run(flow, engine) == ROWS
     raw = written["sink"].get("rawMode", False)
     assert sorted(_id(row, raw=raw) for row in sink.rows()) == list(range(ROWS))

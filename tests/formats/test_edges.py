@@ -78,7 +78,7 @@ message M {
 def test_a_struct_of_protobuf_is_an_object_wherever_it_is() -> None:
     from google.protobuf.message_factory import GetMessageClass
 
-    made = GetMessageClass(protobuf_schema.compiled(STRUCT).message_types_by_name["M"])()
+    made = GetMessageClass(protobuf_schema.compile_schema(STRUCT).message_types_by_name["M"])()
     made.one["a"] = 1
     made.many.add()["b"] = "x"
     made.named["n"]["c"] = True
@@ -111,13 +111,13 @@ def test_protoc_is_asked_once_about_a_schema_that_it_refuses(
     """Each message would start a process otherwise."""
     text = 'syntax = "proto3";\nimport "shop/once.proto";\nmessage Once {}'
     asked: list[str] = []
-    build = protobuf_schema._built
+    build = protobuf_schema._build
 
     def counted(text: str, references: tuple[tuple[str, str], ...]) -> Any:
         asked.append(text)
         return build(text, references)
 
-    monkeypatch.setattr(protobuf_schema, "_built", counted)
+    monkeypatch.setattr(protobuf_schema, "_build", counted)
     sent = headed(1, [b"\0"]) * 5
     found = ProtobufFormat(Known({1: StoredSchema("PROTOBUF", text)})).texts(bodies(sent))
     assert len(found.refused) == 5

@@ -189,8 +189,8 @@ def test_a_deleted_row_is_named_in_any_case() -> None:
 def test_typed_columns_are_named_for_those_that_they_mean() -> None:
     names = ColumnNames(["id", "n", "A", "a"])
     batch = pa.record_batch({"ID": [1], "N": [2], "a": [3], "other": [4]})
-    assert names.renamed(batch).schema.names == ["id", "n", "a", "other"]
+    assert names.rename(batch).schema.names == ["id", "n", "a", "other"]
     with pytest.raises(PermanentError, match="ID and Id both mean the column id"):
-        names.renamed(pa.record_batch({"ID": [1], "Id": [2]}))
+        names.rename(pa.record_batch({"ID": [1], "Id": [2]}))
     with pytest.raises(PermanentError, match=r"'Ab' may mean the columns AB and ab"):
-        ColumnNames(["AB", "ab"]).renamed(pa.record_batch({"Ab": [1]}))
+        ColumnNames(["AB", "ab"]).rename(pa.record_batch({"Ab": [1]}))

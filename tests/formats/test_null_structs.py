@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from dataflow_assets.connectors.iceberg.source.projection import project
 from dataflow_assets.connectors.iceberg.source.types import TRAVELLING
 from dataflow_assets.connectors.iceberg.table.encode import encode
-from dataflow_assets.connectors.iceberg.table.stored_rows import _aligned
+from dataflow_assets.connectors.iceberg.table.stored_rows import _align
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.connectors.trino.decode import decoded
 from dataflow_assets.connectors.trino.type_names import Type
@@ -166,7 +166,7 @@ def test_files_of_others(case: Any) -> None:
     column = hiding(pa.array(values, field.type))
     assert in_parquet(sound(column)) == expected
     assert in_parquet(sound(column.slice(1, 2))) == expected[1:3]
-    assert in_parquet(_aligned(column, field, len(column))) == expected
+    assert in_parquet(_align(column, field, len(column))) == expected
 
 
 def test_an_iceberg_table_as_source(case: Any) -> None:

@@ -10,8 +10,8 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.registry_client import RegistryClient
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.secrets import Secrets, resolve
+from dataflow_assets.secrets.tls import IN_CLEAR
 from dataflow_assets.spec import hints
-from dataflow_assets.tls import IN_CLEAR
 
 URL = "http://127.0.0.1:9"
 

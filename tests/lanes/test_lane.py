@@ -392,7 +392,7 @@ def test_parts_of_one_task_take_room_each(monkeypatch: pytest.MonkeyPatch) -> No
             pass
 
     monkeypatch.setattr(joint, "_slices", 2.0 * PARTS)
-    monkeypatch.setattr(joint, "_done", lambda *_: True)
+    monkeypatch.setattr(joint, "_do", lambda *_: True)
     members: Any = [Waiting(name) for name in "abc"]
     joint._together(members)
     assert asked == ["a", "b"]

@@ -15,7 +15,7 @@ def turns(*seconds: float) -> list[int]:
     pace = Pace()
     found = [pace.limit(DECLARED).records]
     for one in seconds:
-        pace.took(one)
+        pace.note_turn(one)
         found.append(pace.limit(DECLARED).records)
     return found
 

@@ -17,7 +17,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.check import as_json, as_lines
 from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.secrets import SecretRef
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 
 SECRET = "hunter2-s3cret"
 FLOW = """\
@@ -80,7 +80,7 @@ def names(loaded: Loaded) -> list[str]:
 
 def test_a_flow(folder: Path) -> None:
     (folder / "a.yaml").write_text("# a note\n---\n" + flow())
-    loaded = chosen(load("a.yaml"), None)
+    loaded = choose(load("a.yaml"), None)
     assert (loaded.id, loaded.slug, loaded.file, loaded.line) == (
         "default/a",
         "a",
@@ -157,7 +157,7 @@ def test_a_file_that_may_not_be_read_is_a_finding(
 def test_a_manifest_that_must_be_right_raises_every_finding(folder: Path) -> None:
     (folder / "a.yaml").write_text(flow().replace("topic", "topik"))
     with pytest.raises(ManifestError) as raised:
-        chosen(load("a.yaml"), None)
+        choose(load("a.yaml"), None)
     assert [finding.line for finding in raised.value.findings] == [8, 8]
 
 
@@ -301,7 +301,7 @@ def test_secrets_of_the_folder(folder: Path) -> None:
     (folder / "a.yaml").write_text(POSTGRES.format(name="a", namespace="shop", key="dsn"))
     (folder / "s.yaml").write_text(SECRET_DOCUMENT.format(namespace="shop"))
     for paths in (["."], ["a.yaml"], ["a.yaml", "s.yaml"]):
-        loaded = chosen(load(paths), None)
+        loaded = choose(load(paths), None)
         assert SECRET in dsn(loaded)
         assert SECRET not in repr(loaded)
         assert SECRET not in loaded.hash

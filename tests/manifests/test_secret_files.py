@@ -12,7 +12,7 @@ from pydantic import SecretStr, ValidationError
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
-from dataflow_assets.secrets import SecretRef, Secrets, is_place, mounted
+from dataflow_assets.secrets import SecretRef, Secrets, is_place, mounted_file
 
 FLOW = """\
 apiVersion: dataflow.dataflow.io/v1
@@ -142,8 +142,8 @@ def test_a_document_may_be_of_any_namespace(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_places_are_three_plain_names(folder: Path) -> None:
     (folder / "shop/pg/ca").write_text("PEM")
-    assert mounted("shop/pg/ca") == folder / "shop/pg/ca"
-    assert mounted("shop/pg/other") is None
+    assert mounted_file("shop/pg/ca") == folder / "shop/pg/ca"
+    assert mounted_file("shop/pg/other") is None
     for text in ("", "a", "a/b", "a/b/c/d", "/a/b/c", "a//b", "../a/b", "a/../b", "a/b/..", "a/b/"):
         assert not is_place(text)
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from dataflow_assets import tls
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import Loaded, load
-from dataflow_assets.private_files import private_file
+from dataflow_assets.secrets import tls
+from dataflow_assets.secrets.private_files import private_file
+from dataflow_assets.secrets.tls import Material, Tls, pem
 from dataflow_assets.spec import hints
-from dataflow_assets.tls import Material, Tls, pem
 from devservers.certificates import Authority, Certificate
 
 HIDDEN = "hush-hush"
@@ -254,7 +254,7 @@ def test_one_that_was_closed_is_made_again() -> None:
 def test_on_a_system_without_files_in_memory_none_is_left_behind(tmp_path: Path) -> None:
     code = (
         "import os; del os.memfd_create\n"
-        "from dataflow_assets.private_files import private_file\n"
+        "from dataflow_assets.secrets.private_files import private_file\n"
         "path = private_file('text')\n"
         "assert open(path).read() == 'text' and os.stat(path).st_mode & 0o777 == 0o600\n"
         "print(path)"

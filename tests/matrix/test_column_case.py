@@ -14,7 +14,7 @@ from dataflow_assets import registry
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.matrix.test_matrix import ordered, run, upsert_of
 from tests.systems import SYSTEMS, Change, Config, Postgresql, Row, manifest, messages
 
@@ -42,7 +42,7 @@ class Target:
 
     def run(self, source: tuple[str, Config], **more: Any) -> None:
         file = manifest(self.folder, source, (self.type, {**self.config, **more}))
-        run(chosen(load(file), None), self.engine)
+        run(choose(load(file), None), self.engine)
 
     @property
     def rows(self) -> Sequence[Any]:

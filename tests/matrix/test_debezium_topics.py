@@ -14,7 +14,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.systems import SYSTEMS, Kafka, Row, made_by, manifest
 
 ABSENT = "__debezium_unavailable_value"
@@ -68,7 +68,7 @@ class Topic:
         self.stored = self.sink.at("sink", {**made_by(self.sink), **(self.sink.upsert or {})})
         ends = (("kafka", self.read), (sink, self.stored))
         steps = [{"type": "debeziumUnwrap", "config": options}]
-        self._flow = chosen(load(manifest(folder, *ends, transformations=steps)), None)
+        self._flow = choose(load(manifest(folder, *ends, transformations=steps)), None)
 
     def drain(self, *events: bytes) -> None:
         self.kafka.send(self.read, *events)

@@ -15,7 +15,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.systems import SYSTEMS, Change, Config, Row, System, made_by, manifest, state
 
 PAIRS = [(source, sink) for source in registry.sources() for sink in registry.sinks()]
@@ -125,7 +125,7 @@ def check(
     read = source.at("source", {"tombstones": "delete"} if nulls else {})
     source.change(read, made)
     stored = sink.at("sink", {**made_by(sink), **(upsert or {})})
-    flow = chosen(load(manifest(tmp_path, (source_type, read), (sink_type, stored))), None)
+    flow = choose(load(manifest(tmp_path, (source_type, read), (sink_type, stored))), None)
     run(flow, session)
     wanted = ordered(expected(source, made, upsert=upsert is not None))
     assert ordered(sink.rows(stored)) == wanted

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.matrix.test_matrix import PAIRS, ordered, run, upsert_of
 from tests.systems import SYSTEMS, Change, Clickhouse, Row, made_by, manifest, state
 
@@ -114,7 +114,7 @@ def check(
     read = source.at("source", {"tombstones": "delete"} if nulls else {})
     source.change(read, made)
     stored = sink.at("sink", {**made_by(sink), **(upsert or {})})
-    flow = chosen(load(manifest(folder, (source_type, read), (sink_type, stored))), None)
+    flow = choose(load(manifest(folder, (source_type, read), (sink_type, stored))), None)
     run(flow, engine)
     whole = upsert is None and source.tells_changes
     wanted = [change.row for change in made] if whole else state(made)
@@ -149,7 +149,7 @@ def test_a_table_is_read_in_the_order_of_a_column_of_such_a_name(
     source.change(read, [Change("insert", row) for row in rows])
     stored = sink.at("sink", {})
     file = manifest(tmp_path, (source_type, read), ("files", stored), records=2)
-    run(chosen(load(file), None), engine)
+    run(choose(load(file), None), engine)
     assert ordered(sink.rows(stored)) == ordered(rows)
 
 
@@ -163,7 +163,7 @@ def test_columns_that_clickhouse_fills_have_names_that_records_have_not(
     source.change(read, made)
     stored = sink.at("sink", {**made_by(sink), **(sink.upsert or {})})
     file = manifest(tmp_path, ("kafka", read), ("clickhouse", stored))
-    run(chosen(load(file), None), engine)
+    run(choose(load(file), None), engine)
     declared = sink.declared(stored)
     assert (declared["_version_"], declared["_deleted_"]) == ("UInt64", "UInt8")
     columns = f"SELECT id, _version, _deleted FROM {stored['table']} FINAL ORDER BY id"

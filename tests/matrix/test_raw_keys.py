@@ -14,7 +14,7 @@ import pytest
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.runs.request import Start
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.drained import drained
 from tests.systems import SYSTEMS, Change, Config, Kafka, Row, System
 
@@ -49,7 +49,7 @@ class Raw:
         return load(self.path)
 
     def drain(self, start: Start | None = None, **spec: Any) -> list[Row]:
-        drained(chosen(self.load(**spec), None), start)
+        drained(choose(self.load(**spec), None), start)
         return self.rows()
 
     def rows(self) -> list[Row]:
@@ -116,7 +116,7 @@ def test_a_record_without_the_metadata_of_its_key_is_rejected(raw: Raw) -> None:
     )
     wrapped = json.dumps({"value": {"n": 1}, "_metadata": {"id": 7}}).encode()
     raw.source.send(raw.config["source"], wrapped)
-    drained(chosen(raw.load(), None))
+    drained(choose(raw.load(), None))
     raw.source.send(raw.config["source"], b'{"id": 8}')
     with pytest.raises(PermanentError, match="its metadata has no id, by which rows are matched"):
         raw.drain()
@@ -142,7 +142,7 @@ def test_a_table_cannot_be_made_of_metadata_that_no_record_has(raw: Raw) -> None
     raw.config["sink"]["conflictKey"] = "id"
     raw.source.change(raw.config["source"], CHANGES[:2])
     with pytest.raises(PermanentError, match="the metadata of the first records has no id, by"):
-        drained(chosen(raw.load(), None))
+        drained(choose(raw.load(), None))
 
 
 def test_a_table_without_the_column_of_the_key_is_refused(

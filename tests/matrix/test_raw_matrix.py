@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from dataflow_assets import registry
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.raw_mode import RawSink
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.matrix.test_matrix import run
 from tests.systems import SYSTEMS, Change, Config, Kafka, Row, System, made_by, manifest
 
@@ -33,7 +33,7 @@ def flowing(request: pytest.FixtureRequest, engine: SparkSession, tmp_path: Path
     def into(source: System, read: Config, sink_type: str, options: Config) -> list[Row]:
         sink = SYSTEMS[sink_type](request)
         stored = sink.at("sink", {**made_by(sink), **options})
-        flow = chosen(load(manifest(tmp_path, (source.type, read), (sink_type, stored))), None)
+        flow = choose(load(manifest(tmp_path, (source.type, read), (sink_type, stored))), None)
         run(flow, engine)
         return sink.rows(stored)
 

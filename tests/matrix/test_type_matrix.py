@@ -27,7 +27,7 @@ from dataflow_assets import registry
 from dataflow_assets.contracts import Note, TypeRow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.reference.types import tables
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.matrix.test_matrix import run
 from tests.systems import SYSTEMS, Config, System, made_by, manifest
 
@@ -354,7 +354,7 @@ def test_every_cell_of_the_table_of_types(
     read = source.at("source", {})
     seed(source, read, cells)
     stored = sink.at("sink", made_by(sink))
-    flow = chosen(load(manifest(tmp_path, (source_type, read), (sink_type, stored))), None)
+    flow = choose(load(manifest(tmp_path, (source_type, read), (sink_type, stored))), None)
     assert run(flow, engine) == 1
     (row,) = sink.rows(stored)
     declared = sink.declared(stored)

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.encode import lines
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.matrix.test_matrix import run
 from tests.matrix.typed_tables import SHAPES, make, stored
 from tests.matrix.types import KINDS, REJECTED, TABLES, TRINO, Case
@@ -53,7 +53,7 @@ def stored_of(
     store.produce("t", 0, [json.dumps(record).encode() for record in records])
     errors = {"type": "memory-slice", "config": {"store": store.name, "table": "errors"}}
     path = manifest(folder, messages(store), sink, 1000, errors=errors, maxRejectedPercent=100)
-    run(chosen(load(path), None), spark)
+    run(choose(load(path), None), spark)
     bodies = [json.loads(body) for (body,) in store.query("select body from errors")]
     return {one["original_message"]["id"]: one["error"]["message"] for one in bodies}
 

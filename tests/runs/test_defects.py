@@ -30,8 +30,8 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
-from dataflow_assets.defects import is_defect, is_defect_of
 from dataflow_assets.errors import Defect, PermanentError, TransientError
+from dataflow_assets.errors.defects import is_defect, is_defect_of
 from dataflow_assets.micro_batch import fused, transform, typed_rows
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.fused import Pass

@@ -9,7 +9,7 @@ import pytest
 from dataflow_assets.connectors.clickhouse import dsn as clickhouse
 from dataflow_assets.connectors.postgresql import dsn as postgresql
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.tls import UNCHECKED, Tls
+from dataflow_assets.secrets.tls import UNCHECKED, Tls
 from devservers.certificates import Authority
 
 

@@ -22,7 +22,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.news import news
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.statuses import statuses
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.drained import drain_apart, drained
 from tests.systems import SYSTEMS, Change, Config, System
 
@@ -73,7 +73,7 @@ class Ends:
         name = {"name": f"once-{uuid.uuid4().hex[:8]}", "namespace": "tests"}
         name = self._name = getattr(self, "_name", name)
         self.path.write_text(json.dumps({**head, "metadata": name, "spec": spec}))
-        return chosen(load(self.path), None)
+        return choose(load(self.path), None)
 
     def ids(self) -> Counter[int]:
         return Counter(int(row["id"]) for row in self.sink.rows(self.config["sink"]))
@@ -204,7 +204,7 @@ def test_a_killed_load_into_a_partitioned_clickhouse_goes_on_with_the_very_same_
     ends.write()
     assert drain_apart(str(ends.path), failpoint="clickhouse.inserted:kill:1") == -signal.SIGKILL
     with pytest.raises(PermanentError, match="its records give other rows now"):
-        drained(chosen(load(ends.path), None))
+        drained(choose(load(ends.path), None))
     sorted_ = QUERIES["postgresql"].replace("random()", "1")
     asked = sorted_.format(table=ends.config["source"]["table"], n=EACH)
     ends.config["sink"]["table"] = "sorted"

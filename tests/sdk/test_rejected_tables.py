@@ -33,7 +33,7 @@ def test_what_was_sent_is_given_back(body: bytes | None) -> None:
     row = rejected_row(TARGET, OffsetSlice("0", 0, 9), refused)
     assert {*row} == {*REJECTED.names} - {"rejected_at"}
     assert not any("\0" in str(value) for value in row.values())
-    (entry,) = entries_of([row])
+    (entry,) = entries_of([row], None, 9)
     assert (entry.body, entry.key, entry.n, entry.rows, entry.stage) == (body, body, 2, 3, "sink")
     assert (entry.place, entry.metadata["offset"]) == (("0", 7), 7)
 
@@ -41,4 +41,4 @@ def test_what_was_sent_is_given_back(body: bytes | None) -> None:
 def test_of_a_record_that_is_there_twice_the_latest_reading_counts() -> None:
     row = rejected_row(TARGET, OffsetSlice("0", 0, 9), Rejection(1, "sink", "why", b"{}"))
     rows = [{**row, "reading": reading} for reading in (None, 5, 3)]
-    assert [one.reading for one in entries_of(rows)] == [5]
+    assert [one.reading for one in entries_of(rows, None, 9)] == [5]

@@ -19,7 +19,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.secrets import SecretRef, Secrets, cluster
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from devservers.kubernetes import missing
 
 pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -183,7 +183,7 @@ def test_a_run_goes_on_with_a_password_that_is_replaced(
     change("first")
     name = store.name
     (tmp_path / "flow.yaml").write_text(MANIFEST.format(store=name))
-    flow = chosen(load(tmp_path / "flow.yaml"), None)
+    flow = choose(load(tmp_path / "flow.yaml"), None)
     _produce(store, 0)
     done, over = 0, threading.Event()
     request = Request(

@@ -19,10 +19,10 @@ from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.secrets import Key, SecretRef, Secrets, cluster, environment, resolve
 from dataflow_assets.secrets.files import digest
-from dataflow_assets.tls import pem
+from dataflow_assets.secrets.tls import pem
 from tests.secrets.api import Api
 
 REF = SecretRef(name="pg", key="dsn")

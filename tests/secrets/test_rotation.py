@@ -25,7 +25,7 @@ from dataflow_assets.lanes.events import Left
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.secrets import Fills, SecretRef, Secrets
-from dataflow_assets.tls import Tls
+from dataflow_assets.secrets.tls import Tls
 from tests.lanes.driving import Driving
 
 REF = {"name": "target", "key": "password"}

@@ -10,7 +10,7 @@ import pytest
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.secrets import Secrets, VariableRef
 from tests.languages.justone.test_reader import CONNECTOR, WORKER
 from tests.languages.singlestore.files import CLASS, TARGET

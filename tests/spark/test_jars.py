@@ -77,7 +77,7 @@ def test_coordinates(coordinate: str, name: str) -> None:
 
 
 def test_every_line_of_the_lock_is_pinned() -> None:
-    for jar in (jar for one_set in jars.locked().values() for jar in one_set):
+    for jar in (jar for one_set in jars.lock_sets().values() for jar in one_set):
         assert len(jar.sha256) == 64, jar
 
 

@@ -62,7 +62,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_the_warm_server_is_one_for_all_and_ends_when_nobody_uses_it(here: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: warm_server.shared(), range(2))
+        first, second = pool.map(lambda _: warm_server.share(), range(2))
     assert (first.pid, first.remote) == (second.pid, second.remote)
     _age(here)
     until(lambda: warm_server.running(here) is None)
@@ -70,7 +70,7 @@ def test_the_warm_server_is_one_for_all_and_ends_when_nobody_uses_it(here: Path)
 
 
 def test_the_watch_looks_until_the_server_has_ended(here: Path) -> None:
-    server = warm_server.shared()
+    server = warm_server.share()
     with Lease(here):
         for _ in range(2):
             _age(here)
@@ -90,28 +90,28 @@ def test_the_watch_goes_on_after_a_look_that_failed(
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
         warm_server.watch(here)
-    server = warm_server.shared()
+    server = warm_server.share()
     _age(here)
     until(lambda: not server.running)
     assert mark.exists()
 
 
 def test_a_watch_that_is_gone_is_renewed_by_who_comes_next(here: Path) -> None:
-    warm_server.shared()
+    warm_server.share()
     (watch,) = _watches(here)
-    warm_server.shared()
+    warm_server.share()
     assert _watches(here) == [watch]
     for process in (watch, *watch.children(recursive=True)):
         process.kill()
     until(lambda: not _watched(here))
-    warm_server.shared()
+    warm_server.share()
     (renewed,) = _watches(here)
     assert renewed != watch
 
 
 def test_a_server_whose_start_was_killed_does_not_hold_up_the_next_run(here: Path) -> None:
     left = _killed_in_its_start(here)
-    server = warm_server.shared()
+    server = warm_server.share()
     assert server.running
     assert not system.alive(left)
 
@@ -123,7 +123,7 @@ def test_a_server_whose_start_was_killed_is_ended_by_its_watch(here: Path) -> No
 
 
 def test_who_holds_a_lease_keeps_the_server_until_its_process_ends(here: Path) -> None:
-    server = warm_server.shared()
+    server = warm_server.share()
     with _process(HOLD, here) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -139,7 +139,7 @@ def test_who_holds_a_lease_keeps_the_server_until_its_process_ends(here: Path) -
 
 
 def test_leases_are_shared_and_the_last_use_counts(here: Path) -> None:
-    server = warm_server.shared()
+    server = warm_server.share()
     with Lease(here) as first, Lease(here):
         first.close()
         first.close()
@@ -155,7 +155,7 @@ def test_a_silent_server_is_ended_and_another_one_takes_its_place(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "JOIN_SECONDS", 0.5)
-    silent = warm_server.shared()
+    silent = warm_server.share()
     spark = Spark(SparkSettings("connect"))
     with pytest.raises(TransientError, match="no Spark session at connect: no answer within"):
         spark.session()  # the next one is as silent here
@@ -172,7 +172,7 @@ def test_a_silent_server_elsewhere_is_reported_and_left_alone(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "JOIN_SECONDS", 0.5)
-    server = warm_server.shared()
+    server = warm_server.share()
     with pytest.raises(TransientError, match=f"{server.remote}: no answer within"):
         Spark(SparkSettings(server.remote)).session()
     assert server.running

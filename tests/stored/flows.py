@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from dataflow_assets.contracts import Target
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.stored.stores import Config, Row, Stores, hidden, shown
 from tests.stored.topics import send, topic_id
 
@@ -63,7 +63,7 @@ class StoredFlow:
     @property
     def target(self) -> Target:
         """The flow's one branch."""
-        flow = chosen(load(self.file), None)
+        flow = choose(load(self.file), None)
         return flow.target(flow.branches[0])
 
     def send_first(self) -> None:

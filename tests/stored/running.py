@@ -17,14 +17,14 @@ from dataflow_assets import failpoints
 from dataflow_assets.contracts import Run
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs import replay as replays
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.drained import drained
 from tests.in_process import Session
 
 
 def drain(file: Path) -> int:
     """The rows that the run has stored."""
-    reports = drained(chosen(load(file), None))
+    reports = drained(choose(load(file), None))
     return sum(report.delta.rows for report in reports)
 
 
@@ -32,7 +32,7 @@ def replay(file: Path) -> int:
     """The rows that the replay has stored."""
     failpoints.arm(failpoints.from_environment())
     session = cast("Any", Session(_no_spark))
-    parts = replays.replay(chosen(load(file), None), lambda: session, Run())
+    parts = replays.replay(choose(load(file), None), lambda: session, Run())
     return sum(part.rows for part in parts)
 
 

@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.stored.databases import Postgresql
 from tests.stored.stores import Row, hidden, shown
 
@@ -68,7 +68,7 @@ class StoredTable:
         self.stores.load(json.loads(shown(text, self._names())))
 
     def _names(self) -> dict[str, str]:
-        flow = chosen(load(self.file), None)
+        flow = choose(load(self.file), None)
         return {"branch": flow.branches[0].stored_id, **self.stores.names()}
 
     @staticmethod

@@ -13,7 +13,7 @@ from dataflow_assets.assets.claims import Claims
 from dataflow_assets.assets.heartbeat import Heartbeat
 from dataflow_assets.assets.lane_book import Book
 from dataflow_assets.assets.lane_departures import Departures
-from dataflow_assets.assets.mirrored_checkpoints import outdated
+from dataflow_assets.assets.mirrored_checkpoints import outdated_keys
 from dataflow_assets.connectors.memory import Store
 from tests.stored import lanes
 from tests.stored.registry import GOES_ON, LANE, asset, drive, flows
@@ -40,7 +40,7 @@ def test_a_lane_goes_on_after_one_of_an_earlier_version_was_killed(
         (branch,) = goes_on.branches
         checkpoint = branch.sink.peek(goes_on.target(branch))
         assert checkpoint
-        assert not outdated(instance, {tuple(asset(store).path): checkpoint})
+        assert not outdated_keys(instance, {tuple(asset(store).path): checkpoint})
         lanes.seed(store)
         store.produce(GOES_ON, 0, [lanes.MORE])
         drive(store, instance)

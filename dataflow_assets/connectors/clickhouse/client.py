@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import dsn
 from dataflow_assets.connectors.clickhouse.errors import Failure, TlsFailure, failing
-from dataflow_assets.private_files import private_file
 from dataflow_assets.sdk import handshake
-from dataflow_assets.tls import warn_unchecked
+from dataflow_assets.secrets.private_files import private_file
+from dataflow_assets.secrets.tls import warn_unchecked
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver import client as driver

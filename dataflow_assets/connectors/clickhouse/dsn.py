@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.connection_strings import foreign, unescaped, url
 from dataflow_assets.secrets import FOLDER
-from dataflow_assets.tls import Material, Tls, names_one, pem
+from dataflow_assets.secrets.tls import Material, Tls, names_one, pem
 
 _HTTP = {False: 8123, True: 8443}
 _NATIVE = {9000: False, 9440: True}

@@ -16,8 +16,8 @@ from dataflow_assets.sdk.database import ColumnName, ColumnNames, DatabaseTable
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.sql_table import PolledSqlSource
 from dataflow_assets.sdk.upsert_options import DeleteMode, UpsertOptions
+from dataflow_assets.secrets.tls import UNCHECKED, Tls
 from dataflow_assets.spec import Addition, Needs
-from dataflow_assets.tls import UNCHECKED, Tls
 
 VERSION, DELETED = "_version", "_deleted"  # columns that the sink fills
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from dataflow_assets.sdk.types.table import arguments
+
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
 _WRAPPERS = ("Nullable", "LowCardinality")
 _ELEMENT = re.compile(r"^(`(?:[^`\\]|\\.)*`|\w+)\s+(.+)$", re.DOTALL)
@@ -75,16 +77,4 @@ def _text(quoted: str) -> str:
 
 def listed(text: str, comma: str = ",") -> Iterator[str]:
     """Returns what stands between commas that are in no parentheses and no quotes."""
-    depth, start, quoted, escaped = 0, 0, "", False
-    for at, sign in enumerate(text):
-        if quoted:
-            quoted = "" if sign == quoted and not escaped else quoted
-            escaped = sign == "\\" and not escaped
-        elif sign in "'`":
-            quoted = sign
-        elif sign in "()":
-            depth += 1 if sign == "(" else -1
-        elif sign == comma and depth == 0:
-            yield text[start:at].strip()
-            start = at + 1
-    yield text[start:].strip()
+    return arguments(text, "'`", comma, escapes=True)

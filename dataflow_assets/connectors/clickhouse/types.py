@@ -8,7 +8,6 @@ point, say), the whole column travels as JSON text. So do maps from a source; a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from dataflow_assets.connectors.clickhouse.client import literal, quote
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.contracts import Kind, TypeRow, checked_name, kind_of
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.types.table import TypeRule, typed_field
 
 CLICKHOUSE_TYPE = b"dataflow.clickhouse.type"
 """Field metadata: the column's own type, for a sink of the same system."""
@@ -53,38 +53,27 @@ def text_checked(
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
-@dataclass(frozen=True)
-class Rule:
-    """How the values of some types travel. `cast`: as what they are selected; None: as they are."""
-
-    names: tuple[str, ...]
-    arrow: pa.DataType
-    kind: Kind | None = None
-    cast: str | None = None
-    note: str = ""
-
-
 DAYS = ("Date", "Date32")
 _TEXT, _SECONDS = pa.string(), pa.timestamp("us", "UTC")
 RULES = (
-    Rule(("Bool",), pa.bool_()),
-    *(Rule((f"Int{bits}",), pa.type_for_alias(f"int{bits}")) for bits in (8, 16, 32, 64)),
-    *(Rule((f"UInt{bits}",), pa.type_for_alias(f"uint{bits}")) for bits in (8, 16, 32, 64)),
-    Rule(("Int128", "Int256", "UInt128", "UInt256"), _TEXT, Kind.NUMERIC, "String"),
-    Rule(("Float32",), pa.float32()),
-    Rule(("BFloat16",), pa.float32(), cast="Float32"),
-    Rule(("Float64",), pa.float64()),
-    Rule(("String",), _TEXT, note="bytes that are not UTF-8 stop the read"),
-    Rule(("FixedString",), _TEXT, cast="String", note="without the zero bytes that fill it up"),
-    Rule(("UUID",), _TEXT, Kind.UUID, "String"),
-    Rule(("Enum", "Enum8", "Enum16"), _TEXT, Kind.TEXT, "String", "the name, not the number"),
-    Rule(("IPv4", "IPv6"), _TEXT, Kind.TEXT, "String"),
-    Rule(DAYS, pa.date32(), cast="Date32"),
-    Rule(("DateTime", "DateTime32"), _SECONDS, cast="DateTime64(6, 'UTC')"),
-    Rule(("Time", "Time64"), _TEXT, Kind.TEXT, "String", "may lie beyond 24 hours"),
-    Rule(("JSON",), _TEXT, Kind.JSON, "String"),
-    Rule(("Dynamic", "Variant"), _TEXT, Kind.TEXT, "Nullable(String)"),
-    Rule(
+    TypeRule(("Bool",), pa.bool_()),
+    *(TypeRule((f"Int{bits}",), pa.type_for_alias(f"int{bits}")) for bits in (8, 16, 32, 64)),
+    *(TypeRule((f"UInt{bits}",), pa.type_for_alias(f"uint{bits}")) for bits in (8, 16, 32, 64)),
+    TypeRule(("Int128", "Int256", "UInt128", "UInt256"), _TEXT, Kind.NUMERIC, "String"),
+    TypeRule(("Float32",), pa.float32()),
+    TypeRule(("BFloat16",), pa.float32(), cast="Float32"),
+    TypeRule(("Float64",), pa.float64()),
+    TypeRule(("String",), _TEXT, note="bytes that are not UTF-8 stop the read"),
+    TypeRule(("FixedString",), _TEXT, cast="String", note="without the zero bytes that fill it up"),
+    TypeRule(("UUID",), _TEXT, Kind.UUID, "String"),
+    TypeRule(("Enum", "Enum8", "Enum16"), _TEXT, Kind.TEXT, "String", "the name, not the number"),
+    TypeRule(("IPv4", "IPv6"), _TEXT, Kind.TEXT, "String"),
+    TypeRule(DAYS, pa.date32(), cast="Date32"),
+    TypeRule(("DateTime", "DateTime32"), _SECONDS, cast="DateTime64(6, 'UTC')"),
+    TypeRule(("Time", "Time64"), _TEXT, Kind.TEXT, "String", "may lie beyond 24 hours"),
+    TypeRule(("JSON",), _TEXT, Kind.JSON, "String"),
+    TypeRule(("Dynamic", "Variant"), _TEXT, Kind.TEXT, "Nullable(String)"),
+    TypeRule(
         tuple(
             f"Interval{unit}"
             for unit in (
@@ -103,6 +92,12 @@ SINK_TEXT = ("Object", "QBit", *GEOMETRIES)
 JSON_TEXT = ("Map", *SINK_TEXT)
 """Likewise of a source's."""
 _BY_NAME = {name: rule for rule in RULES for name in rule.names}
+_OF_JSON = TypeRule(
+    JSON_TEXT,
+    _TEXT,
+    Kind.JSON,
+    note="also inside arrays and tuples; a sink fills maps from objects",
+)
 _SIMPLE = {rule.arrow: rule.names[0] for rule in RULES if not (rule.kind or rule.cast)} | {
     pa.date32(): "Date32",
     pa.time64("us"): "Time64(6)",
@@ -111,26 +106,15 @@ _DECIMALS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76
 
 
 def rows() -> tuple[TypeRow, ...]:
-    plain = [
-        TypeRow(", ".join(each.names), _made(each.arrow, each.kind), each.note) for each in RULES
-    ]
     return (
-        *plain,
+        *(rule.row(nullable=False) for rule in RULES),
         TypeRow("Decimal(9, 2)", field("", "Decimal(9, 2)"), "any precision, up to 76 digits"),
         TypeRow("DateTime64(0 to 6)", field("", "DateTime64(6)"), "any zone, as UTC"),
         TypeRow("DateTime64(7 to 9)", field("", "DateTime64(9)"), "any zone, as UTC"),
         TypeRow("Array(Int32)", field("", "Array(Int32)")),
         TypeRow("Tuple(a Int32)", field("", "Tuple(a Int32)"), "without names: `1`, `2`, ..."),
-        TypeRow(
-            ", ".join(JSON_TEXT),
-            _made(_TEXT, Kind.JSON),
-            "also inside arrays and tuples; a sink fills maps from objects",
-        ),
+        _OF_JSON.row(nullable=False),
     )
-
-
-def _made(arrow: pa.DataType, kind: Kind | None) -> pa.Field:
-    return pa.field("", arrow, nullable=False, metadata=kind.mark if kind else None)
 
 
 def field(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> pa.Field:
@@ -140,8 +124,8 @@ def field(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> pa.Field:
     """
     kind = Type.of(text)
     arrow, mark = (_TEXT, Kind.JSON) if _is_json(kind, as_json) else _arrow(name, kind)
-    metadata = {CLICKHOUSE_TYPE: text.encode()} | (mark.mark if mark else {})
-    return pa.field(checked_name(name), arrow, kind.nullable, metadata)
+    notes = {CLICKHOUSE_TYPE: text.encode()}
+    return typed_field(checked_name(name), arrow, mark, nullable=kind.nullable, notes=notes)
 
 
 def selected(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> str:
@@ -227,8 +211,7 @@ def _arrow(name: str, kind: Type) -> tuple[pa.DataType, Kind | None]:
 
 
 def _element(label: str, column: str, kind: Type) -> pa.Field:
-    arrow, mark = _arrow(column, kind)
-    return pa.field(label, arrow, kind.nullable, mark.mark if mark else None)
+    return typed_field(label, *_arrow(column, kind), nullable=kind.nullable)
 
 
 def _cast(kind: Type) -> str:

@@ -23,7 +23,7 @@ from pyiceberg import types as ice
 
 from dataflow_assets.contracts import Kind
 from dataflow_assets.formats.avro_logical import logical_type
-from dataflow_assets.formats.avro_schema import AvroSchema, Schema, filled, is_null
+from dataflow_assets.formats.avro_schema import AvroSchema, Schema, is_null, non_null
 from dataflow_assets.sdk.types.comments import COMMENTS
 
 NO_ID = 0
@@ -78,7 +78,7 @@ def _field(schema: AvroSchema, name: str, kind: Schema, *, inside: bool) -> ice.
 def _typed(schema: AvroSchema, kind: Schema, *, inside: bool) -> Typed:
     found = schema.resolved(kind)
     if isinstance(found, list):
-        some = filled(found)
+        some = non_null(found)
         if len(some) > 1:
             return ice.StringType(), COMMENTS[Kind.JSON]
         return _typed(schema, some[0] if some else "null", inside=inside)

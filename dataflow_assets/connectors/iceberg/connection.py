@@ -18,8 +18,8 @@ from dataflow_assets.connectors.iceberg.credentials import CREDENTIALS, BasicAut
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Fills, SecretRef, one_word
+from dataflow_assets.secrets.tls import IN_CLEAR, is_plain, warn_in_clear
 from dataflow_assets.spec import Addition
-from dataflow_assets.tls import IN_CLEAR, is_plain, warn_in_clear
 
 Secret = SecretStr | None
 Ref = SecretRef | None

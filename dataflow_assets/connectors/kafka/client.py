@@ -30,7 +30,7 @@ from dataflow_assets.connectors.kafka.consumer_groups import Groups
 from dataflow_assets.connectors.kafka.errors import MISSING, code, raise_if_lost, settles, translate
 from dataflow_assets.connectors.kafka.shared_client import Client
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.likely_names import suggestion
+from dataflow_assets.errors.likely_names import suggestion
 
 Answer = TypeVar("Answer")
 Place = OffsetSpec

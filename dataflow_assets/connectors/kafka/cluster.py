@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dataflow_assets.tls import Material
+from dataflow_assets.secrets.tls import Material
 
 Settings = tuple[tuple[str, str], ...]
 

@@ -16,8 +16,8 @@ from dataflow_assets.connectors.kafka.cluster import Cluster, security
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.secrets.tls import Tls
 from dataflow_assets.spec import Spec
-from dataflow_assets.tls import Tls
 
 Ref = SecretRef | None
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

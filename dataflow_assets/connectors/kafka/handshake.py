@@ -6,7 +6,7 @@ import re
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.sdk import handshake
-from dataflow_assets.tls import Material
+from dataflow_assets.secrets.tls import Material
 
 _BROKER = re.compile(r"\w+://(\[[^\]]+\]|[^:/\s]+):(\d+)/")
 _OPTIONS = handshake.Options(

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.complaints import Complaints
-from dataflow_assets.likely_names import likely
-from dataflow_assets.tls import warn_unchecked
+from dataflow_assets.errors.likely_names import likely
+from dataflow_assets.secrets.tls import warn_unchecked
 
 LIST_SECONDS = 2.0  # of one attempt to list the topics
 LISTED = 10.0  # seconds for which the names of topics are not asked for again

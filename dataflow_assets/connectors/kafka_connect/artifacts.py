@@ -84,7 +84,7 @@ class Placed(NamedTuple):
     jars: list[str]
 
 
-def placed(artifacts: Sequence[Artifact]) -> Placed:
+def place_files(artifacts: Sequence[Artifact]) -> Placed:
     """The files of artifacts, fetched where they are missing.
 
     Called by the driver before it starts a connector: each hash is compared each time, those of
@@ -95,7 +95,7 @@ def placed(artifacts: Sequence[Artifact]) -> Placed:
         TransientError: a repository cannot be reached, or answers with another status than 404.
     """
     files = [(one, _file(one)) for one in artifacts]
-    folders = [str(_unpacked(file)) for one, file in files if one.jar.packaging != "jar"]
+    folders = [str(_unpack(file)) for one, file in files if one.jar.packaging != "jar"]
     return Placed(folders, [str(file) for one, file in files if one.jar.packaging == "jar"])
 
 
@@ -103,7 +103,7 @@ def _file(artifact: Artifact) -> Path:
     jar, where = artifact.jar, artifact.repository or "Maven Central"
     by_hand = f"or place the file at {jars.place(jar)}, whose hash is checked"
     try:
-        return jars.pinned(jar, "the manifest")
+        return jars.pinned_file(jar, "the manifest")
     except jars.OtherHash as error:
         raise PermanentError(f"plugins: {error}") from None
     except jars.NotPublished:
@@ -130,7 +130,7 @@ def _advice(status: int) -> str:
     return "the repository is overloaded or broken: wait"
 
 
-def _unpacked(archive: Path) -> Path:
+def _unpack(archive: Path) -> Path:
     """The folder with exactly an archive's files, unpacked where one is missing or another one."""
     folder = archive.with_name(f"{archive.name}.unpacked")
     with archive.open("rb") as held:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO
 
-from dataflow_assets.connectors.kafka_connect.artifacts import placed
+from dataflow_assets.connectors.kafka_connect.artifacts import place_files
 from dataflow_assets.connectors.kafka_connect.errors import HostFailure
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
 from dataflow_assets.connectors.kafka_connect.mask import Mask
@@ -94,11 +94,11 @@ class HostProcess:
                 )
             return
         self._told.wait(_ENDING)
-        message = self._failed.message or self._died(self._process.returncode)
+        message = self._failed.message or self._cause_of_death(self._process.returncode)
         # Masked before it is cut: half of a secret would not be found.
         raise HostFailure(self._mask(message)[:_LONGEST], lasting=self._failed.lasting)
 
-    def _died(self, code: int) -> str:
+    def _cause_of_death(self, code: int) -> str:
         if code == _NO_MEMORY:
             return (
                 f"its JVM is out of memory (heap: {self._order.heap}): raise heap, or lower how "
@@ -193,7 +193,7 @@ def order_of(
     `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.
     `spool_id`, `position`: the spool that the flow has read so far, and up to which part.
     """
-    fetched = placed(source.artifacts)
+    fetched = place_files(source.artifacts)
     return Order(
         connector=source.connector_class,
         config=source.properties,

@@ -57,7 +57,7 @@ def without_gap(parts: Sequence[Part], first: int) -> list[Part]:
     return [part for _, part in takewhile(lambda one: one[0] == one[1].number, numbered)]
 
 
-def published(parts: Sequence[Part]) -> list[Part]:
+def published_parts(parts: Sequence[Part]) -> list[Part]:
     """Returns those in front of the first that is still open."""
     waiting = still_open(parts)
     return [part for part in parts if not waiting or part.number < waiting[0].number]

@@ -69,7 +69,7 @@ def literals(value: str) -> list[str]:
     return [part for part in _REFERENCE.split(value)[:: _REFERENCE.groups + 1] if part]
 
 
-def replaced(value: str, found: Mapping[str, str]) -> str:
+def replace_references(value: str, found: Mapping[str, str]) -> str:
     """A value with what its references stand for. `found`: that, by their texts."""
     return _REFERENCE.sub(lambda one: found[one[0]], value)
 
@@ -81,7 +81,7 @@ def is_declaration(key: str) -> bool:
 
 def providers(config: Config) -> dict[str, Provider]:
     """By their names: those that are there, and those of a configuration without a `problem`."""
-    return _THERE | {name: _provider(name, config) for name in _listed(config)}
+    return _THERE | {name: _provider(name, config) for name in _names(config)}
 
 
 def problems(config: Config) -> Iterator[tuple[str, str]]:
@@ -103,7 +103,7 @@ def places(config: Config) -> Iterator[tuple[str, str]]:
                 yield key, _file(provider, one) if provider.reads_files else one.key
 
 
-def _listed(config: Config) -> list[str]:
+def _names(config: Config) -> list[str]:
     return [name.strip() for name in config.get(LISTED, "").split(",") if name.strip()]
 
 
@@ -118,7 +118,7 @@ def _kind(name: str, config: Config) -> str:
 
 
 def _wrong_declarations(config: Config) -> Iterator[tuple[str, str]]:
-    listed = _listed(config)
+    listed = _names(config)
     for name in listed:
         if _kind(name, config) not in _SETTINGS:
             allowed = ", ".join(_SETTINGS)

@@ -28,9 +28,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataflow_assets.connectors.kafka_connect.errors import other_spool
-from dataflow_assets.connectors.kafka_connect.parts import EMPTIED, Part, published, still_open
+<<<<<<< HEAD
+from dataflow_assets.connectors.kafka_connect.parts import (
+    EMPTIED,
+    Part,
+    published_parts,
+    still_open,
+)
 from dataflow_assets.decoding import decode_json
+=======
+from dataflow_assets.connectors.kafka_connect.parts import EMPTIED, Part, published, still_open
+>>>>>>> main
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.durable_files import make_folder, sync
 
 SCHEMA = pa.schema(
@@ -92,12 +102,12 @@ class Spool:
         return sum(part.bytes for part in self.parts())
 
     @contextmanager
-    def locked(self, patience: float) -> Iterator[None]:
+    def lock(self, patience: float) -> Iterator[None]:
         """For the process that writes. TransientError where another one does for too long."""
         make_folder(self.folder)
         until = time.monotonic() + patience
         with (self.folder / "lock").open("w") as lock:
-            while not _taken(lock.fileno()):
+            while not _take(lock.fileno()):
                 if time.monotonic() > until:
                     raise TransientError(
                         f"another process writes to the spool {self.folder}: a run that was taken "
@@ -132,8 +142,8 @@ class Spool:
             return []
         return sorted(part for part in map(Part.parse, names) if part and part.number > after)
 
-    def published(self, after: int = 0) -> list[Part]:
-        return published(self.parts(after))
+    def published_parts(self, after: int = 0) -> list[Part]:
+        return published_parts(self.parts(after))
 
     def seal(
         self,
@@ -261,7 +271,7 @@ def canonical(partition: Any) -> str:
     return msgspec.json.encode(partition, order="sorted").decode()
 
 
-def _taken(descriptor: int) -> bool:
+def _take(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

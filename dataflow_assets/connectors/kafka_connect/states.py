@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.repeating import repeated
 
 Name = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED", "UNASSIGNED"]
@@ -48,7 +48,7 @@ def write(folder: Path, connector: Name, tasks: list[Name]) -> None:
         unfinished.rename(folder / _FILE)
 
 
-def noted(folder: Path, tasks: Callable[[], list[Name]]) -> AbstractContextManager[None]:
+def note_states(folder: Path, tasks: Callable[[], list[Name]]) -> AbstractContextManager[None]:
     """Writes the states of a connector that runs until the block ends.
 
     Called by the host around calls into the connector, which may take minutes: a living connector

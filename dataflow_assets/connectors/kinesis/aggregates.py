@@ -65,7 +65,7 @@ def _user_records(data: bytes) -> Iterator[tuple[str, int, bytes]]:
     if hashlib.md5(body, usedforsecurity=False).digest() != data[-_DIGEST:]:
         raise ValueError("its checksum is not that of its content")
     try:
-        found = _parsed(body)
+        found = _parse(body)
         keys = [key.decode() for key in found.partition_key_table]
         explicit = [int(key) for key in found.explicit_hash_key_table]
         hashed = [_hash_key(key) for key in keys]
@@ -77,7 +77,7 @@ def _user_records(data: bytes) -> Iterator[tuple[str, int, bytes]]:
         raise ValueError("its content is not a list of user records with their keys") from None
 
 
-def _parsed(body: bytes) -> Any:
+def _parse(body: bytes) -> Any:
     found = _aggregated_record().FromString(body)
     if not found.IsInitialized():
         raise ValueError("a user record without its key or its data")

@@ -211,11 +211,11 @@ def _client(source: KinesisSourceOptions) -> Any:
     keys = None
     if source.access_key and source.secret_access_key:
         keys = source.access_key.get_secret_value(), source.secret_access_key.get_secret_value()
-    return _connected(os.getpid(), source.known_region, source.endpoint, keys)
+    return _connect(os.getpid(), source.known_region, source.endpoint, keys)
 
 
 @lru_cache(maxsize=16)
-def _connected(
+def _connect(
     process: int,  # noqa: ARG001 - sockets are not shared with a process that was forked
     region: str | None,
     endpoint: str | None,

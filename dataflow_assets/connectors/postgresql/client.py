@@ -172,7 +172,7 @@ class BinaryLink(TextLink):
 
     def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
         """Binary COPY of rows in PostgreSQL's receive formats, as `load_text` otherwise."""
-        rows = copy_format.ordered(rows)
+        rows = copy_format.in_stream_order(rows)
         self._copy(schema, table, rows.schema.names, "binary", copy_format.stream(rows))
 
 

@@ -32,7 +32,7 @@ _EPOCHS = {
 Values = npt.NDArray[Any]
 
 
-def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
+def in_stream_order(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The columns in the order of the stream: those of one width and without nulls first."""
     return rows.select(sorted(rows.schema.names, key=lambda name: not _leads(rows.column(name))))
 
@@ -62,7 +62,7 @@ def _variable(kind: pa.DataType) -> bool:
 
 def _head(rows: pa.RecordBatch, leading: int) -> pa.Array:
     columns = zip(rows.schema.names[:leading], rows.columns[:leading], strict=True)
-    return _matrix([_fixed(column, name) for name, column in columns], rows)
+    return _matrix([_network_values(column, name) for name, column in columns], rows)
 
 
 def _matrix(columns: Sequence[Values], rows: pa.RecordBatch) -> pa.Array:
@@ -73,26 +73,26 @@ def _matrix(columns: Sequence[Values], rows: pa.RecordBatch) -> pa.Array:
     for at, column in enumerate(columns):
         matrix[f"size{at}"] = column.dtype.itemsize
         matrix[f"value{at}"] = column
-    return _packed(matrix)
+    return _pack(matrix)
 
 
 def _pieces(column: pa.Array, name: str) -> list[pa.Array]:
     if _variable(column.type):
         sizes = pc.binary_length(column).fill_null(-1).to_numpy().astype(">i4")
-        return [_packed(sizes), column.cast(pa.binary()).fill_null(b"")]
-    values = _fixed(column, name)
+        return [_pack(sizes), column.cast(pa.binary()).fill_null(b"")]
+    values = _network_values(column, name)
     matrix = np.empty(len(column), [("size", ">i4"), ("value", values.dtype)])
     matrix["size"], matrix["value"] = values.dtype.itemsize, values
-    return [pc.if_else(column.is_valid(), _packed(matrix), pa.scalar(_NULL, pa.binary()))]
+    return [pc.if_else(column.is_valid(), _pack(matrix), pa.scalar(_NULL, pa.binary()))]
 
 
-def _packed(values: Values) -> pa.Array:
+def _pack(values: Values) -> pa.Array:
     width = pa.binary(values.dtype.itemsize)
     buffers = [None, pa.py_buffer(np.ascontiguousarray(values))]
     return pa.FixedSizeBinaryArray.from_buffers(width, len(values), buffers).cast(pa.binary())
 
 
-def _fixed(column: pa.Array, name: str) -> Values:
+def _network_values(column: pa.Array, name: str) -> Values:
     """The column's values in network order; whatever where they are null."""
     kind = column.type
     if pa.types.is_fixed_size_binary(kind):

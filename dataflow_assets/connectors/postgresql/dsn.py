@@ -19,10 +19,10 @@ from psycopg import Error, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.private_files import private_file
 from dataflow_assets.sdk.connection_strings import foreign, unescaped, url
 from dataflow_assets.secrets import FOLDER
-from dataflow_assets.tls import Material, Tls, names_one, pem, warn_unchecked
+from dataflow_assets.secrets.private_files import private_file
+from dataflow_assets.secrets.tls import Material, Tls, names_one, pem, warn_unchecked
 
 _DROPPED = ("pool_", "statement_cache", "description_cache", "default_query_exec_mode")
 _FILES = frozenset({"sslcert", "sslkey", "sslrootcert", "sslcrl"})
@@ -246,13 +246,13 @@ def _query(text: str) -> dict[str, str]:
         if key in _keywords():
             known[key] = value
         elif not key.startswith(_DROPPED):
-            options.append(f"-c {key}={_escaped(value)}")
+            options.append(f"-c {key}={_escape(value)}")
     if options:
         known["options"] = " ".join([*filter(None, [known.get("options")]), *options])
     return known
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace(" ", "\\ ")
 
 

@@ -17,8 +17,8 @@ from dataflow_assets.sdk.database import ColumnName, DatabaseTable, split
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.sql_table import PolledSqlSource
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
+from dataflow_assets.secrets.tls import Tls
 from dataflow_assets.spec import Addition, Needs, Requires
-from dataflow_assets.tls import Tls
 
 _TYPE = re.compile(
     r"[a-z_][a-z0-9_]*( [a-z_][a-z0-9_]*)*( ?\(\d+(, ?\d+)?\))?( with(out)? time zone)?(\[\])*",

@@ -118,7 +118,7 @@ def give(connection: str, driver: Driver, link: TextLink) -> None:
 def transaction(connection: str, application: str) -> Iterator[TextLink]:
     """One transaction of this name, committed at the end; any error rolls it back."""
     pool = _pool(connection, "text")
-    with _lent(pool, pool.room, _begin(application)) as link:
+    with _lend(pool, pool.room, _begin(application)) as link:
         yield link
         link.execute("COMMIT")
 
@@ -127,7 +127,7 @@ def transaction(connection: str, application: str) -> Iterator[TextLink]:
 def lent(connection: str) -> Iterator[TextLink]:
     """A link in autocommit, for questions and for statements that are whole by themselves."""
     pool = _pool(connection, "text")
-    with _lent(pool, pool.room, _ALIVE) as link:
+    with _lend(pool, pool.room, _ALIVE) as link:
         yield link
 
 
@@ -135,12 +135,12 @@ def lent(connection: str) -> Iterator[TextLink]:
 def lent_to_source(connection: str) -> Iterator[TextLink]:
     """The same for the session of a source."""
     pool = _pool(connection, "text")
-    with _lent(pool, pool.room_of_sources, _ALIVE) as link:
+    with _lend(pool, pool.room_of_sources, _ALIVE) as link:
         yield link
 
 
 @contextmanager
-def _lent(pool: Pool, room: threading.BoundedSemaphore, first: str) -> Iterator[TextLink]:
+def _lend(pool: Pool, room: threading.BoundedSemaphore, first: str) -> Iterator[TextLink]:
     """A link for one operation. After an error it is closed: who knows what state it is in."""
     if not room.acquire(timeout=PATIENCE):
         raise TransientError(

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
 from dataflow_assets.contracts import Kind
+from dataflow_assets.sdk.types.table import TypeRule
 
-
-@dataclass(frozen=True)
-class Reading:
-    """How the values of a type are read: in its send format, or after a cast on the server.
-
-    `skip`: bytes of the send format before the value (jsonb's version).
-    """
-
-    arrow: pa.DataType
-    kind: Kind | None = None
-    cast: str = ""
-    skip: int = 0
-
-
-TEXT = Reading(pa.string(), Kind.TEXT, "text")
-READINGS: dict[str, Reading] = {
-    "bool": Reading(pa.bool_()),
-    "int2": Reading(pa.int16()),
-    "int4": Reading(pa.int32()),
-    "int8": Reading(pa.int64()),
-    "oid": Reading(pa.int64(), cast="int8"),
-    "float4": Reading(pa.float32()),
-    "float8": Reading(pa.float64()),
-    "numeric": Reading(pa.string(), Kind.NUMERIC, "text"),
-    "text": Reading(pa.string()),
-    "varchar": Reading(pa.string()),
-    "bpchar": Reading(pa.string()),
-    "name": Reading(pa.string()),
-    "citext": Reading(pa.string(), cast="text"),
-    "bytea": Reading(pa.binary()),
-    "date": Reading(pa.date32()),
-    "time": Reading(pa.time64("us")),
-    "timestamp": Reading(pa.timestamp("us")),
-    "timestamptz": Reading(pa.timestamp("us", "UTC")),
-    "json": Reading(pa.string(), Kind.JSON),
-    "jsonb": Reading(pa.string(), Kind.JSON, skip=1),
-    "uuid": Reading(pa.string(), Kind.UUID, "text"),
-}
-"""By the base type's own name; enums, ranges, composites and all others are text of KIND text.
+TEXT = TypeRule((), pa.string(), Kind.TEXT, "text")
+RULES = (
+    TypeRule(("bool",), pa.bool_()),
+    TypeRule(("int2",), pa.int16()),
+    TypeRule(("int4",), pa.int32()),
+    TypeRule(("int8",), pa.int64()),
+    TypeRule(("oid",), pa.int64(), cast="int8"),
+    TypeRule(("float4",), pa.float32()),
+    TypeRule(("float8",), pa.float64()),
+    TypeRule(("numeric",), pa.string(), Kind.NUMERIC, "text"),
+    TypeRule(("text", "varchar", "bpchar", "name"), pa.string()),
+    TypeRule(("citext",), pa.string(), cast="text"),
+    TypeRule(("bytea",), pa.binary()),
+    TypeRule(("date",), pa.date32()),
+    TypeRule(("time",), pa.time64("us")),
+    TypeRule(("timestamp",), pa.timestamp("us")),
+    TypeRule(("timestamptz",), pa.timestamp("us", "UTC")),
+    TypeRule(("json", "jsonb"), pa.string(), Kind.JSON),
+    TypeRule(("uuid",), pa.string(), Kind.UUID, "text"),
+)
+READINGS = {name: rule for rule in RULES for name in rule.names}
+"""By the base type's own name; enums, ranges, composites and all others are like TEXT.
 
 A type that a user made has its schema in front of its name, so that none is taken for these."""
 ARROW = {

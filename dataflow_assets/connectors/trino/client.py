@@ -17,7 +17,7 @@ from dataflow_assets.connectors.trino.connection import TrinoConnection
 from dataflow_assets.connectors.trino.errors import ANY, DENIED, Coordinator, Failure, failing
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.oauth import tokens
-from dataflow_assets.tls import pem
+from dataflow_assets.secrets.tls import pem
 
 if TYPE_CHECKING:
     from requests import Session

@@ -16,8 +16,8 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import NamedTable, slugify
 from dataflow_assets.sdk.http_addresses import of_secret
 from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.secrets.tls import NO_FORM, names_one
 from dataflow_assets.spec import Addition
-from dataflow_assets.tls import NO_FORM, names_one
 
 Secret = SecretStr | None
 Ref = SecretRef | None

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dataflow_assets.sdk.types.table import arguments
+
 _ZONES = (" with time zone", " without time zone")
 # Trino shows names without quotes, whatever they are: a type is the last words that can be one.
 _FIELD = re.compile(
@@ -74,28 +76,14 @@ def _parsed(text: str) -> Type:
     name = name.strip().lower() + zone
     if not rest:
         return Type(name)
-    arguments = _split(rest.rstrip().removesuffix(")"))
+    inside = tuple(arguments(rest.rstrip().removesuffix(")"), '"'))
     if name == "row":
-        fields = [_labelled(each, number) for number, each in enumerate(arguments, 1)]
+        fields = [_labelled(each, number) for number, each in enumerate(inside, 1)]
         labels = tuple(label for label, _ in fields)
         return Type(name, (), tuple(kind for _, kind in fields), labels)
-    if all(each.isdecimal() for each in arguments):
-        return Type(name, tuple(map(int, arguments)))
-    return Type(name, (), tuple(map(_parsed, arguments)))
-
-
-def _split(text: str) -> list[str]:
-    """At the commas outside parentheses and quotes."""
-    found, depth, quoted, begin = [], 0, False, 0
-    for at, letter in enumerate(text):
-        if letter == '"':
-            quoted = not quoted
-        elif not quoted and letter in "()":
-            depth += 1 if letter == "(" else -1
-        elif not quoted and letter == "," and depth == 0:
-            found.append(text[begin:at].strip())
-            begin = at + 1
-    return [*found, text[begin:].strip()]
+    if all(each.isdecimal() for each in inside):
+        return Type(name, tuple(map(int, inside)))
+    return Type(name, (), tuple(map(_parsed, inside)))
 
 
 def _labelled(text: str, number: int) -> tuple[str, Type]:

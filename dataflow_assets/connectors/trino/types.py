@@ -7,7 +7,7 @@ nine digits of a second, and what has no Arrow form of its own, travel as their 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -15,41 +15,32 @@ from dataflow_assets.connectors.trino.type_names import Type
 from dataflow_assets.contracts import Kind, Note, TypeRow, checked_name
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.types.comments import COMMENTS, commented_kind, text_kind
+from dataflow_assets.sdk.types.table import TypeRule, typed_field
 
 TRINO_TYPE = b"dataflow.trino.type"
 """Field metadata: the column's own type, for a sink of the same system."""
 _TEXT = pa.string()
 
 
-@dataclass(frozen=True)
-class Rule:
-    """How the values of a type without parameters travel."""
-
-    name: str
-    arrow: pa.DataType
-    kind: Kind | None = None
-    note: str = ""
-
-
 RULES = (
-    Rule("boolean", pa.bool_()),
-    Rule("tinyint", pa.int8()),
-    Rule("smallint", pa.int16()),
-    Rule("integer", pa.int32()),
-    Rule("bigint", pa.int64()),
-    Rule("real", pa.float32()),
-    Rule("double", pa.float64()),
-    Rule("varchar", _TEXT, note="varchar(n) too: longer text is rejected"),
-    Rule("char", _TEXT, note="filled up with spaces"),
-    Rule("varbinary", pa.binary()),
-    Rule("date", pa.date32()),
-    Rule("json", _TEXT, Kind.JSON),
-    Rule("uuid", _TEXT, Kind.UUID),
-    Rule("ipaddress", _TEXT, Kind.TEXT),
-    Rule("interval day to second", _TEXT, Kind.TEXT),
-    Rule("interval year to month", _TEXT, Kind.TEXT),
+    TypeRule(("boolean",), pa.bool_()),
+    TypeRule(("tinyint",), pa.int8()),
+    TypeRule(("smallint",), pa.int16()),
+    TypeRule(("integer",), pa.int32()),
+    TypeRule(("bigint",), pa.int64()),
+    TypeRule(("real",), pa.float32()),
+    TypeRule(("double",), pa.float64()),
+    TypeRule(("varchar",), _TEXT, note="varchar(n) too: longer text is rejected"),
+    TypeRule(("char",), _TEXT, note="filled up with spaces"),
+    TypeRule(("varbinary",), pa.binary()),
+    TypeRule(("date",), pa.date32()),
+    TypeRule(("json",), _TEXT, Kind.JSON),
+    TypeRule(("uuid",), _TEXT, Kind.UUID),
+    TypeRule(("ipaddress",), _TEXT, Kind.TEXT),
+    TypeRule(("interval day to second",), _TEXT, Kind.TEXT),
+    TypeRule(("interval year to month",), _TEXT, Kind.TEXT),
 )
-_BY_NAME = {rule.name: rule for rule in RULES}
+_BY_NAME = {name: rule for rule in RULES for name in rule.names}
 _ZONED, _TIME_ZONED = "timestamp with time zone", "time with time zone"
 _KEYS = frozenset({"varchar", "char", "boolean", "tinyint", "smallint", "integer", "bigint"})
 """Types of keys that Trino makes names in JSON of."""
@@ -76,13 +67,8 @@ _EXAMPLES = (
 
 
 def rows() -> tuple[TypeRow, ...]:
-    plain = [TypeRow(rule.name, _plain(rule.arrow, rule.kind), rule.note) for rule in RULES]
-    others = [TypeRow(name, field("", name), note) for name, note in _EXAMPLES]
-    return (*plain, *others)
-
-
-def _plain(arrow: pa.DataType, kind: Kind | None) -> pa.Field:
-    return pa.field("", arrow, metadata=kind.mark if kind else None)
+    others = (TypeRow(name, field("", name), note) for name, note in _EXAMPLES)
+    return (*(rule.row() for rule in RULES), *others)
 
 
 def field(name: str, text: str) -> pa.Field:
@@ -102,10 +88,10 @@ def _field(
     kind = Type.of(text)
     if mark is None and kind.name == "varchar":
         mark = commented_kind(comment)
-    metadata = {TRINO_TYPE: text.encode(), **(mark.mark if mark else {})}
+    notes: dict[bytes, bytes] = {TRINO_TYPE: text.encode()}
     if kind.name in {"varchar", "char"} and kind.numbers:
-        metadata[Note.MAX_LENGTH] = str(kind.numbers[0]).encode()
-    return pa.field(checked_name(name), arrow, metadata=metadata)
+        notes[Note.MAX_LENGTH] = str(kind.numbers[0]).encode()
+    return typed_field(checked_name(name), arrow, mark, notes=notes)
 
 
 Made = tuple[pa.DataType, Kind | None]
@@ -155,8 +141,7 @@ def _time(kind: Type) -> Made:
 
 
 def _element(label: str, column: str, kind: Type, of_map: Callable[[str, Type], Made]) -> pa.Field:
-    arrow, mark = _arrow(column, kind, of_map)
-    return pa.field(label, arrow, metadata=mark.mark if mark else None)
+    return typed_field(label, *_arrow(column, kind, of_map))
 
 
 def selected(name: str, text: str) -> str:
@@ -234,7 +219,7 @@ def _declared(arrow: pa.DataType) -> str:
 
 
 _SIMPLE = {
-    **{rule.arrow: rule.name for rule in RULES if rule.arrow != _TEXT},
+    **{rule.arrow: rule.names[0] for rule in RULES if rule.arrow != _TEXT},
     pa.uint8(): "smallint",
     pa.uint16(): "integer",
     pa.uint32(): "bigint",

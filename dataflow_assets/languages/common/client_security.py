@@ -13,7 +13,7 @@ from dataflow_assets.languages.common.key_tables import is_placeholder, placehol
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.common.references import is_shell_variable, reference
 from dataflow_assets.secrets import SecretRef
-from dataflow_assets.tls import NO_FORM, names_one
+from dataflow_assets.secrets.tls import NO_FORM, names_one
 
 _JAAS = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\')')
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

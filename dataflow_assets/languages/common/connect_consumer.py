@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
+from dataflow_assets.errors.likely_names import likely, suggestion
 from dataflow_assets.languages.common.client_security import Told, security
 from dataflow_assets.languages.common.connect_keys import CONSUMER, WORKER
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import Key, entry, names
 from dataflow_assets.languages.common.notes import Notes, Where
-from dataflow_assets.likely_names import likely, suggestion
 
 BROKERS = "bootstrap.servers"
 OVERRIDE, PREFIX = "consumer.override.", "consumer."

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
+from dataflow_assets.errors.likely_names import closest, did_you_mean_or, plain
 from dataflow_assets.languages.common.documents import Path
-from dataflow_assets.likely_names import closest, did_you_mean_or, plain
 from dataflow_assets.spec import Spec
 
 CONNECTION_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

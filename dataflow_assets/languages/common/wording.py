@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dataflow_assets.errors import Finding
+from dataflow_assets.errors.likely_names import did_you_mean, suggestion
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.keys import models_at, names, unknown
 from dataflow_assets.languages.common.kinds import wrong_kind
-from dataflow_assets.likely_names import did_you_mean, suggestion
 from dataflow_assets.spec import RULE, Spec
 
 AnySpec = TypeVar("AnySpec", bound=Spec)

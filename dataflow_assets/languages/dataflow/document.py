@@ -66,7 +66,7 @@ def read(document: Document) -> Reading:
     if document.get("kind") not in ("DataFlow", None):
         return Reading(document, tuple(findings))
     envelope, more = validate(model.Manifest, document)
-    findings += [_explained(finding) for finding in more]
+    findings += [_explain(finding) for finding in more]
     source, source_findings = end(document, _SOURCE, registry.sources())
     sink, sink_findings = end(document, _SINK, registry.sinks())
     main = None
@@ -75,7 +75,7 @@ def read(document: Document) -> Reading:
         main = Branch(sink, value if isinstance(value, str) else None)
     steps = dataflow_steps.read(document, main)
     errors, error_findings = end(document, ERRORS, registry.sinks())
-    findings += [_explained(finding) for finding in (*source_findings, *sink_findings)]
+    findings += [_explain(finding) for finding in (*source_findings, *sink_findings)]
     findings += [*steps.findings, *error_findings]
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
@@ -101,7 +101,7 @@ def _header(document: Document) -> Iterable[Finding]:
         yield document.finding(("apiVersion",), message)
 
 
-def _explained(finding: Finding) -> Finding:
+def _explain(finding: Finding) -> Finding:
     """Says where a key belongs: of a connector beside `type`, of the flow inside of an end."""
     if finding.message.startswith("is required") and finding.path in _USUAL:
         return replace(finding, message=finding.message + _USUAL[finding.path])
@@ -154,7 +154,7 @@ def _hints(
         ((), manifest),
         ((*_SOURCE, "config"), source),
         *((branch.place, branch.sink) for branch in steps.branches),
-        *((place, one.step) for place, one in steps.placed()),
+        *((place, one.step) for place, one in steps.with_places()),
         *([((*ERRORS, "config"), errors)] if errors else []),
     ]
     notes = [
@@ -164,7 +164,7 @@ def _hints(
     ]
     notes += [
         document.finding((*place[:-1], "when"), remark)
-        for place, one in steps.placed()
+        for place, one in steps.with_places()
         for remark in (one.when.remarks() if one.when else ())
     ]
     notes += _variables(document)

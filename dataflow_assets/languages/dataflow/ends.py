@@ -8,11 +8,11 @@ from typing import Any
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import DataflowError, Finding
+from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.keys import models_at
 from dataflow_assets.languages.common.packages import not_installed
 from dataflow_assets.languages.common.wording import ruled, validate
-from dataflow_assets.likely_names import did_you_mean_or
 
 
 def end(
@@ -37,7 +37,7 @@ def end(
         return None, []
     connector, findings = validate(found[name], document, (*path, "config"))
     findings += _empty(document, (*path, "config"), found[name])
-    findings = findings or list(_lost(document, path, connector))
+    findings = findings or list(_without_address(document, path, connector))
     return (None if findings else connector), findings
 
 
@@ -49,7 +49,9 @@ def _empty(document: Document, base: Path, model: type[Connector]) -> Iterator[F
             yield document.finding(path, "has no value: write one, or remove the key", key=True)
 
 
-def _lost(document: Document, path: Path, connector: Connector | None) -> Iterable[Finding]:
+def _without_address(
+    document: Document, path: Path, connector: Connector | None
+) -> Iterable[Finding]:
     """An address that cannot be told is a finding here, not an exception while assets load."""
     if connector is None:
         return

@@ -12,13 +12,13 @@ from dataflow_assets.spec import Spec
 
 
 def document_schema() -> DocumentSchema:
-    known = _known()
+    known = _models()
     models = (one for some in known.values() for one in some.values())
     references, defs = definitions([Manifest, *dict.fromkeys(models)])
     defs |= {"Source": defs["End"], "Sink": defs.pop("End")}
     for name, some in known.items():
         configs = {kind: (model, references[model]) for kind, model in some.items()}
-        defs[name] = _typed(defs[name], configs)
+        defs[name] = _with_types(defs[name], configs)
     flow = defs["DataFlowSpec"]["properties"]
     flow["source"]["$ref"], flow["sink"]["$ref"] = at("Source"), at("Sink")
     defs["RouteSink"] = {"$ref": at("Sink")}
@@ -26,18 +26,18 @@ def document_schema() -> DocumentSchema:
     return DocumentSchema("Manifest", defs)
 
 
-def _known() -> Mapping[str, Mapping[str, type[Spec]]]:
+def _models() -> Mapping[str, Mapping[str, type[Spec]]]:
     """The blocks in which `type` decides what `config` may hold, and the model for each type."""
-    sources, sinks = _offered(registry.sources()), _offered(registry.sinks())
+    sources, sinks = _without_doubles(registry.sources()), _without_doubles(registry.sinks())
     steps = dict[str, type[Spec]](registry.steps())
     return {"Source": sources, "Sink": sinks, "ErrorSink": sinks, "Transformation": steps}
 
 
-def _offered(ends: Mapping[str, Any]) -> dict[str, type[Spec]]:
+def _without_doubles(ends: Mapping[str, Any]) -> dict[str, type[Spec]]:
     return {name: cls for name, cls in ends.items() if not cls.double}
 
 
-def _typed(block: Schema, known: Mapping[str, tuple[type[Spec], Schema]]) -> Schema:
+def _with_types(block: Schema, known: Mapping[str, tuple[type[Spec], Schema]]) -> Schema:
     """The block, in which `type` decides what `config` may hold."""
     properties = {**block["properties"]}
     properties["type"] = {**properties["type"], "enum": sorted(known)}
@@ -45,14 +45,14 @@ def _typed(block: Schema, known: Mapping[str, tuple[type[Spec], Schema]]) -> Sch
     branches = [
         {
             "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
-            "then": {"properties": {"config": config}, "required": _needed(model)},
+            "then": {"properties": {"config": config}, "required": _required_keys(model)},
         }
         for name, (model, config) in sorted(known.items())
     ]
     return {**block, "properties": properties, "allOf": branches}
 
 
-def _needed(model: type[Spec]) -> list[str]:
+def _required_keys(model: type[Spec]) -> list[str]:
     """`config` may be left out where all of its keys may."""
     required = any(field.is_required() for field in model.model_fields.values())
     return ["type", "config"] if required else ["type"]

@@ -28,7 +28,7 @@ _POD = Hint("there is no pod; Spark's own settings say where and with what the f
 _EXACT = Hint("not needed: every commit stores rows and checkpoint together")
 
 
-def _shaped(pattern: str, wanted: str) -> AfterValidator:
+def _of_shape(pattern: str, wanted: str) -> AfterValidator:
     def check(value: str) -> str:
         if re.fullmatch(pattern, value) is None:
             raise ValueError(f"must be {wanted}")
@@ -39,20 +39,20 @@ def _shaped(pattern: str, wanted: str) -> AfterValidator:
 
 _Name = Annotated[
     str,
-    _shaped(
+    _of_shape(
         r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?",
         "letters a-z, digits, `-`, `_` and `.`, with a letter or digit at both ends, at most 253",
     ),
 ]
 _Namespace = Annotated[
     str,
-    _shaped(
+    _of_shape(
         r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?",
         "letters a-z, digits, `-` and `_`, with a letter or digit at both ends, at most 63",
     ),
 ]
 _Duration = Annotated[
-    str, _shaped(r"-?(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0", "a duration such as 30s, 5m or 1h30m")
+    str, _of_shape(r"-?(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0", "a duration such as 30s, 5m or 1h30m")
 ]
 
 

@@ -32,7 +32,7 @@ def of_ends(
     sent = _deletes(source, steps)
     for branch in steps.branches:
         if sent and not branch.sink.traits.takes_deletes:
-            message = f"takes no deletes, and {sent} sends them: {_met(manifest.spec)}. "
+            message = f"takes no deletes, and {sent} sends them: {_on_rejected(manifest.spec)}. "
             yield document.finding(branch.place, message + _advice(branch.sink), key=True)
         if missing := _no_metadata(source, steps, branch.sink):
             message = _UNKEYED.format(", ".join(missing), ", ".join(source.metadata_names))
@@ -86,7 +86,7 @@ def _condition_notes(document: Document, source: Source, steps: Steps) -> Iterat
     """Conditions about what no record has, as far as no step has changed the records before."""
     given = {*source.metadata_names, *(("operation",) if source.sends_deletes else ())}
     known = ", ".join(source.metadata_names) or "none"
-    for place, one in steps.placed():
+    for place, one in steps.with_places():
         for condition in _conditions(one):
             for name in sorted(condition.reads()):
                 if name.partition(".")[0] not in given:
@@ -113,7 +113,7 @@ def _deletes(source: Source, steps: Steps) -> str:
     return source.sends_deletes or next(made, "")
 
 
-def _met(spec: model.DataFlowSpec) -> str:
+def _on_rejected(spec: model.DataFlowSpec) -> str:
     way = "errors" if spec.errors else spec.on_rejected or "fail"
     if way == "fail":
         return "the flow stops at the first one"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from dataflow_assets import registry
 from dataflow_assets.errors import Finding
+from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.flow import Branch
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.wording import validate
 from dataflow_assets.languages.dataflow.ends import end
-from dataflow_assets.likely_names import did_you_mean_or
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.records.step import Step
@@ -52,7 +52,7 @@ class Steps:
     branches: tuple[Branch, ...]
     findings: tuple[Finding, ...]
 
-    def placed(self) -> list[tuple[Path, Transformation]]:
+    def with_places(self) -> list[tuple[Path, Transformation]]:
         """Each step with the place of its settings; none where a step has findings."""
         steps = () if self.findings else self.transformations
         return [((*_LIST, number, "config"), step) for number, step in enumerate(steps)]
@@ -66,7 +66,7 @@ def read(document: Document, main: Branch | None) -> Steps:
     transformations = tuple(entry.transformation for entry in found if entry.transformation)
     findings = [finding for entry in found for finding in entry.findings]
     routed = [route for entry in found for route in entry.branches]
-    branches, more = _merged(document, main, routed)
+    branches, more = _merge(document, main, routed)
     return Steps(transformations, branches, (*findings, *more))
 
 
@@ -90,7 +90,7 @@ class _Entry:
         if not isinstance(name, str):
             return None  # a finding of the envelope already
         if name not in steps:
-            message = f"unknown step; {_meant(name, tuple(steps))}"
+            message = f"unknown step; {_suggest(name, tuple(steps))}"
             self._complain(("type",), message)
             return None
         step, findings = validate(steps[name], self._document, (*self._path, "config"))
@@ -126,14 +126,14 @@ class _Entry:
         self.findings.append(self._document.finding((*self._path, *path), message))
 
 
-def _meant(name: str, steps: tuple[str, ...]) -> str:
+def _suggest(name: str, steps: tuple[str, ...]) -> str:
     """The step that does what this name says; a name that is merely alike may do the opposite."""
     if known := _ELSEWHERE.get(name.casefold()):
         return f"did you mean {known}?"
     return did_you_mean_or(name, steps, f"allowed: {', '.join(steps)}")
 
 
-def _merged(
+def _merge(
     document: Document, main: Branch | None, routed: list[Branch]
 ) -> tuple[tuple[Branch, ...], list[Finding]]:
     """One branch for each target, whatever leads there; and one target for each condition."""

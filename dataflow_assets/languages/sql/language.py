@@ -15,7 +15,7 @@ from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import lines
 from dataflow_assets.languages.common.tokens import Token
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
-from dataflow_assets.languages.sql.engine.explained import explained
+from dataflow_assets.languages.sql.engine.explained import explain
 from dataflow_assets.languages.sql.engine.query import SqlQuery
 from dataflow_assets.languages.sql.engine.view_rows import ViewRows
 from dataflow_assets.languages.sql.reader.folder import SqlFile, read_file
@@ -71,7 +71,7 @@ class FlinkLanguage(Language):
                 plan = step.plan if isinstance(step, SqlQuery) else step.view
                 return {
                     "query": f"```sql\n{step.text}\n```",
-                    "plan": f"```text\n{explained(plan)}\n```",
+                    "plan": f"```text\n{explain(plan)}\n```",
                 }
         return {}
 

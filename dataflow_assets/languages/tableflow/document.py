@@ -60,7 +60,7 @@ def read(document: Document, catalog: Catalog | None = None) -> list[Reading]:
     if not document.sound or any(not one.path.startswith(_OF_PARTS) for one in findings):
         return readings
     place = Placed(Bucket.parse(document.get("destination_bucket_url")), catalog)
-    readings.append(Reading(document, tables=_declared(document, place)))
+    readings.append(Reading(document, tables=_declared_tables(document, place)))
     for index, table in enumerate(tables):
         if table is not None and table.source_cluster_name in clusters.sound:
             readings.append(_reading(document, index, table, clusters, place))
@@ -78,7 +78,7 @@ def _of_catalog(document: Document, catalog: Catalog | None) -> list[Finding]:
     return [document.finding(("destination_bucket_url",), message)]
 
 
-def _declared(document: Document, place: Placed) -> DeclaredTables:
+def _declared_tables(document: Document, place: Placed) -> DeclaredTables:
     """All tables of the file, also those with a mistake."""
     names = {
         f"{document.get('tables', at, 'source_cluster_name')}+"
@@ -170,7 +170,7 @@ def _reading(
 def _places(table: Path, cluster: Path, declared: model.Table) -> dict[Path, Path]:
     credentials = (*cluster, "credentials")
     tls, sasl = (*_SOURCE, "tls"), (*_SOURCE, "sasl")
-    fields = types.walked(declared.fields, (*table, "schema"))
+    fields = types.walk(declared.fields, (*table, "schema"))
     columns = ("schema", "fields") if declared.schema_ else ("schema_mode",)
     registry = (*cluster, "schema_registry")
     auth = "basicAuth"

@@ -12,7 +12,7 @@ from dataflow_assets.languages.tableflow import model, types
 from dataflow_assets.languages.tableflow.declared_sinks import DeclaredSink
 from dataflow_assets.languages.tableflow.places import Placed
 from dataflow_assets.secrets import VariableRef
-from dataflow_assets.tls import Tls
+from dataflow_assets.secrets.tls import Tls
 
 GROUP = "tableflow"
 PREFIX = "TABLEFLOW_"

@@ -43,7 +43,7 @@ class TableflowSpec(Spec):
     model_config = ConfigDict(alias_generator=None)
 
 
-def _named(pattern: str, sentence: str) -> AfterValidator:
+def _of_shape(pattern: str, sentence: str) -> AfterValidator:
     def check(value: str) -> str:
         if re.fullmatch(pattern, value) is None:
             raise ValueError(sentence)
@@ -53,11 +53,11 @@ def _named(pattern: str, sentence: str) -> AfterValidator:
 
 
 _Name = Annotated[
-    str, _named(r"[A-Za-z0-9._-]{1,100}", "must be letters a-z, digits, `.`, `_` and `-`")
+    str, _of_shape(r"[A-Za-z0-9._-]{1,100}", "must be letters a-z, digits, `.`, `_` and `-`")
 ]
 _Variable = Annotated[
     str,
-    _named(
+    _of_shape(
         r"[A-Za-z_][A-Za-z0-9_]*",
         "must be the name of an environment variable: letters a-z, digits and `_`, no digit first",
     ),
@@ -67,7 +67,7 @@ _Variable = Annotated[
 class Broker(TableflowSpec):
     """One broker."""
 
-    hostname: Annotated[str, _named(r"[^\s:,/]+", "must be a host's name or address, no port")]
+    hostname: Annotated[str, _of_shape(r"[^\s:,/]+", "must be a host's name or address, no port")]
     """Host name or address."""
     port: int = Field(9092, ge=1, le=65535)
     """Port."""
@@ -187,7 +187,7 @@ class Table(TableflowSpec):
     source_cluster_name: str
     """The `name` of a cluster of this file."""
     source_topic: Annotated[
-        str, _named(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "must be the name of a topic")
+        str, _of_shape(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "must be the name of a topic")
     ]
     """The topic. It is read from its oldest record."""
     source_format: Annotated[

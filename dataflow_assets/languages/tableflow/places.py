@@ -48,14 +48,14 @@ class Bucket:
             )
         region = given.get("region") or None
         if parts.scheme == "file":
-            return cls(_joined(_folder(parts.netloc, parts.path), prefix), region)
+            return cls(_join(_folder(parts.netloc, parts.path), prefix), region)
         if parts.scheme != "s3":
             raise ValueError(
                 "must be s3://bucket or file:///folder; other stores: not supported yet"
             )
         if not _BUCKET.fullmatch(parts.netloc) or parts.path.strip("/"):
             raise ValueError("must be s3://bucket; a path in it goes into ?prefix=")
-        return cls(_joined(f"s3://{parts.netloc}", prefix), region)
+        return cls(_join(f"s3://{parts.netloc}", prefix), region)
 
 
 def _folder(host: str, path: str) -> str:
@@ -66,7 +66,7 @@ def _folder(host: str, path: str) -> str:
     return f"file://{path.rstrip('/')}"
 
 
-def _joined(url: str, prefix: str) -> str:
+def _join(url: str, prefix: str) -> str:
     return f"{url}/{prefix}" if prefix else url
 
 

@@ -83,7 +83,7 @@ def _pairs(
 
 def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
     """Returns what is wrong with the fields of a table beside each other."""
-    found = list(types.walked(table.fields, (*at, "schema")))
+    found = list(types.walk(table.fields, (*at, "schema")))
     yield from _ids(document, found)
     names: dict[Path, set[str]] = {}
     for place, one, depth in found:
@@ -104,7 +104,7 @@ def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Find
 def alike(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
     """A note at each name that another one beside it has, but for capital letters."""
     names: dict[tuple[Path, str], str] = {}
-    for place, one, _ in types.walked(table.fields, (*at, "schema")):
+    for place, one, _ in types.walk(table.fields, (*at, "schema")):
         first = names.setdefault((place[:-1], one.name.casefold()), one.name)
         if first != one.name:
             message = f"differs from {first} by capital letters alone, {_ALIKE}"

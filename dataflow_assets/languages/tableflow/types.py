@@ -184,11 +184,11 @@ def _avro_value(one: DeclaredField) -> Any:
     return _AVRO[one.type]
 
 
-def walked(
+def walk(
     fields: Declared, at: tuple[str | int, ...]
 ) -> Iterator[tuple[tuple[str | int, ...], DeclaredField, int]]:
     """Every field with its place in the file, and how many fields it is inside of."""
     for index, one in enumerate(fields):
         here = (*at, "fields", index)
         yield here, one, 0
-        yield from ((place, inner, depth + 1) for place, inner, depth in walked(one.fields, here))
+        yield from ((place, inner, depth + 1) for place, inner, depth in walk(one.fields, here))

@@ -17,7 +17,7 @@ from dataflow_assets.contracts import Run
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import SHARED_LANE, Flow
 from dataflow_assets.lanes.lane import Lane
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.runs.request import Request
 
 OP = "drive"
@@ -44,7 +44,7 @@ def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
     @dg.op(name=OP, out={}, required_resource_keys={"spark"}, description=_DESCRIPTION)
     def drive(context: dg.OpExecutionContext, config: LaneConfig) -> Iterator[Told]:
         try:
-            yield from _driven(context, config.lane, manifests)
+            yield from _drive(context, config.lane, manifests)
         except Exception as error:
             reason = mask(sentence(error), manifests().flows)
             context.instance.add_run_tags(context.run.run_id, {ERROR: reason[:500]})
@@ -71,7 +71,7 @@ def lane_request(lane: str) -> dg.RunRequest:
     return dg.RunRequest(job_name=INGEST, run_config=config, tags={LANE: lane})
 
 
-def _driven(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> Iterator[Told]:
+def _drive(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> Iterator[Told]:
     """Is ready to drive before it takes the lane over from the run that has driven it so far."""
     spark, run_id = context.resources.spark.flow_session, context.run.run_id
     location = context.run.tags.get(LOCATION, "")

@@ -12,7 +12,7 @@ import dagster as dg
 
 from dataflow_assets.assets.failures import failing
 from dataflow_assets.assets.graph import Graph, Node
-from dataflow_assets.assets.run_log import logged
+from dataflow_assets.assets.run_log import log_to_run
 from dataflow_assets.assets.runs import FLOW
 from dataflow_assets.assets.stopping import Interrupts
 from dataflow_assets.contracts import Run, Totals
@@ -69,7 +69,7 @@ def _put_back(
     """Part by part, each committed whole; asked to stop, it ends after the one it is at."""
     context.instance.add_run_tags(context.run.run_id, {FLOW: flow.id})
     run, interrupts, done = Run(id=context.run.run_id[:12]), Interrupts(), Replayed()
-    with logged(flow, context), failing(flow, context), interrupts.deferred():
+    with log_to_run(flow, context), failing(flow, context), interrupts.deferred():
         try:
             spark = context.resources.spark.flow_session
             for part in replay(_awake(flow), spark, run, _since(since)):

@@ -10,7 +10,7 @@ from dataflow_assets.assets.graph import Graph, Key
 from dataflow_assets.contracts import Address, Connector, Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow, asset_key
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.sdk.maintenance import Keep, Maintained
 from dataflow_assets.secrets import resolve
 
@@ -72,14 +72,14 @@ def _tables(graph: Graph) -> Iterator[_Table]:
     for node in graph.nodes:
         readers.setdefault(asset_key(node.flow.source_address), {})[node.flow.id] = node.flow
     tables: dict[Key, _Table] = {}
-    for key, sink, address, flow, page in _written(graph):
+    for key, sink, address, flow, page in _written_tables(graph):
         if isinstance(sink, Maintained):
             reading = tuple(readers.get(key, {}).values())
             tables.setdefault(key, _Table(sink, address, flow, page, reading))
     yield from tables.values()
 
 
-def _written(graph: Graph) -> Iterator[tuple[Key, Connector, Address, Flow, Key | None]]:
+def _written_tables(graph: Graph) -> Iterator[tuple[Key, Connector, Address, Flow, Key | None]]:
     for node in graph.nodes:
         yield node.table, node.branch.sink, node.branch.address, node.flow, node.table
     for node in graph.nodes:

@@ -24,8 +24,8 @@ from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.flow import Flow, mangle
 from dataflow_assets.location.resources import partitions
-from dataflow_assets.redaction import mask
 from dataflow_assets.registry import sinks
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.sdk.database import split
 from dataflow_assets.sdk.table_frames import FrameSink, Mode, TableFrames
 from dataflow_assets.secrets import resolve
@@ -82,22 +82,26 @@ class TableIOManager(FlowIOManager):
                 allow_retries=False,
             )
         frame: Any = obj
-        with self._told(context):
+        with self._translate_errors(context):
             mode, key = _mode(context, frame.columns)
-            kept = partitions.written(context, _output(context)) if mode == "overwrite" else None
+            kept = (
+                partitions.written_partitions(context, _output(context))
+                if mode == "overwrite"
+                else None
+            )
             if kept is not None:
                 kept.check("the frame", frame.columns)
             frames, address = self._frames(context)
             rows = frames.write(frame, mode, key, kept)
-            described = self._described(context, frames)
+            described = self._describe(context, frames)
             context.add_output_metadata({**place(address), "rows": rows, "mode": mode, **described})
 
-    def _described(self, context: dg.OutputContext, frames: TableFrames) -> dict[str, Any]:
+    def _describe(self, context: dg.OutputContext, frames: TableFrames) -> dict[str, Any]:
         """The table after the write; the rows are in it, so a failure here is only a warning."""
         try:
             columns, total = frames.describe()
         except DataflowError as error:
-            text = self._masked(f"{_name(context)}: no columns to show: {error}")
+            text = self._mask(f"{_name(context)}: no columns to show: {error}")
             context.log.warning(text)
             return {}
         count = {} if total is None else {ROW_COUNT: total}
@@ -105,7 +109,7 @@ class TableIOManager(FlowIOManager):
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """A lazy DataFrame of the table upstream; `columns` of the input's metadata choose some."""
-        with self._told(context):
+        with self._translate_errors(context):
             only = partitions.read(context, _upstream(context))
             frames, _ = self._frames(context)
             columns = _columns(context)
@@ -135,7 +139,7 @@ class TableIOManager(FlowIOManager):
         )
 
     @contextmanager
-    def _told(self, context: Context) -> Iterator[None]:
+    def _translate_errors(self, context: Context) -> Iterator[None]:
         from pyspark.errors import PySparkException
 
         try:
@@ -146,10 +150,10 @@ class TableIOManager(FlowIOManager):
             raise self._failure(context, task_failure(error)) from error
 
     def _failure(self, context: Context, error: DataflowError) -> dg.Failure:
-        text = self._masked(f"{_name(context)}: {error}")
+        text = self._mask(f"{_name(context)}: {error}")
         return dg.Failure(text, allow_retries=isinstance(error, TransientError))
 
-    def _masked(self, text: str) -> str:
+    def _mask(self, text: str) -> str:
         """Nothing that a client says shows a secret."""
         return mask(text, [flow for flow, _, _ in self._connections.values()])
 
@@ -206,13 +210,13 @@ def _tables(kind: type[FrameSink], graph: Graph) -> dg.IOManagerDefinition:
 def _connections(graph: Graph, system: str) -> dict[str, _Connection]:
     """Connections by the name that asset keys show; the first flow's declaration counts."""
     connections: dict[str, _Connection] = {}
-    for flow, sink, address in _written(graph):
+    for flow, sink, address in _written_tables(graph):
         if address.system == system:
             connections.setdefault(mangle(address.connection), (flow, sink, address.connection))
     return connections
 
 
-def _written(graph: Graph) -> Iterator[tuple[Flow, Connector, Address]]:
+def _written_tables(graph: Graph) -> Iterator[tuple[Flow, Connector, Address]]:
     """All branches, then the error sinks, which can be read as any table."""
     for node in graph.nodes:
         yield node.flow, node.branch.sink, node.branch.address
@@ -224,7 +228,7 @@ def _written(graph: Graph) -> Iterator[tuple[Flow, Connector, Address]]:
 
 def _mode(context: dg.OutputContext, columns: Sequence[str]) -> tuple[Mode, list[str]]:
     given = _output(context)
-    mode, key = given.get("mode", "overwrite"), _listed(given.get("key") or ())
+    mode, key = given.get("mode", "overwrite"), _as_list(given.get("key") or ())
     if mode not in MODES:
         raise PermanentError(f"metadata mode {mode!r}: allowed are {', '.join(MODES)}")
     if mode == "upsert" and not key:
@@ -242,7 +246,7 @@ def _columns(context: dg.InputContext) -> list[str] | None:
     given = _plain(context.definition_metadata).get("columns")
     if given is None:
         return None
-    if names := _listed(given):
+    if names := _as_list(given):
         return names
     raise PermanentError("metadata columns is empty: name the columns to read, or leave it out")
 
@@ -262,7 +266,7 @@ def _plain(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: getattr(value, "value", value) for name, value in (metadata or {}).items()}
 
 
-def _listed(given: str | Sequence[str]) -> list[str]:
+def _as_list(given: str | Sequence[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(given)
 
 

@@ -14,7 +14,7 @@ Context = dg.InputContext | dg.OutputContext
 _Rows = Sequence[tuple[str, ...]]  # for each partition its key in each dimension
 
 
-def written(context: dg.OutputContext, metadata: Mapping[str, Any]) -> Partitions | None:
+def written_partitions(context: dg.OutputContext, metadata: Mapping[str, Any]) -> Partitions | None:
     """The partitions whose rows an output replaces; None where the asset has no partitions.
 
     Raises PermanentError where nothing says which rows these are.

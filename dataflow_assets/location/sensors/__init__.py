@@ -2,9 +2,11 @@
 
 import dagster as dg
 
-from dataflow_assets.assets.switches import started
+from dataflow_assets.assets.switches import starts_switched_on
 
 
 def default_status() -> dg.DefaultSensorStatus:
     """New flows start stopped; the demo starts them (DATAFLOW_START=1)."""
-    return dg.DefaultSensorStatus.RUNNING if started() else dg.DefaultSensorStatus.STOPPED
+    return (
+        dg.DefaultSensorStatus.RUNNING if starts_switched_on() else dg.DefaultSensorStatus.STOPPED
+    )

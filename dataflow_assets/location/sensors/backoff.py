@@ -37,7 +37,7 @@ class Wait:
         left = max(0.0, self.until - time.time())
         return f"failed {times}; next try in {left:.0f} s. Last error: {self.error}"
 
-    def unharmed(self, nodes: Sequence[Node]) -> list[Node]:
+    def without_harm(self, nodes: Sequence[Node]) -> list[Node]:
         """Branches that went on in a run that failed for others: they need not wait for those."""
         some = self.suspended
         return [node for node in nodes if node.branch.id not in some] if some else []

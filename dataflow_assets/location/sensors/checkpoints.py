@@ -21,8 +21,8 @@ from dataflow_assets.assets.mirror import positions
 from dataflow_assets.assets.mirrored_checkpoints import Mirrored, mirrored_together
 from dataflow_assets.contracts import Checkpoint, Positions, Sink, Target
 from dataflow_assets.errors import DataflowError, outcome
-from dataflow_assets.redaction import mask
 from dataflow_assets.runs.questions import Question, grouped
+from dataflow_assets.runs.redaction import mask
 
 TRUTH_SECONDS = 180.0
 RETRY_SECONDS = 30.0
@@ -57,9 +57,9 @@ class Checkpoints:
             read = self._mirrors.read(instance, [node.key for node in nodes])
             mirrors = {key: one.checkpoint for key, one in read.items()}
             due = [node for node in nodes if self._due(node, mirrors[node.key])]
-            for node, answer in zip(due, _asked(due), strict=True):
+            for node, answer in zip(due, _ask(due), strict=True):
                 self._looks[node.key] = self._look(node, mirrors[node.key], answer)
-            return {node.key: self._found(node, mirrors[node.key]) for node in nodes}
+            return {node.key: self._find(node, mirrors[node.key]) for node in nodes}
 
     def mirrors(
         self, instance: dg.DagsterInstance, nodes: Sequence[Node]
@@ -67,7 +67,7 @@ class Checkpoints:
         with self._lock:
             return self._mirrors.read(instance, [node.key for node in nodes])
 
-    def _found(self, node: Node, mirror: Any) -> Found:
+    def _find(self, node: Node, mirror: Any) -> Found:
         look = self._looks[node.key]
         return look.found if look.mirror == mirror else positions(mirror)
 
@@ -111,7 +111,7 @@ class _Mirrors:
         return {key: self._known[key] for key in wanted}
 
 
-def _asked(nodes: Sequence[Node]) -> list[Found]:
+def _ask(nodes: Sequence[Node]) -> list[Found]:
     found: dict[int, Found] = {}
     ends: dict[int, tuple[Sink, Target]] = {}
     for number, node in enumerate(nodes):
@@ -121,7 +121,7 @@ def _asked(nodes: Sequence[Node]) -> list[Found]:
         else:
             ends[number] = end
     asking = [
-        Question(sinks, partial(_peeked, {number: ends[number] for number in sinks}))
+        Question(sinks, partial(_peek, {number: ends[number] for number in sinks}))
         for sinks in grouped((number, sink) for number, (sink, _) in ends.items()).values()
     ]
     for question in asking:
@@ -137,7 +137,7 @@ def _end(node: Node) -> tuple[Sink, Target]:
     return branch.sink, flow.target(branch)
 
 
-def _peeked(
+def _peek(
     asked: Mapping[int, tuple[Sink, Target]],
 ) -> Mapping[int, Checkpoint | DataflowError | None]:
     sinks = list(asked.values())

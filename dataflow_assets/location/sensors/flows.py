@@ -42,7 +42,7 @@ class Board:
 board = Board()
 
 
-def suspended(flow: Flow) -> str:
+def suspension(flow: Flow) -> str:
     """Why a flow waits whatever its switch says."""
     return f"suspended in its manifest ({flow.file}:{flow.line}), whatever this switch says"
 
@@ -66,6 +66,6 @@ def flow_sensor(flow: Flow, job: Job, flows: int = 1) -> dg.SensorDefinition:
         ),
     )
     def tick() -> dg.SkipReason:
-        return dg.SkipReason(suspended(flow) if flow.suspended else board.read(flow))
+        return dg.SkipReason(suspension(flow) if flow.suspended else board.read(flow))
 
     return tick

@@ -30,11 +30,11 @@ from dataflow_assets.location.jobs.flows import Job
 from dataflow_assets.location.jobs.ingest import lane_request
 from dataflow_assets.location.sensors.backoff import Waits
 from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
-from dataflow_assets.location.sensors.flows import Board, board, suspended
+from dataflow_assets.location.sensors.flows import Board, board, suspension
 from dataflow_assets.location.sensors.instances import instance_of, location_name
-from dataflow_assets.location.sensors.returns import freed
+from dataflow_assets.location.sensors.returns import flows_to_return
 from dataflow_assets.location.sensors.sources import News, sources
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
 AT_ONCE = 8  # runs of flows' own that this sensor keeps going
@@ -94,7 +94,7 @@ class Location:
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
         look = _Look(instance, name, going(instance), _departures(instance, flows))
-        look.said |= {flow.id: suspended(flow) for flow in flows if flow.suspended}
+        look.said |= {flow.id: suspension(flow) for flow in flows if flow.suspended}
         idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
         alone = [flow for flow in idle if not drivable(flow) or flow.id in look.departures]
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
@@ -130,7 +130,7 @@ class Location:
             wait = self._waits.of(f"lane {lane}", "", runs.failures)
             if live:
                 pages, newest = runs.pages(), live[0]
-                self._driven(look, pages, newest.dagster_run, members)
+                self._note_driven(look, pages, newest.dagster_run, members)
                 due = _is_old(newest) or _silence(pages, newest) >= SILENT_SECONDS
                 if wait.over and len(live) == 1 and due:
                     look.asked.append(lane_request(lane))  # its successor
@@ -143,7 +143,7 @@ class Location:
                 look.said |= {flow.id: f"lane {lane} {wait}" for flow in members}
         return resting
 
-    def _driven(
+    def _note_driven(
         self,
         look: _Look,
         pages: Mapping[Part, Page],
@@ -153,7 +153,7 @@ class Location:
         """A lane that lives: how its flows fare in it."""
         states: dict[str, str] = {}
         for page in pages.values():  # the newer run comes last and knows better
-            states |= _said(page)
+            states |= _states_of(page)
         look.failing |= {f.id for f in members for page in pages.values() if f.id in page.failing}
         for flow in members:
             state = states.get(flow.id)
@@ -212,7 +212,7 @@ class Location:
         for flow in sorted(flows, key=lambda flow: self._waiting[flow.id]):
             runs, departure = Runs(look.instance, flow), look.departures.get(flow.id)
             wait = self._waits.of(flow.id, flow.version, runs.failures, departure)
-            if not wait.over and not wait.unharmed(behind[flow.id]):
+            if not wait.over and not wait.without_harm(behind[flow.id]):
                 look.said[flow.id] = str(wait)
             elif free <= 0:
                 look.said[flow.id] = f"waits for one of {AT_ONCE} places for runs of flows' own"
@@ -226,7 +226,7 @@ class Location:
 def _departures(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[str, Departure]:
     departures = Departures(instance)
     known = departures.known(flows)
-    back = {flow.id: flow for flow in freed(flows, known)}
+    back = {flow.id: flow for flow in flows_to_return(flows, known)}
     departures.let_back(back.values())
     left = [flow for flow in flows if flow.id in known and known[flow.id].out(flow)]
     return {flow.id: known[flow.id] for flow in left if flow.id not in back}
@@ -247,7 +247,7 @@ def _age(page: Page) -> float:
     return time.time() - page.at
 
 
-def _said(page: Page) -> Mapping[str, str]:
+def _states_of(page: Page) -> Mapping[str, str]:
     if _age(page) < STALE_SECONDS:
         return page.flows
     quiet = f"whose run {page.run[:8]} has said nothing for {_age(page):.0f} s"

@@ -33,7 +33,7 @@ from dataflow_assets.location.sensors import default_status
 from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
 from dataflow_assets.location.sensors.instances import instance_of
 from dataflow_assets.location.sensors.sources import sources
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 
 INTERVAL_SECONDS = 29
 TOLD_SECONDS = 120.0  # a flow whose live run is silent for longer is idle, or hangs
@@ -85,12 +85,14 @@ def _look(
 ) -> tuple[list[Event], dict[str, str], list[str]]:
     """Events for lags and states that changed, what to remember, and what was not asked."""
     earlier = {node.key: before[name] for node in nodes if (name := _of_state(node.key)) in before}
-    states = {key: _left(state) for key, state in earlier.items()} | _states(nodes, instance)
+    states = {key: _state_at_end(state) for key, state in earlier.items()} | _states(
+        nodes, instance
+    )
     after = {_of_state(key): state for key, state in states.items()}
     turned = {key for key in states if earlier.get(key) != states[key]}
     events: list[Event] = []
     notes: list[str] = []
-    for node, seen in _seen(nodes, instance):
+    for node, seen in _look_at(nodes, instance):
         name = "/".join(node.key)
         if isinstance(seen, str):
             notes.append(f"{node.flow.id}: {seen}")
@@ -112,7 +114,7 @@ def _of_state(key: Key) -> str:
     return _STATE_OF + "/".join(key)
 
 
-def _left(state: str) -> str:
+def _state_at_end(state: str) -> str:
     return STOPPED if state == RUNNING else state
 
 
@@ -126,12 +128,12 @@ def _states(nodes: Sequence[Node], instance: dg.DagsterInstance) -> dict[Key, st
     return known | {node.key: STOPPED for node in nodes if node.flow.suspended}
 
 
-def _seen(
+def _look_at(
     nodes: Sequence[Node], instance: dg.DagsterInstance
 ) -> Iterator[tuple[Node, _Seen | str]]:
     """All branches that were reported once; a text where one was not asked, and why."""
     mirrors = checkpoints.mirrors(instance, nodes)
-    driven = _driven([node.flow for node in nodes], instance)
+    driven = _driven_flows([node.flow for node in nodes], instance)
     asked = []
     for node in nodes:
         if node.flow.id in driven and time.time() - mirrors[node.key].at < TOLD_SECONDS:
@@ -151,7 +153,7 @@ def _positions(found: Found) -> Positions | None:
     return None if isinstance(found, DataflowError) else found
 
 
-def _driven(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
+def _driven_flows(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
     """The ids of the flows that a run works on right now."""
     known = going(instance)
     own = {flow.id for flow in flows if Runs(instance, flow, known).on()}

@@ -16,7 +16,7 @@ Server = tuple[str, str]
 """The system, and the connection as asset keys name it."""
 
 
-def freed(flows: Sequence[Flow], known: Mapping[str, Departure]) -> list[Flow]:
+def flows_to_return(flows: Sequence[Flow], known: Mapping[str, Departure]) -> list[Flow]:
     """The flows that need no run of their own to go back.
 
     Called by the sensor `ingest` with each tick. A flow that leaves again soon after is not among

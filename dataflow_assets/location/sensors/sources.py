@@ -106,13 +106,13 @@ class Sources:
         """The open sources of these flows that nobody is asking."""
         self._asking = {g: one for g, one in self._asking.items() if not one.answer.done()}
         self._keep_opened()
-        self._open_all([flow for flow in flows if self._outdated(flow)])
+        self._open_all([flow for flow in flows if self._is_outdated(flow)])
         busy = self._asking.keys() | self._opening.keys()
         known = {flow.id: self._open[flow.id].source for flow in flows if flow.id in self._open}
         groups = grouped((name, one.source) for name, one in known.items())
         return {n: known[n] for group, names in groups.items() if group not in busy for n in names}
 
-    def _outdated(self, flow: Flow) -> bool:
+    def _is_outdated(self, flow: Flow) -> bool:
         known = self._open.get(flow.id)
         return known is None or known.manifest != flow.hash
 
@@ -132,7 +132,7 @@ class Sources:
         groups = grouped(found)
         new = groups.keys() - self._asking.keys() - self._opening.keys()
         for group in new:
-            question = Question(groups[group], partial(_opened, groups[group]))
+            question = Question(groups[group], partial(_open, groups[group]))
             self._opening[group] = _Opening(manifests, groups[group], question)
         wait_for([self._opening[group].question.answer for group in new], OPEN_SECONDS)
         self._keep_opened()
@@ -165,7 +165,7 @@ class Sources:
             threading.Thread(target=known.source.session.close, daemon=True).start()
 
 
-def _opened(sources: Mapping[str, Source]) -> Mapping[str, SourceSession | DataflowError]:
+def _open(sources: Mapping[str, Source]) -> Mapping[str, SourceSession | DataflowError]:
     return type(next(iter(sources.values()))).open_together(sources)
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from dataflow_assets.likely_names import likely
+from dataflow_assets.errors.likely_names import likely
 from dataflow_assets.records.conditions.grammar import Node, Not, Test, read
 from dataflow_assets.records.conditions.holding import holds
 from dataflow_assets.records.record import Record

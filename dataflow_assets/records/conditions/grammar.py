@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
-from dataflow_assets.records.paths.parts import BRACKETS, Unreadable, closing, unescaped
+from dataflow_assets.records.paths.parts import BRACKETS, Unreadable, closing, unescape
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.paths.queries import as_number
 
@@ -182,7 +182,7 @@ class _Reader:
         self.at = self._end_of_field()
         field = self.text[start : self.at]
         if field.startswith(METADATA) and field != METADATA:
-            return None, unescaped(field.removeprefix(METADATA))
+            return None, unescape(field.removeprefix(METADATA))
         if field in {"", "$", "$."}:
             self._fail("a field is missing; allowed: $.path, metadata.key, ( or !", start)
         return Path.parse(field, start + 1), ""

@@ -84,7 +84,7 @@ def _check(sign: str, values: tuple[str, ...]) -> Check:
         return _among(frozenset(values))
     if sign == "=~":
         return _matches(re.compile(values[0]))
-    return _ordered(_ORDER[sign], values[0]) if sign else _true
+    return _compare(_ORDER[sign], values[0]) if sign else _true
 
 
 def _true(value: Any) -> bool:
@@ -118,7 +118,7 @@ def _matches(pattern: re.Pattern[str]) -> Check:
     return lambda value: search(text_form(value)) is not None
 
 
-def _ordered(compare: Callable[[Any, Any], bool], literal: str) -> Check:
+def _compare(compare: Callable[[Any, Any], bool], literal: str) -> Check:
     """Both sides exactly; what is no number, and no text of one, is in no order at all."""
     limit = as_number(literal)
 

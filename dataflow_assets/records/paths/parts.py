@@ -144,7 +144,7 @@ def _key(text: str, at: int) -> tuple[Part, int]:
         return Glob(raw), end
     if re.fullmatch(r":(?:[0-9]+|-1)", raw):
         return Key(raw[1:]), end
-    return Key(unescaped(raw), _index(raw)), end
+    return Key(unescape(raw), _index(raw)), end
 
 
 def _index(raw: str) -> int | None:
@@ -155,7 +155,7 @@ def _index(raw: str) -> int | None:
     return int(raw) if len(raw) < len(str(sys.maxsize)) else sys.maxsize
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
 
 
@@ -171,7 +171,7 @@ def _brackets(text: str, at: int) -> tuple[Part, int]:
         return Key(number, _index(number)), found.end()
     if star:
         return Each(found[0]), found.end()
-    return Key(unescaped(double if single is None else single)), found.end()
+    return Key(unescape(double if single is None else single)), found.end()
 
 
 def _modifier(found: re.Match[str]) -> tuple[Part, int]:
@@ -239,4 +239,4 @@ def _plain(literal: str) -> str:
     try:
         return str(msgspec.json.decode(literal, type=str))
     except msgspec.MsgspecError:
-        return unescaped(literal[1:-1])
+        return unescape(literal[1:-1])

@@ -21,18 +21,18 @@ def reader(parts: Sequence[Part]) -> Get:
     """Body -> what is there, or MISSING."""
     for at, part in enumerate(parts):
         if isinstance(part, Pipe):
-            return _then(_dotted(parts[:at]), reader(parts[at + 1 :]))
-    return _dotted(parts)
+            return _then(_getter(parts[:at]), reader(parts[at + 1 :]))
+    return _getter(parts)
 
 
-def _dotted(parts: Sequence[Part]) -> Get:
+def _getter(parts: Sequence[Part]) -> Get:
     plain = [part for part in parts if isinstance(part, Key)]
     if len(plain) == len(parts):
         return _keys(plain)
     head, rest = parts[0], parts[1:]
     match head:
         case Key():
-            return _then(_keys([head]), _dotted(rest))
+            return _then(_keys([head]), _getter(rest))
         case Glob():
             return _glob(head, rest)
         case Each():
@@ -40,7 +40,7 @@ def _dotted(parts: Sequence[Part]) -> Get:
         case Query():
             return _query(head, rest)
         case Modifier():
-            return _then(_modifier(head), _dotted(rest))
+            return _then(_modifier(head), _getter(rest))
         case Pipe():
             raise AssertionError("reader() splits at pipes")
 
@@ -96,8 +96,8 @@ def _glob(head: Glob, rest: Sequence[Part]) -> Get:
     ends = (at for at, part in enumerate(rest) if isinstance(part, Modifier | Each | Query))
     end = next(ends, len(rest))
     if end < len(rest) and isinstance(rest[end], Modifier):
-        return _then(_glob(head, rest[:end]), _dotted(rest[end:]))
-    matches, inner = glob(head.text).fullmatch, _dotted(rest)
+        return _then(_glob(head, rest[:end]), _getter(rest[end:]))
+    matches, inner = glob(head.text).fullmatch, _getter(rest)
 
     def get(body: Any) -> Any:
         for key, value in body.items() if type(body) is dict else ():
@@ -111,13 +111,13 @@ def _glob(head: Glob, rest: Sequence[Part]) -> Get:
 
 
 def _each(head: Each, rest: Sequence[Part]) -> Get:
-    inner = _dotted(rest)
+    inner = _getter(rest)
     as_key = _then(_one("#"), inner)
     whole: Get = len if head.text == "#" else list
 
     def get(body: Any) -> Any:
         if type(body) is list:
-            return _collected(body, inner) if rest else whole(body)
+            return _collect(body, inner) if rest else whole(body)
         if type(body) is dict and head.text == "#":
             return as_key(body)
         return MISSING
@@ -125,12 +125,12 @@ def _each(head: Each, rest: Sequence[Part]) -> Get:
     return get
 
 
-def _collected(items: Iterable[Any], inner: Get) -> list[Any]:
+def _collect(items: Iterable[Any], inner: Get) -> list[Any]:
     return [found for item in items if (found := inner(item)) is not MISSING]
 
 
 def _query(head: Query, rest: Sequence[Part]) -> Get:
-    element, holds, inner = reader(head.path), test(head.sign, head.literal), _dotted(rest)
+    element, holds, inner = reader(head.path), test(head.sign, head.literal), _getter(rest)
     whole = not head.path
 
     def fits(item: Any) -> bool:
@@ -141,7 +141,7 @@ def _query(head: Query, rest: Sequence[Part]) -> Get:
         return MISSING if found is MISSING else inner(found)
 
     def every(body: Any) -> Any:
-        return _collected(filter(fits, body), inner) if type(body) is list else MISSING
+        return _collect(filter(fits, body), inner) if type(body) is list else MISSING
 
     return every if head.every else first
 

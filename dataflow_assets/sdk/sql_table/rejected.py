@@ -28,11 +28,11 @@ from dataflow_assets.contracts import (
     Slice,
     Target,
 )
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.failpoints import reach
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.sdk.rejected_records import entry, oldest_first
+from dataflow_assets.sdk.rejected_records import entry, waiting
 from dataflow_assets.sdk.rejected_rows import metadata_of, written
 
 Row = Mapping[str, Any]
@@ -129,25 +129,25 @@ def error_row(record: ErrorRecord) -> dict[str, Any]:
     }
 
 
-def entries_of(rows: Iterable[Row]) -> list[Entry]:
+def entries_of(rows: Iterable[Row], since: datetime | None, most: int) -> list[Entry]:
     """Rows read back for a replay, each id once: of several the one of the latest reading.
 
-    Called by a connector on the driver, once for each look of a replay.
+    Called here and by tests, with the rows of one table in the order of their rejection.
 
     Args:
-        rows: of one table, of either kind, in the order of their rejection.
-
-    Returns:
-        The entries in that order. What is kept as an error record goes by the time in it.
+        rows: of either kind.
+        since: what is kept as an error record goes by the time in it; None for all.
+        most: how many at the most.
     """
     kept = list(rows)
-    beside = bool(kept) and "stage" in kept[0]
-    whole = [] if beside else [entry(row.get(DATA) or whole_record(row)) for row in kept]
+    if not kept or "stage" not in kept[0]:
+        whole = (row.get(DATA) or whole_record(row) for row in kept)
+        return waiting(map(entry, whole), since, most)
     latest: dict[str, Entry] = {}
-    for one in [_entry(row) for row in kept] if beside else oldest_first(whole):
+    for one in map(_entry, kept):
         if one.id not in latest or latest[one.id].reading < one.reading:
             latest[one.id] = one
-    return list(latest.values())
+    return list(latest.values())[:most]
 
 
 def whole_record(row: Row) -> str:
@@ -255,7 +255,7 @@ class RejectedTable(Entries):
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         with self._open("read") as table:
-            return entries_of(table.pending(flow, since, most))[:most]
+            return entries_of(table.pending(flow, since, most), since, most)
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:

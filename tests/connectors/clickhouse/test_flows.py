@@ -17,7 +17,7 @@ from dataflow_assets.contracts import Run
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -42,7 +42,7 @@ class Place:
         self.drain(file)
 
     def drain(self, file: Path) -> None:
-        flow = chosen(load([file]), None)
+        flow = choose(load([file]), None)
         list(drain(flow, lambda: self.engine, Request(Run(), patience=Patience(120, 0.01, 0.05))))
 
     def stored(self, sql: str) -> list[tuple[Any, ...]]:

@@ -17,7 +17,7 @@ from dataflow_assets.contracts import Run
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests import ROOT
 from tests.conftest import Topics
 
@@ -54,7 +54,7 @@ def stored(
             assert written in text
             text = text.replace(written, real)
         (tmp_path / name).write_text(text, encoding="utf-8")
-        flow = chosen(load([tmp_path / name]), None)
+        flow = choose(load([tmp_path / name]), None)
         list(drain(flow, lambda: engine, Request(Run(), patience=Patience(20, 0.01, 0.05))))
         with client.connect(clickhouse.dsn(database), "tests") as connected:
             return client.query_rows(connected, query)

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.files.table.commit_log import LOGS, STAGED, head
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.files import driver
 from tests.connectors.files.flows import Ends
 from tests.drained import drain_file
@@ -67,7 +67,7 @@ def test_a_committed_file_may_be_taken_away(
 @pytest.mark.parametrize("name", [".5d0c", "000000000009.json.part", "notes.txt"])
 def test_what_is_no_version_is_left_alone(name: str, place: driver.Config, tmp_path: Path) -> None:
     ends = Ends(place, tmp_path, "one")
-    flow = chosen(load(Path(ends.manifest)), None)
+    flow = choose(load(Path(ends.manifest)), None)
     target = flow.target(flow.branches[0])
     ends.sink.put(f"{LOGS}/{name_of(target)}/{name}", b"")
     for number in (1, 2):
@@ -81,7 +81,7 @@ def test_a_driver_that_clears_late_leaves_files_of_its_successor(
 ) -> None:
     """It has taken its epoch, and another one has taken the next, with tasks that write."""
     ends = Ends(place, tmp_path, "one")
-    flow = chosen(load(Path(ends.manifest)), None)
+    flow = choose(load(Path(ends.manifest)), None)
     branch = flow.branches[0]
     for _ in range(3):
         branch.sink.open(flow.target(branch), Run()).close()
@@ -148,6 +148,6 @@ def test_a_line_that_is_no_error_record_is_named(line: bytes, tmp_path: Path) ->
     """It may have been an entry: a replay that passed over it would be silent about a loss."""
     ends = Ends(driver.on_disk(tmp_path / "folder"), tmp_path, "one")
     ends.sink.put("errors.jsonl", b"\n" + line + b"\n")
-    flow = chosen(load(Path(ends.manifest)), None)
+    flow = choose(load(Path(ends.manifest)), None)
     with pytest.raises(PermanentError, match=r"out/errors.jsonl, line 2, cannot be read"):
         flow.branches[0].sink.error_store().pending("ns/f", None, 10)

@@ -23,7 +23,7 @@ from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.replay import replay
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.files import driver
 from tests.contract.drivers import encode
 from tests.contract.test_branches_apart import Apart
@@ -78,7 +78,7 @@ def test_rejected_records_are_beside_the_lines_and_put_back_once(
     assert driver.lines(sink) == [[{"id": 1}, {"id": 3}]]
     (rejected,) = driver.lines(sink, rejected=True)
     assert [row["error"]["stage"] for row in rejected] == ["step", "sink"]
-    flow = chosen(load(manifest(tmp_path, place, [])), None)
+    flow = choose(load(manifest(tmp_path, place, [])), None)
     for rows, again in ((1, 1), (0, 1)):
         done = list(replay(flow, lambda: engine, Run()))
         assert [(one.rows, one.rejected) for one in done] == [(rows, again)]

@@ -15,8 +15,8 @@ from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.secrets import Secrets, resolve
+from dataflow_assets.secrets.tls import IN_CLEAR
 from dataflow_assets.spec import hints
-from dataflow_assets.tls import IN_CLEAR
 from tests.connectors.iceberg.catalog_front import CatalogFront
 from tests.connectors.iceberg.driver import connection, expected, ids, opened, pump
 from tests.connectors.iceberg.source_driver import ids as found_ids
@@ -112,7 +112,7 @@ def test_what_goes_over_the_network_as_it_is_is_noted(
 
 def test_an_address_that_a_secret_has_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     sink = by_secrets("https://c", {"catalogURI": "http://noted.example", "token": TOKEN})
-    with caplog.at_level(logging.WARNING, "dataflow_assets.tls"):
+    with caplog.at_level(logging.WARNING, "dataflow_assets.secrets.tls"):
         sink.catalog_properties()
         sink.catalog_properties()
     assert [one.getMessage() for one in caplog.records] == [f"catalog noted-example: {IN_CLEAR}"]

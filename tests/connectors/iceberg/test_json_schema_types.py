@@ -22,7 +22,7 @@ from pyiceberg.types import IntegerType, NestedField, StringType
 
 from dataflow_assets.connectors.iceberg.json_schema_types import columns
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, Registered
-from dataflow_assets.connectors.iceberg.table.registered import Merge, _columns, merged
+from dataflow_assets.connectors.iceberg.table.registered import Merge, _columns, merge_versions
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import PermanentError
@@ -328,7 +328,7 @@ def test_the_id_of_a_column_that_was_dropped_is_not_given_again() -> None:
     table = Table(("a", "b"), metadata, "", PyArrowFileIO(), NoopCatalog("none"))
     root = {"type": "object", "properties": {"a": {"type": "integer"}, "c": STRING}}
     registry: Any = Subject(json.dumps(root))
-    schema, differences = merged(Registered(registry, "subject", "JSON"), table)
+    schema, differences = merge_versions(Registered(registry, "subject", "JSON"), table)
     assert differences == []
     assert [(one.field_id, one.name) for one in schema.fields] == [(1, "a"), (8, "c")]
 

@@ -11,7 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.connectors.iceberg.merge.match import Rules, fold, inserted, key_bytes, merged
+from dataflow_assets.connectors.iceberg.merge.match import (
+    Rules,
+    fold,
+    key_bytes,
+    merge_rows,
+    new_rows,
+)
 from dataflow_assets.contracts import ABSENT, DELETE, INSERT, OP
 
 SCHEMA = pa.schema(
@@ -53,7 +59,7 @@ def _stored(before: pa.RecordBatch, folded: Any, rules: Rules) -> pa.RecordBatch
     apart = type(folded)(
         folded.keys, folded.columns, folded.carried, folded.gone, folded.new & np.array(new)
     )
-    parts = [merged(before, folded, rules), inserted(apart, SCHEMA)]
+    parts = [merge_rows(before, folded, rules), new_rows(apart, SCHEMA)]
     return (
         pa.Table.from_batches(parts, SCHEMA).combine_chunks().to_batches(max_chunksize=10**6)[0]
         if sum(part.num_rows for part in parts)

@@ -18,7 +18,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request, Start
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.iceberg.driver import MakeSink, opened, pump
 from tests.systems import Iceberg, manifest, messages
 
@@ -36,7 +36,7 @@ class Filled:
         config = system.at("sink", {"autoCreateTable": True, **(more or {})})
         self.catalog, self.place = system.catalog, (config["namespace"], config["table"])
         file = manifest(folder, messages(self.store), ("iceberg", config))
-        self.flow: Flow = chosen(load(file), None)
+        self.flow: Flow = choose(load(file), None)
 
     def send(self, *ids: int, start: Start | None = None) -> None:
         """Sends records, and runs the flow."""

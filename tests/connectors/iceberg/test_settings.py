@@ -239,7 +239,7 @@ def test_the_checkpoint_is_what_was_put_in() -> None:
         positions={"p": 5, "part": "done"},
         totals=Totals(1, 2, 3),
         intent=(PartSlice("a", None, "z", "0-9"), PartSlice("b", "y", "z")),
-    ).stamped("c1")
+    ).stamp("c1")
     assert parse(stored.text()) == stored
     assert parse(None) is None
     assert parse(stored.text()[:-1] + ',"later":1}') == stored

@@ -16,13 +16,13 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 import devservers
+from dataflow_assets.cli.preview.live import waiting
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request, Start
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests import ROOT
 from tests.connectors.iceberg.source_driver import lake, make_table, rows
 
@@ -68,7 +68,7 @@ class Place:
             text = text.replace(written, real)
         file = self.folder / "flow.yaml"
         file.write_text(text, encoding="utf-8")
-        return chosen(load([file]), None)
+        return choose(load([file]), None)
 
     def run(self, flow: Flow, start: Start = Start()) -> int:  # noqa: B008 - frozen
         order = Request(start=start, patience=Patience(20, 0.01, 0.05))

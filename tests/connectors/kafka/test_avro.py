@@ -22,7 +22,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.replay import replay
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.kafka.topics import committed
 from tests.formats.avro_messages import ORDER, written
 from tests.matrix.test_matrix import run
@@ -59,7 +59,7 @@ class Avro:
         return path
 
     def flow(self, **spec: Any) -> Flow:
-        return chosen(load(self.path(**spec)), None)
+        return choose(load(self.path(**spec)), None)
 
     def run(self, **spec: Any) -> Flow:
         flow = self.flow(**spec)
@@ -221,7 +221,7 @@ def test_topics_get_json(request: pytest.FixtureRequest, avro: Avro, engine: Spa
     avro.send(*written(ORDER, ROWS[7]), keys=[b"k"])
     target = Kafka(request).at("sink", {})
     path = manifest(tmp_path, ("kafka", avro.source), ("kafka", target))
-    run(chosen(load(path), None), engine)
+    run(choose(load(path), None), engine)
     (message,) = committed(avro.kafka.server.bootstrap, target["topic"])
     assert message.key() == b"k"
     assert (

@@ -17,7 +17,7 @@ from dataflow_assets.errors import PermanentError, RejectedRecord, TransientErro
 from dataflow_assets.formats.registry_client import RegistryClient
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from devservers.certificates import Authority
 from tests.connectors.kafka.test_avro import ROWS, Avro
 from tests.connectors.kafka.topics import committed
@@ -311,7 +311,7 @@ def sent(
     source = {k: v for k, v in avro.source.items() if k not in ("format", "schemaRegistry")}
     avro.send(*bodies)
     path = manifest(folder, ("kafka", source), ("kafka", sink))
-    flow = chosen(load(path), None)
+    flow = choose(load(path), None)
     run(flow, engine)
     return [message.value() for message in committed(avro.kafka.server.bootstrap, sink["topic"])]
 

@@ -20,7 +20,7 @@ import devservers
 from dataflow_assets.contracts import Run
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.replay import replay
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.kafka.topics import committed
 from tests.drained import drained
 from tests.systems import manifest
@@ -64,7 +64,7 @@ def test_headers_are_put_back_byte_for_byte(
         "maxRejectedPercent": 100,
         "transformations": steps,
     }
-    flow = chosen(load(manifest(tmp_path, ("kafka", read), ("kafka", write), **extra)), None)
+    flow = choose(load(manifest(tmp_path, ("kafka", read), ("kafka", write), **extra)), None)
     drained(flow)
     assert [one.value() for one in committed(kafka.bootstrap, target)] == [b'{"id":2}']
     allow(kafka, target, 20_000)

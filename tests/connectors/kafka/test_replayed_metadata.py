@@ -17,7 +17,7 @@ from dataflow_assets.contracts import Run
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.replay import replay
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.drained import drained
 from tests.systems import SYSTEMS, Clickhouse, Config, Postgresql, System, manifest
 
@@ -77,7 +77,7 @@ def test_steps_see_what_they_saw_before(
     path = manifest(tmp_path, *ends, **extra, transformations=STEPS)
 
     def flow() -> Flow:
-        return chosen(load(path), None)
+        return choose(load(path), None)
 
     send(b'{"id":1}')
     drained(flow())  # makes the table

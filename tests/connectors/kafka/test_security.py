@@ -40,7 +40,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request
-from dataflow_assets.tls import warn_unchecked
+from dataflow_assets.secrets.tls import warn_unchecked
 from devservers.certificates import EXPIRED
 from devservers.secure_kafka import USERS
 from tests import ROOT

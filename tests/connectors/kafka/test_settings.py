@@ -18,8 +18,8 @@ from dataflow_assets.connectors.kafka.times import milliseconds
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Secrets, resolve
+from dataflow_assets.secrets.tls import Material
 from dataflow_assets.spec import hints
-from dataflow_assets.tls import Material
 from tests.connectors.kafka.rules import placed
 
 PLAIN = {"brokers": ["one:9092", "two:9092"], "topic": "orders"}

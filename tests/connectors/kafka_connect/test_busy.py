@@ -28,5 +28,5 @@ def test_a_pause_of_the_connector_is_no_quiet(
     assert busy.until == 1_000 + started
     busy.failed()
     assert busy.until == 1_000 + failed
-    busy.delivered()
+    busy.note_delivery()
     assert busy.until == 0

@@ -26,7 +26,7 @@ from dataflow_assets.errors import PermanentError
 def spool(tmp_path: Path) -> Spool:
     """Three parts, the last of which is open."""
     made = Spool(tmp_path / "spool")
-    with made.locked(0):
+    with made.lock(0):
         made.begin("C", {})
         for number in (1, 2, 3):
             part = Part(number, 0, 0, 0, open=number == 3, token="0123abcd")
@@ -145,7 +145,7 @@ def test_it_ends_where_the_driver_is_gone_before_it_looks(ordered: bool, spool: 
     module = "dataflow_assets.connectors.kafka_connect.host"
     gone = str(os.getppid())  # not its parent
     with (
-        spool.locked(0),
+        spool.lock(0),
         subprocess.Popen([sys.executable, "-m", module, gone], stdin=subprocess.PIPE) as host,
     ):
         assert host.stdin is not None

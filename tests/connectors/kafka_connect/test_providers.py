@@ -34,7 +34,7 @@ def test_the_connector_gets_what_they_stand_for_and_no_log_shows_it(
     }
     reading = source(tmp_path, CLASS, given, tasksMax=1)
     file = f"${{file:{settings}:place}}/${{mine:PLANTED_NAME}}"
-    (jar,) = (one for one in jars.locked()["connect-plugins"] if one.artifact == "connect-file")
+    (jar,) = (one for one in jars.lock_sets()["connect-plugins"] if one.artifact == "connect-file")
     reading["plugins"] = [{"maven": jar.coordinate, "sha256": jar.sha256}]
     reading["credentials"] = json.dumps({"file": file})
     flow = Flow(tmp_path, reading)

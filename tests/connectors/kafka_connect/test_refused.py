@@ -20,7 +20,7 @@ from dataflow_assets.contracts import Run
 from dataflow_assets.errors import Stopped
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.replay import replay
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.files import driver as files
 from tests.connectors.kafka_connect.driver import Flow, source
 from tests.connectors.kafka_connect.test_tombstones import standing_in
@@ -38,7 +38,7 @@ def rejected(flow: Flow) -> list[dict[str, Any]]:
 
 
 def put_back(flow: Flow, engine: SparkSession) -> list[tuple[int, int]]:
-    found = chosen(load(Path(flow.manifest)), None)
+    found = choose(load(Path(flow.manifest)), None)
     done = list(replay(found, lambda: engine, Run()))
     return [(one.rows, one.rejected) for one in done]
 
@@ -77,7 +77,7 @@ def test_what_a_transform_or_the_converter_refuses_is_a_rejected_record(
 def spool_of(folder: Path, *rows: tuple[int, str | None]) -> Spool:
     """Records of the keys, each in its part; with a reason those that were refused."""
     made = Spool(folder / "spool")
-    with made.locked(0):
+    with made.lock(0):
         made.begin("C", {})
         for number, (key, refused) in enumerate(rows, 1):
             body = b'{"id": %d}' % key if refused is None else TEXT
@@ -141,7 +141,7 @@ def test_a_replay_sends_no_text_of_a_refused_record(
     sink = {"type": "files", "config": out}
     manifest = reading(tmp_path, sink, onRejected="table")
     drain_file(manifest)
-    found = chosen(load(Path(manifest)), None)
+    found = choose(load(Path(manifest)), None)
     done = [(one.rows, one.rejected) for one in replay(found, lambda: engine, Run())]
     assert done == [(0, 1)]
     rejected = [row for file in files.lines(files.folder(out), rejected=True) for row in file]

@@ -30,7 +30,7 @@ PARTITION = '{"server":"s"}'
 @pytest.fixture
 def spool(tmp_path: Path) -> Iterator[Spool]:
     made = Spool(tmp_path / "spool")
-    with made.locked(0):
+    with made.lock(0):
         made.begin("C", {})
         yield made
 
@@ -96,9 +96,9 @@ def test_a_snapshot_stays_open_whatever_its_task_delivers_meanwhile(
     one.seal(0, snapshot(("a", False)))
     one.seal(0, snapshot(between))
     one.seal(1, snapshot(("c", True)))
-    assert spool.published() == []
+    assert spool.published_parts() == []
     one.seal(0, snapshot(("a", True)))
-    assert [part.number for part in spool.published()] == [1, 2, 3, 4]
+    assert [part.number for part in spool.published_parts()] == [1, 2, 3, 4]
 
 
 def test_records_of_two_source_partitions_have_two_ids() -> None:
@@ -162,7 +162,7 @@ class Polled:
 
 @pytest.fixture
 def polled(monkeypatch: pytest.MonkeyPatch) -> Polled:
-    monkeypatch.setattr(tasks, "unpacked", lambda data: batch(*map(tuple, json.loads(data))))
+    monkeypatch.setattr(tasks, "unpack", lambda data: batch(*map(tuple, json.loads(data))))
     return Polled()
 
 
@@ -290,7 +290,7 @@ def test_a_task_that_begins_again_inside_of_a_snapshot_ends_its_process(
 ) -> None:
     """The next process throws the records of the snapshot away: it begins the snapshot again."""
     (cut,) = snapshot(("a", False)).to_batches()
-    monkeypatch.setattr(tasks, "unpacked", lambda _: cut)
+    monkeypatch.setattr(tasks, "unpack", lambda _: cut)
     task = started(polled, spool, {})
     polled.deliver((1, 1))
     polled.given.put(Records([LOST]))
@@ -298,7 +298,7 @@ def test_a_task_that_begins_again_inside_of_a_snapshot_ends_its_process(
     while task.error is None and time.monotonic() < until:
         time.sleep(0.005)
     assert "its snapshot was cut off" in str(task.error)
-    assert spool.published() == []
+    assert spool.published_parts() == []
     spool.clear()
     assert rows(spool) == [0]
 

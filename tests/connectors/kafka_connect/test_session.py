@@ -42,7 +42,7 @@ class Driver:
 
     def __init__(self, folder: Path) -> None:
         self.spool = Spool(folder / "spool")
-        with self.spool.locked(0):
+        with self.spool.lock(0):
             self.id = self.spool.begin("C", {}).id
         given = {"class": "C", "plugins": [str(folder)], "spool": str(self.spool.folder)}
         self._session = KafkaConnectSession(KafkaConnectSource.model_validate(given))

@@ -34,7 +34,7 @@ def sealed(
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
     made = Spool(tmp_path / "spool")
-    with made.locked(0):
+    with made.lock(0):
         made.begin("C", {})
     return made
 
@@ -128,9 +128,9 @@ def test_a_crash_while_parts_are_forgotten_brings_none_back(
 
 def test_one_process_writes(spool: Spool) -> None:
     busy = "another process writes to the spool"
-    with spool.locked(0), pytest.raises(TransientError, match=busy), spool.locked(0.2):
+    with spool.lock(0), pytest.raises(TransientError, match=busy), spool.lock(0.2):
         pass
-    with spool.locked(0):
+    with spool.lock(0):
         assert spool.parts() == []
 
 
@@ -174,9 +174,9 @@ def test_an_open_part_is_read_once_its_task_can_go_on_behind_a_later_one(spool: 
     first = sealed(spool, 1, 0, 10)
     middle = [sealed(spool, n, 0, n * 10, still_open=True) for n in (2, 3)]
     other = sealed(spool, 4, 1, 40)
-    assert spool.published() == [first]
+    assert spool.published_parts() == [first]
     last = sealed(spool, 5, 0, 50)
-    assert spool.published() == [first, *middle, other, last]
+    assert spool.published_parts() == [first, *middle, other, last]
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -197,17 +197,17 @@ def test_the_next_process_begins_without_the_records_of_open_parts(
             patch.setattr(Path, "unlink", fail)
             with pytest.raises(KeyboardInterrupt):
                 spool.clear()
-        assert spool.published() == [first]
+        assert spool.published_parts() == [first]
     spool.clear()
     assert [part.number for part in spool.parts()] == [1, 2, 3, 4]
-    assert [part for part in spool.published() if part.rows] == [first, other]
+    assert [part for part in spool.published_parts() if part.rows] == [first, other]
     found = spool.offsets(spool.parts(), {})
     assert {key: one.value["at"] for key, one in found.items()} == {
         "partition 0": 10,
         "partition 1": 40,
     }
     again = sealed(spool, 5, 0, 20)
-    assert [part for part in spool.published() if part.rows] == [first, other, again]
+    assert [part for part in spool.published_parts() if part.rows] == [first, other, again]
 
 
 @pytest.mark.parametrize("step", ["parts", "offsets"])
@@ -272,5 +272,5 @@ def test_a_new_folder_and_those_above_survive_a_loss_of_power(
 ) -> None:
     synced = list[Path]()
     monkeypatch.setattr(durable_files, "sync", synced.append)
-    with Spool(tmp_path / "spools" / "mine").locked(0):
+    with Spool(tmp_path / "spools" / "mine").lock(0):
         assert synced == [tmp_path, tmp_path / "spools"]

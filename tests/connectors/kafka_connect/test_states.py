@@ -70,7 +70,7 @@ def test_a_connector_that_takes_long_to_start_is_not_gone(
     monkeypatch.setattr(states, "WRITTEN", 0.01)
     states.write(tmp_path, "RUNNING", [])
     tasks: list[states.Name] = []
-    with states.noted(tmp_path, lambda: tasks):
+    with states.note_states(tmp_path, lambda: tasks):
         now = time.time() + 31  # of the start of one task
         monkeypatch.setattr(time, "time", lambda: now)
         tasks.append("RUNNING")

@@ -59,7 +59,7 @@ def standing_in(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
 def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> Spool:
     """A spool with RECORDS, each as it comes from the host."""
     made = Spool(tmp_path / "spool")
-    with made.locked(0):
+    with made.lock(0):
         made.begin("C", {})
         standing_in(made, monkeypatch)
         for number, (key, value) in enumerate(RECORDS, 1):

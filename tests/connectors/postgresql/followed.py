@@ -107,7 +107,7 @@ class Followed:
     def wait_until_free(self) -> None:
         """Until nobody reads the slot: the server notices the end of a connection late."""
         with lent_to_source(self.dsn) as link:
-            slot.freed(link, self.source)
+            slot.wait_for_readers(link, self.source)
 
     def position(self) -> Positions:
         checkpoint = self.sink.peek(self.flow.target(self.flow.branches[0]))

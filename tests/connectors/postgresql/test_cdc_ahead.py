@@ -21,7 +21,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, 
 from dataflow_assets.connectors.postgresql.cdc.read import Stream
 from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
 from dataflow_assets.connectors.postgresql.cdc.reader import Reader, Row
-from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begun
+from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begin_reader
 from dataflow_assets.connectors.postgresql.cdc.transactions import Transactions
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import Failure
@@ -91,7 +91,7 @@ def test_one_reader_gives_each_transaction_to_its_stretch(
     table.run("INSERT INTO source SELECT i, 'later', i, i FROM generate_series(500, 700) i")
     _many(table, 1000, 1010)
     end = table.log_end()
-    with closing(begun(table.source, after, end)) as reader:
+    with closing(begin_reader(table.source, after, end)) as reader:
         assert type(reader) is way
     table.wait_until_free()
     ((*whole,),) = _in_order(table, [after, end])

@@ -377,7 +377,7 @@ def test_a_snapshot_stays_where_something_else_fails(
         monkeypatch.setattr(tables, "tables", full)
         with pytest.raises(DataflowError, match="too many clients"):
             union.source.open("followed/loads")
-        monkeypatch.setattr(publication, "published", full)
+        monkeypatch.setattr(publication, "published_tables", full)
         with pytest.raises(DataflowError, match="too many clients"):
             session.plan(session.start(), union.limit)
     assert HELD._held

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from dataflow_assets.connectors.postgresql.cdc import primary_keys, slot
-from dataflow_assets.connectors.postgresql.cdc.layout import selected
+from dataflow_assets.connectors.postgresql.cdc.layout import current_layout
 from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn, Reached, parse, parse_part
 from dataflow_assets.connectors.postgresql.cdc.position import StreamPart as Stretch
 from dataflow_assets.connectors.postgresql.cdc.primary_keys import SeenKeys, keys_of
@@ -58,7 +58,7 @@ def test_columns_that_a_key_only_includes_identify_no_row(
         (table,) = tables(link, followed.source)
         assert table.key == ("id",)
         assert keys_of(link, [table]) == ({table.name: (1,)} if identity == "FULL" else {})
-        layout = selected(link, followed.source, table.place, table.oid, ["id", "note"])
+        layout = current_layout(link, followed.source, table.place, table.oid, ["id", "note"])
         assert layout.key == ("id",)
     followed.drain()
     assert followed.rows() == [(1, "other"), (4, "b")]

@@ -23,7 +23,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.postgresql.followed import Followed, tuples
 
 MANIFEST = """
@@ -90,7 +90,7 @@ def test_a_manifest_with_secrets_a_bare_name_and_metadata(
     """Rows that are loaded say insert; each change says where its transaction commits."""
     path = tmp_path / "flow.yaml"
     path.write_text(MANIFEST.format(table=public, dsn=followed.dsn, slot=followed.schema))
-    flow = chosen(load(path), None)
+    flow = choose(load(path), None)
     followed.run(f"INSERT INTO public.{public} VALUES ('a', 'x')")
     assert _run(flow, followed.engine) == 1
     before = Lsn.parse(followed.run("SELECT pg_current_wal_lsn()::text")[0][0])
@@ -170,7 +170,7 @@ def test_a_reset_says_what_stays_on_the_server_and_takes_the_operator_s_checkpoi
     """The object of the Operator's ConfigMap, `postgresql-cdc` in it, goes on behind its LSN."""
     path, checkpoint = tmp_path / "flow.yaml", tmp_path / "checkpoint.json"
     path.write_text(MANIFEST.format(table=public, dsn=followed.dsn, slot=followed.schema))
-    flow, reset = chosen(load(path), None), ["reset", str(path), "--flow", "followed"]
+    flow, reset = choose(load(path), None), ["reset", str(path), "--flow", "followed"]
     _run(flow, followed.engine)
     assert main([*reset, "--yes"]) == 0
     said = capsys.readouterr().out

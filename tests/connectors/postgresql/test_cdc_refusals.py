@@ -253,7 +253,7 @@ def test_an_older_slot_is_taken_where_the_tables_are_loaded(followed: Followed) 
 def test_a_publication_that_older_servers_look_for_in_vain(followed: Followed) -> None:
     with (
         pytest.raises(PermanentError, match=r"correct publicationName, or drop the slot") as said,
-        errors.explained(followed.source, "reading changes"),
+        errors.explain_errors(followed.source, "reading changes"),
     ):
         raise Failure('publication "orders" does not exist', "42704")
     assert "columns" not in str(said.value)
@@ -346,7 +346,7 @@ def test_a_partition_that_is_dropped_before_its_table_is_checked(followed: Follo
 def test_a_slot_that_is_lost_says_for_which_reason(
     followed: Followed, reason: str, said: str
 ) -> None:
-    error = str(errors.lost(followed.source, reason))
+    error = str(errors.slot_lost(followed.source, reason))
     assert re.search(said, error)
     assert reason in error
     assert ("max_slot_wal_keep_size" in error) == (reason in {"", "wal_removed"})
@@ -599,7 +599,7 @@ def test_a_server_that_is_full_for_a_moment(followed: Followed, said: str) -> No
     """Its code is that of too many WAL senders."""
     with (
         pytest.raises(TransientError, match=said) as caught,
-        errors.explained(followed.source, "reading"),
+        errors.explain_errors(followed.source, "reading"),
     ):
         raise Failure(said, "53300")
     assert "wal_senders" not in str(caught.value)
@@ -620,7 +620,7 @@ def test_advice_is_given_on_what_the_server_has_said(
 ) -> None:
     with (
         pytest.raises(DataflowError, match=re.escape(said)) as caught,
-        errors.explained(followed.source, "reading"),
+        errors.explain_errors(followed.source, "reading"),
     ):
         raise Failure(said, code)
     assert advised == ("REPLICATION" in str(caught.value) or "drop one" in str(caught.value))
@@ -637,7 +637,7 @@ def test_a_disk_that_is_full_says_what_to_make_room_for(followed: Followed) -> N
     said = "could not write to data file for XID 755: No space left on device"
     with (
         pytest.raises(TransientError, match=r"slot \S+ of .*XID 755.*make room.*pg_replslot"),
-        errors.explained(followed.source, "planning"),
+        errors.explain_errors(followed.source, "planning"),
     ):
         raise Failure(said, "53100")
 

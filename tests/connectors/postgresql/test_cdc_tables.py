@@ -12,9 +12,9 @@ import pytest
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.connectors.postgresql.cdc import slot, transactions
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.position import Lsn, stored
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, stored_position
 from dataflow_assets.connectors.postgresql.cdc.reader import Reader
-from dataflow_assets.connectors.postgresql.cdc.started_reader import begun
+from dataflow_assets.connectors.postgresql.cdc.started_reader import begin_reader
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.contracts import (
     PARTS,
@@ -138,7 +138,7 @@ def _lowest(two: Two) -> int:
     for branch in two.flow.branches:
         checkpoint = branch.sink.peek(two.flow.target(branch))
         assert checkpoint is not None
-        reached = stored(lasting(checkpoint.positions))
+        reached = stored_position(lasting(checkpoint.positions))
         assert reached is not None
         found.append(reached.lsn.value)
     return min(found)
@@ -242,9 +242,9 @@ def test_a_table_that_is_to_be_created_is_sampled_by_one_reader(
 
     def noted(*given: Any) -> Reader:
         readers.append(given)
-        return begun(*given)
+        return begin_reader(*given)
 
-    monkeypatch.setattr(transactions, "begun", noted)
+    monkeypatch.setattr(transactions, "begin_reader", noted)
     branch = two.flow.branches[1]
     steps = Steps.of(two.flow, local_now(), [branch.sink.shape(None)])
     work = Sampler(two.source, span, steps, branch.sink, branch.routes)

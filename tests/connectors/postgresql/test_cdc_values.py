@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.postgresql.cdc.layout import former_names
-from dataflow_assets.connectors.postgresql.cdc.text_values import fitted
+from dataflow_assets.connectors.postgresql.cdc.text_values import fit_column
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
 from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE, Rejects, reserved
 from dataflow_assets.errors import PermanentError
@@ -105,7 +105,7 @@ def test_a_year_in_an_array_is_stored_or_rejected_as_in_the_first_rows(
 def test_an_array_of_char_has_no_blanks_as_in_the_first_rows() -> None:
     kind = TypeOf("_bpchar", "character(3)[]", "bpchar", 1)
     texts = pa.array(['{"ab ",NULL,abc}', None, '{"   "}'])
-    assert fitted(texts, kind, "c").values.to_pylist() == [["ab", None, "abc"], None, [""]]
+    assert fit_column(texts, kind, "c").values.to_pylist() == [["ab", None, "abc"], None, [""]]
 
 
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL", "USING INDEX source_pkey"])

@@ -14,7 +14,7 @@ from dataflow_assets.connectors.postgresql.cdc import peeked, started_reader
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump
 from dataflow_assets.connectors.postgresql.cdc.reader import Reader, Row
-from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begun
+from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begin_reader
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Limit
@@ -44,7 +44,7 @@ def test_both_ways_read_the_same(table: Followed, monkeypatch: pytest.MonkeyPatc
     ways = list[type[Reader]]()
     for most in (peeked.MOST_BYTES, -1):
         monkeypatch.setattr(peeked, "MOST_BYTES", most)
-        with closing(begun(table.source, after, table.log_end())) as found:
+        with closing(begin_reader(table.source, after, table.log_end())) as found:
             ways.append(type(found))
     assert ways == [Peeked, Walsender]
     for end in [*ends, table.log_end()]:
@@ -64,7 +64,7 @@ def test_a_stretch_that_is_not_the_slot_s_next_one(table: Followed) -> None:
     table.run(CHANGES)
     later = table.log_end()
     table.run("UPDATE source SET name = 'later' WHERE id = 1")
-    with closing(begun(table.source, later, table.log_end())) as found:
+    with closing(begin_reader(table.source, later, table.log_end())) as found:
         assert isinstance(found, Walsender)
     table.wait_until_free()
     (row,) = table.bodies({"wal": dump(Reached(later))})
@@ -101,7 +101,7 @@ def test_a_server_that_keeps_no_large_temporary_files(
     table.run("INSERT INTO source SELECT i, repeat('x', 100), i FROM generate_series(1000, 9000) i")
     separator = "&" if "?" in table.dsn else "?"
     table.dsn += f"{separator}options=-c%20temp_file_limit%3D64kB"
-    with closing(begun(table.source, after, end := table.log_end())) as found:
+    with closing(begin_reader(table.source, after, end := table.log_end())) as found:
         assert isinstance(found, Walsender)
         assert sum(kind == ord("I") for kind, _ in found.messages(end)) == 8_001
 
@@ -120,7 +120,7 @@ def test_a_slot_that_is_moved_while_it_is_read(
 
     monkeypatch.setattr(Peeked, "start", started)
     with pytest.raises(TransientError, match="was moved to"):
-        begun(table.source, after, end)
+        begin_reader(table.source, after, end)
 
 
 def test_a_server_whose_log_ends_earlier(table: Followed) -> None:

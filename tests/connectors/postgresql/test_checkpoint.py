@@ -101,7 +101,7 @@ def test_a_steady_loop_asks_the_database_nothing(
     """What a micro-batch without gaps costs the driver: no statement at all."""
     sink = place.sink()
     session = store(sink, ids(1))
-    monkeypatch.setattr(pool, "_lent", None)  # writers take theirs otherwise
+    monkeypatch.setattr(pool, "_lend", None)  # writers take theirs otherwise
     store(sink, ids(2), session=session)
     assert session.checkpoint.totals.rows == 2
     assert place.rows() == [(1,), (2,)]

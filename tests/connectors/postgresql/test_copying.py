@@ -62,4 +62,4 @@ def _shown(value: Any) -> str:
 def test_a_time_beyond_the_format_is_refused_not_wrapped() -> None:
     rows = pa.record_batch([pa.array([1 - 2**63], pa.timestamp("us"))], ["at"])
     with pytest.raises(Failure, match=r"timestamp out of range \(22008, column at\)"):
-        list(copy_format.stream(copy_format.ordered(encode_copy.binary(rows))))
+        list(copy_format.stream(copy_format.in_stream_order(encode_copy.binary(rows))))

@@ -9,7 +9,7 @@ import pytest
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.manifests.test_seeds import SEEDS
 from tests.sdk.polled import Polled
 
@@ -23,7 +23,7 @@ class Seeded(Polled):
         text = (SEEDS / f"{name}.yaml").read_text(encoding="utf-8")
         file = folder / "flow.yaml"
         file.write_text(text.replace(WRITTEN, self.dsn), encoding="utf-8")
-        self.loaded = chosen(load(file), None)
+        self.loaded = choose(load(file), None)
 
     @property
     def flow(self) -> Flow:

@@ -31,7 +31,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.sql_table.rejected import error_row
 from dataflow_assets.spec import hints
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute, opened
 from tests.matrix.test_matrix import run
 from tests.systems import manifest, messages
@@ -137,7 +137,7 @@ def test_a_catalog_without_updates_needs_a_checkpoint_elsewhere(
 
     def drained(**more: str) -> int:
         path = manifest(tmp_path, messages(store), ("trino", config | more))
-        return run(chosen(load(path), None), engine)
+        return run(choose(load(path), None), engine)
 
     with pytest.raises(PermanentError, match="set checkpointTable to a table of a catalog that"):
         drained()
@@ -176,7 +176,7 @@ def test_tables_are_made_in_the_types_of_the_catalog(
     config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
     config |= {"autoCreateTable": True, "columns": columns}  # type: ignore[dict-item]
     path = manifest(tmp_path, messages(store), ("trino", config))
-    assert run(chosen(load(path), None), engine) == 2
+    assert run(choose(load(path), None), engine) == 2
     made = {name: kind for name, kind, *_ in execute(trino, f"DESCRIBE lake.{trino_schema}.target")}
     assert made["small"] == "integer"
     assert made["late"] == "varchar"
@@ -217,7 +217,7 @@ def test_many_rows_wait_in_a_stage_that_is_dropped(
     path = manifest(tmp_path, messages(store), ("trino", config), records=10_000)
     with path.open("a", encoding="utf-8") as file:
         file.write("  onRejected: table\n")
-    assert run(chosen(load(path), None), engine) == 1_000
+    assert run(choose(load(path), None), engine) == 1_000
     place = f"lake.{trino_schema}"
     found = execute(trino, f"SELECT id, name FROM {place}.target ORDER BY id")
     assert found == [[row["id"], row["name"]] for row in rows]
@@ -296,7 +296,7 @@ def test_a_row_that_is_too_long_is_rejected_where_values_are_tried_as_well(
     path = manifest(tmp_path, messages(store), ("trino", config))
     with path.open("a", encoding="utf-8") as file:
         file.write("  onRejected: skip\n")
-    assert run(chosen(load(path), None), engine) == 2
+    assert run(choose(load(path), None), engine) == 2
     found = execute(trino, f"SELECT id FROM lake.{trino_schema}.target ORDER BY id")
     assert found == [[1], [3]]
 
@@ -313,7 +313,7 @@ def test_a_record_that_no_statement_takes_is_kept_beside_the_table(
     path = manifest(tmp_path, messages(store), ("trino", config))
     with path.open("a", encoding="utf-8") as file:
         file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
-    assert run(chosen(load(path), None), engine) == 2
+    assert run(choose(load(path), None), engine) == 2
     place = f"lake.{trino_schema}"
     found = execute(trino, f"SELECT body FROM {place}.target_rejected ORDER BY id")
     assert [json.loads(message) for (message,) in found] == [rows[1], rows[2]]
@@ -369,7 +369,7 @@ def test_a_load_that_breaks_off_neither_loses_nor_doubles(
     config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "source"}
     source = ("trino", config | {"pollInterval": 0})
     target = ("memory-span", {"store": store.name, "table": "target"})
-    flow = chosen(load(manifest(tmp_path, source, target, records=20)), None)
+    flow = choose(load(manifest(tmp_path, source, target, records=20)), None)
     token = uuid.uuid4().hex
     monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{failpoint}:raise:2")
     monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", token)
@@ -401,7 +401,7 @@ def test_a_text_that_postgresql_cannot_hold_is_rejected(
     path = manifest(tmp_path, messages(store), ("trino", config | checkpoints))
     with path.open("a", encoding="utf-8") as file:
         file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
-    assert run(chosen(load(path), None), engine) == 2
+    assert run(choose(load(path), None), engine) == 2
     assert execute(trino, f"SELECT id FROM pg.{pg}.target ORDER BY id") == [[0], [2]]
     rejected = execute(trino, f"SELECT reason FROM pg.{pg}.target_rejected ORDER BY id")
     reasons = [reason for (reason,) in rejected]

@@ -10,8 +10,8 @@ import pytest
 from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.sink.recovery import ends_of, forgotten, unknown
-from dataflow_assets.connectors.trino.table.document import Document, Doubt, Pending, parsed
-from dataflow_assets.connectors.trino.table.doubts import Doubts, divided
+from dataflow_assets.connectors.trino.table.document import Document, Doubt, Pending, parse
+from dataflow_assets.connectors.trino.table.doubts import Doubts, divide
 from dataflow_assets.connectors.trino.table.table import Place
 from dataflow_assets.contracts import Checkpoint, Target
 
@@ -26,7 +26,7 @@ EARLIER = (
 
 
 def test_a_row_of_an_earlier_version_says_the_same() -> None:
-    document = parsed(EARLIER)
+    document = parse(EARLIER)
     assert document.undecided == (Doubt("q2", "11", 3), Doubt("q1", "10", 3))
     assert [one.checkpoint.positions for one in document.whole] == [{"0": 8}, {"0": 7}]
     assert document.tells
@@ -112,7 +112,7 @@ def test_rows_are_removed_up_to_the_epoch_of_the_session() -> None:
     ],
 )
 def test_rows_are_divided_by_their_length(rows: list[str], groups: list[list[str]]) -> None:
-    assert list(divided(rows, 10)) == groups
+    assert list(divide(rows, 10)) == groups
 
 
 def test_the_rows_that_are_there_count_before_what_nobody_knows() -> None:

@@ -35,7 +35,7 @@ from dataflow_assets.connectors.trino.table.table import Place, find
 from dataflow_assets.contracts import Run, Span, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute, left_open, stored
 from tests.matrix.test_matrix import run
 from tests.systems import manifest, messages
@@ -59,7 +59,7 @@ def test_a_commit_that_arrives_while_a_later_statement_runs_counts(
     rows = [[number, f"row {number}"] for number in range(4)]
     bodies = [json.dumps({"id": number, "name": name}).encode() for number, name in rows]
     store.produce("t", 0, bodies[:1])
-    flow = chosen(load(manifest(tmp_path, messages(store), ("trino", config))), None)
+    flow = choose(load(manifest(tmp_path, messages(store), ("trino", config))), None)
     assert run(flow, engine) == 1
     store.produce("t", 0, bodies[1:])
     sink = TrinoSink.model_validate(config)

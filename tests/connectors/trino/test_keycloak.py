@@ -19,7 +19,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.spec import hints
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
 from tests.systems import manifest
@@ -108,7 +108,7 @@ def test_driver_and_tasks_of_a_flow_renew_their_tokens(
     for table in ("source", "target"):
         execute(trino, f"CREATE TABLE lake.{trino_schema}.{table} (id bigint, name varchar)")
     read, written = lake | {"table": "source", "pollInterval": 0}, lake | {"table": "target"}
-    flow = chosen(load(manifest(tmp_path, ("trino", read), ("trino", written))), None)
+    flow = choose(load(manifest(tmp_path, ("trino", read), ("trino", written))), None)
     for number in range(2):
         execute(trino, f"INSERT INTO lake.{trino_schema}.source VALUES ({number}, 'n')")
         assert run(flow, spark) == 1

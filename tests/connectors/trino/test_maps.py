@@ -21,7 +21,7 @@ from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.connectors.trino.type_names import Type
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
 from tests.systems import manifest, messages
@@ -150,7 +150,7 @@ def test_values_of_maps_are_stored_exactly_or_their_record_is_rejected(
     path = manifest(tmp_path, messages(store), ("trino", config))
     with path.open("a", encoding="utf-8") as file:
         file.write("  onRejected: skip\n  maxRejectedPercent: 100\n")
-    assert run(chosen(load(path), None), engine) == 2
+    assert run(choose(load(path), None), engine) == 2
     texts = [re.sub(r"uuid|date(?=,)|time\(6\)", "varchar", kind) for kind in KINDS]
     shown = ", ".join(
         f"json_format(CAST(CAST(c{at} AS {kind}) AS json))" for at, kind in enumerate(texts)

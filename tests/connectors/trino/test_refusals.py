@@ -26,7 +26,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.sdk.server_failure import translated
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
 from tests.systems import manifest, messages
@@ -52,7 +52,7 @@ def drained(
         path = manifest(tmp_path, messages(store), ("trino", where))
         with path.open("a", encoding="utf-8") as file:
             file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
-        return run(chosen(load(path), None), engine)
+        return run(choose(load(path), None), engine)
 
     return drain
 
@@ -223,7 +223,7 @@ def test_a_catalog_that_is_full_where_rows_are_staged(
     )
     where = {"serverURL": trino.uri, "catalog": "memory", "schema": "default", "table": name}
     where["checkpointTable"] = f"pg.public.c_{name}"
-    flow = chosen(load(manifest(tmp_path, messages(store), ("trino", where))), None)
+    flow = choose(load(manifest(tmp_path, messages(store), ("trino", where))), None)
     execute(trino, f"CREATE TABLE {target} (id bigint, name varchar)")
     try:
         _fill(trino, filler)

@@ -11,7 +11,7 @@ import pytest
 
 import devservers
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
 from tests.drained import drained
 from tests.manifests.test_seeds import SEEDS
@@ -37,7 +37,7 @@ def run(trino: devservers.Trino, trino_schema: str, own_database: str, tmp_path:
             assert written in text
             text = text.replace(written, real)
         (tmp_path / name).write_text(text, encoding="utf-8")
-        drained(chosen(load(tmp_path / name), None))
+        drained(choose(load(tmp_path / name), None))
 
     return drain
 

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.sink.publish import Publisher
 from dataflow_assets.connectors.trino.sink.suspects import Bound, RefusedSpan, Suspects, bounded
 from dataflow_assets.connectors.trino.table import stage, statement
-from dataflow_assets.connectors.trino.table.document import parsed
+from dataflow_assets.connectors.trino.table.document import parse
 from dataflow_assets.contracts import (
     OFFSET,
     Chunk,
@@ -32,7 +32,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError, Stopped
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
 from tests.systems import manifest, messages
@@ -185,10 +185,10 @@ def test_a_constraint_behind_a_catalog_rejects_its_records_alone(
     ends = messages(store), ("trino", where | {"table": "t"})
     path = manifest(tmp_path, *ends, onRejected="fail")
     with pytest.raises(Stopped, match=r"partition 1, offset 3, .*violates check constraint"):
-        run(chosen(load(path), None), engine)
+        run(choose(load(path), None), engine)
     text = path.read_text().replace("onRejected: fail", "onRejected: table")
     path.write_text(text)
-    run(chosen(load(path), None), engine)
+    run(choose(load(path), None), engine)
     found = sorted(row for (row,) in execute(trino, f"SELECT id FROM pg.{schema}.t"))
     assert found == [n for n in range(10) if n != 7]
     reasons = execute(trino, f"SELECT DISTINCT id, reason FROM pg.{schema}.t_rejected")
@@ -226,10 +226,10 @@ def test_a_refused_statement_of_iceberg_is_in_no_doubt(
     monkeypatch.setattr(Publisher, "_sql", refusing)
     where = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
     path = manifest(tmp_path, messages(store), ("trino", where | keyed), onRejected="table")
-    flow = chosen(load(path), None)
+    flow = choose(load(path), None)
     run(flow, engine)
     found = execute(trino, f"SELECT id FROM lake.{trino_schema}.target ORDER BY id")
     assert found == [[n] for n in range(10) if n != 5]
     (stored,) = execute(trino, f"SELECT state FROM lake.{trino_schema}.dataflow_checkpoints")
-    document = parsed(stored[0])
+    document = parse(stored[0])
     assert (document.undecided, document.checkpoint.totals.rejected) == ((), 1)

@@ -29,7 +29,7 @@ from dataflow_assets.errors import DataflowError, PermanentError, TakenOver
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.branch_state import BranchState, owned
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.trino import driver
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
@@ -54,7 +54,7 @@ def declared(trino: devservers.Trino, trino_schema: str) -> TrinoSink:
 def flow(trino: devservers.Trino, trino_schema: str, tmp_path: Path, store: Store) -> Flow:
     """From the topic `t` of the store into the table of `declared`."""
     sink = ("trino", config(trino, trino_schema))
-    return chosen(load(manifest(tmp_path, messages(store), sink)), None)
+    return choose(load(manifest(tmp_path, messages(store), sink)), None)
 
 
 def opened(declared: TrinoSink, run_id: str) -> TrinoSinkSession:

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.connectors.kafka.topics import AT_ONCE, meet
 
 Sent = tuple[bytes | None, bytes | None]
@@ -61,7 +61,7 @@ class Sql:
         source = self._table("s", columns, self.source, more.get("source_with", {}))
         target = self._table("o", into, self.target, more.get("target_with", {}))
         self.path.write_text("\n".join([settings, source, target, f"INSERT INTO o {insert};"]))
-        return chosen(load(self.path), None)
+        return choose(load(self.path), None)
 
     def _table(self, name: str, columns: str, topic: str, given: Mapping[str, str]) -> str:
         if "connector" in given:

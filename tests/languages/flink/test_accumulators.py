@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataflow_assets.languages.sql.engine.accumulators import Extreme, kept
+from dataflow_assets.languages.sql.engine.accumulators import Extreme, accumulator
 from dataflow_assets.languages.sql.engine.aggregates import ONLY, Aggregate, result_of
 from dataflow_assets.languages.sql.engine.changes import changes, latest
 from dataflow_assets.languages.sql.engine.expressions import Column
@@ -89,7 +89,7 @@ def test_folded_rows_are_kept_as_those_that_are_added(
     name: str, kind: Type, *, retracts: bool
 ) -> None:
     call = _call(name, kind)
-    one, random = kept(call, retracts=retracts), Random(f"{name}{kind}{retracts}")
+    one, random = accumulator(call, retracts=retracts), Random(f"{name}{kind}{retracts}")
     values = [True] if call.counts else VALUES[kind]
     for size in (1, 7, MANY):
         rows = _rows(random, values, retracts=retracts and not isinstance(one, Extreme))

@@ -9,7 +9,7 @@ import pytest
 from dataflow_assets.languages.sql.state.driver import Limits
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.languages.flink.test_model import LOG, Message, Run, Sink, log_source
 from tests.languages.flink.test_rows import table
 
@@ -32,7 +32,7 @@ def test_groups_that_swap_their_rows_do_not_refuse_the_group_behind_them_again(
         f"{table('o', 'n BIGINT, q INT, PRIMARY KEY (n) NOT ENFORCED')}\n"
         f"INSERT INTO o SELECT n, 10 / (SUM(a) - 5) FROM ({INNER}) GROUP BY n;"
     )
-    source = chosen(load(file), None).source
+    source = choose(load(file), None).source
     assert isinstance(source, ViewSource)
     run = Run(source, log_source(source.source), Sink(["n"]))
     LOG.clear()

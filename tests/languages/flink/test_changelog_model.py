@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dataflow_assets.languages.sql.state import reading
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.languages.flink import model
 from tests.languages.flink.model import Query, Row
 from tests.languages.flink.model_top import AT, Top, tops
@@ -53,7 +53,7 @@ def loaded(folder: Path, query: Query | Top, kind: str, *, keyed: bool) -> ViewS
         f"CREATE TABLE o ({columns}, PRIMARY KEY ({names}) NOT ENFORCED) WITH "
         f"({upsert}, {options.format('o')});\nINSERT INTO o {query.text()};\n"
     )
-    source = chosen(load(file), None).source
+    source = choose(load(file), None).source
     assert isinstance(source, ViewSource)
     return source
 

@@ -21,7 +21,7 @@ from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.records.record import Record, parse
 from dataflow_assets.records.step import Context
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.languages.flink.test_registry import written
 from tests.languages.flink.test_rows import NOW, table
 
@@ -42,7 +42,7 @@ def source(columns: str = KEYED, format: str = "debezium-json", **options: str) 
 def flow(tmp_path: Path, given: str, query: str = ALL, target: str = KEYED) -> Flow:
     file = tmp_path / "one.sql"
     file.write_text("\n".join([given, table("o", target), f"INSERT INTO o {query};"]))
-    return chosen(load(file), None)
+    return choose(load(file), None)
 
 
 def messages(tmp_path: Path, *statements: str) -> list[str]:

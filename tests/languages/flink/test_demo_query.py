@@ -15,7 +15,7 @@ import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.request import Report
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from devservers.demo.shop import Shop
 from tests import ROOT
 from tests.conftest import Topics
@@ -40,7 +40,7 @@ def test_revenue_per_region(
     text = text.replace("'topic' = 'revenue_per_region'", f"'topic' = '{target}'")
     file = tmp_path / "query.sql"
     file.write_text(text)
-    flow, shop = chosen(load(file), None), Shop()
+    flow, shop = choose(load(file), None), Shop()
     producer, orders = Producer({"bootstrap.servers": kafka.bootstrap}), dict[str, Any]()
     for second in range(40):
         for key, value in shop.messages(float(second), 20):

@@ -22,7 +22,7 @@ from dataflow_assets.languages.sql.state.manifest import MANIFEST
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.request import Report
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.forms import problems
 from tests.languages.flink.files import Sql
 
@@ -50,7 +50,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Flo
 
     def flow(query: str) -> Flow:
         file.write_text("\n".join([*STORED["tables"], f"{query};"]))
-        return chosen(load(file), None)
+        return choose(load(file), None)
 
     return flow
 

@@ -10,13 +10,13 @@ import pytest
 
 import definitions
 import devservers
-from dataflow_assets.languages.sql.engine.explained import explained
+from dataflow_assets.languages.sql.engine.explained import explain
 from dataflow_assets.languages.sql.engine.plan import Plan
 from dataflow_assets.languages.sql.engine.query import SqlQuery
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.languages.flink.files import Sql
 
 KEYED = "k BIGINT, g STRING, a BIGINT, PRIMARY KEY (k) NOT ENFORCED"
@@ -142,12 +142,12 @@ def test_the_plan_of_a_query(
         f"CREATE TABLE s ({source}) WITH ({kinds[0].format('s')});\n"
         f"CREATE TABLE o ({target}) WITH ({kinds[1].format('o')});\nINSERT INTO o {query};\n"
     )
-    flow = chosen(load(file), None)
+    flow = choose(load(file), None)
     step = flow.transformations[0].step
     made = step.plan if isinstance(step, SqlQuery) else flow.source
     plan = made.view if isinstance(made, ViewSource) else made
     assert isinstance(plan, Plan | ViewPlan)
-    found = explained(plan)
+    found = explain(plan)
     assert found.splitlines() == [line[12:] for line in wanted.splitlines()[1:-1]]
 
 

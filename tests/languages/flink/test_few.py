@@ -9,7 +9,7 @@ import pytest
 from dataflow_assets.languages.sql.state.driver import Limits
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.languages.flink.test_model import LOG, Run, Sink, log_source
 from tests.languages.flink.test_rows import table
 
@@ -28,7 +28,7 @@ def test_all_values_of_one_group_are_merged_on_the_driver_only_where_they_are_sm
         f"{table('o', 'g INT, n BIGINT, PRIMARY KEY (g) NOT ENFORCED')}\n"
         "INSERT INTO o SELECT g, MAX(k) FROM s GROUP BY g;"
     )
-    source = chosen(load(file), None).source
+    source = choose(load(file), None).source
     assert isinstance(source, ViewSource)
     run = Run(source, log_source(source.source), Sink(["g"]))
     LOG.clear()

@@ -16,7 +16,7 @@ from dataflow_assets.languages.sql.state.driver import Limits
 from dataflow_assets.languages.sql.state.manifest import Manifest, manifest_of
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.languages.flink.test_model import LOG, Message, Run, Sink, log_source
 from tests.languages.flink.test_rows import table
 
@@ -33,7 +33,7 @@ def source(folder: Path, hours: int) -> ViewSource:
     file = folder / "one.sql"
     setting = f"SET 'table.exec.state.ttl' = '{hours} h';\n" if hours else ""
     file.write_text(setting + TABLES + QUERY)
-    found = chosen(load(file), None).source
+    found = choose(load(file), None).source
     assert isinstance(found, ViewSource)
     return found
 

@@ -8,7 +8,7 @@ import pytest
 
 from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.common.tokens import Unreadable, tokens
-from dataflow_assets.languages.sql.engine.expressions import Expression, cast_to, compiled
+from dataflow_assets.languages.sql.engine.expressions import Expression, cast_to, compile_expression
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.engine.functions import FUNCTIONS, regular
 from dataflow_assets.languages.sql.engine.types import STRING
@@ -28,7 +28,7 @@ def expression(text: str, environment: Environment = NOW) -> Expression:
 
 def result(text: str, environment: Environment = NOW) -> str | None:
     made = cast_to(expression(text, environment), STRING)
-    found: str | None = compiled(made, environment)(())
+    found: str | None = compile_expression(made, environment)(())
     return found
 
 

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.cli import main
+from dataflow_assets.cli.preview.live import waiting
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.sql.state.driver import Limits
 from dataflow_assets.languages.sql.state.session import ViewSession
 from dataflow_assets.manifests.load import load
-from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request, Start
 from tests.conftest import Topics

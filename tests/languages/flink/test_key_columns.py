@@ -11,7 +11,7 @@ import pytest
 from dataflow_assets.languages.sql.engine.types import BYTES, STRING, Type, keeps_apart
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.languages.flink.test_model import LOG, Run, Sink, limits, log_source
 from tests.languages.flink.test_rows import table
 
@@ -47,7 +47,7 @@ def results(folder: Path, columns: str, into: str, query: str, keys: list[str]) 
     """The rows of the target, after each message by itself: deletes find what was upserted."""
     file = folder / "one.sql"
     file.write_text(f"{table('s', columns)}{table('o', into)}INSERT INTO o {query};")
-    source = chosen(load(file), None).source
+    source = choose(load(file), None).source
     assert isinstance(source, ViewSource)
     messages = log_source(source.source)
     run = Run(source, messages, Sink(keys))
@@ -113,7 +113,7 @@ def test_a_key_without_state_may_be_of_a_larger_type(folder: Path) -> None:
     into = "k BIGINT, v BIGINT, PRIMARY KEY (k) NOT ENFORCED"
     file = folder / "one.sql"
     file.write_text(f"{table('s', KEYED)}{table('o', into)}INSERT INTO o SELECT k, k FROM s;")
-    assert chosen(load(file), None).name == "o.s"
+    assert choose(load(file), None).name == "o.s"
 
 
 @pytest.mark.parametrize(

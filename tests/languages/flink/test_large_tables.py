@@ -14,7 +14,7 @@ from dataflow_assets.languages.sql.engine.changes import (
     KEPT,
     SCHEMA,
     changes,
-    kept,
+    kept_rows,
     latest,
     looked_up,
 )
@@ -43,9 +43,9 @@ def read(content: bytes) -> pa.Table:
 
 
 def test_no_table_in_memory_has_a_column_that_cannot_be_joined() -> None:
-    rows = tables.touched(kept({b"b": b"2", b"a": b"1"}), 5)
+    rows = tables.touch(kept_rows({b"b": b"2", b"a": b"1"}), 5)
     merged = merge_rows(rows.select(["k", "v"]), changes([b"a"], [b"3"], [1]), several=False)
-    found = tables.merged([rows, tables.touched(merged.puts, 6)])
+    found = tables.merge([rows, tables.touch(merged.puts, 6)])
     columns = [*found.columns, *latest(FEW).columns, looked_up(found, FEW["k"])]
     kinds = {one.type for one in columns}
     assert kinds == {pa.large_binary(), pa.int64()}
@@ -53,11 +53,11 @@ def test_no_table_in_memory_has_a_column_that_cannot_be_joined() -> None:
 
 
 def test_files_are_as_versions_before_wrote_and_read_them(tmp_path: Path) -> None:
-    rows = tables.touched(kept({b"a": b"1", b"b": None}), 5)
-    (tmp_path / "new").write_bytes(tables.encoded(rows))
+    rows = tables.touch(kept_rows({b"a": b"1", b"b": None}), 5)
+    (tmp_path / "new").write_bytes(tables.encode(rows))
     assert pq.read_schema(tmp_path / "new").equals(STORED)
     pq.write_table(rows.cast(STORED), tmp_path / "old")
-    assert read((tmp_path / "old").read_bytes()) == read(tables.encoded(rows)) == rows
+    assert read((tmp_path / "old").read_bytes()) == read(tables.encode(rows)) == rows
 
 
 @pytest.mark.full

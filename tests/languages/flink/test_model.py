@@ -31,9 +31,9 @@ from dataflow_assets.languages.sql.state.output import batches
 from dataflow_assets.languages.sql.state.reading import Reader
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.languages.sql.state.tasks import Place
-from dataflow_assets.languages.sql.state.united import named, of_table
+from dataflow_assets.languages.sql.state.united import name_partition, of_table
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.in_process import Session
 from tests.languages.flink import model
 from tests.languages.flink.model import Query, Row
@@ -69,7 +69,7 @@ def log_source(read: Source) -> LogSource:
 def _in_log(source: LogSource, partition: str) -> str:
     """Of several tables the second one is called w."""
     several = any("/" in name for name in LOG)
-    return named(int(source.topic == "w"), partition) if several else partition
+    return name_partition(int(source.topic == "w"), partition) if several else partition
 
 
 def _batches(asked: Asked) -> Iterator[pa.RecordBatch]:
@@ -218,7 +218,7 @@ def loaded(folder: Path, query: Query | Top, *, keyed: bool) -> ViewSource:
         f"CREATE TABLE o ({columns}, PRIMARY KEY ({names}) NOT ENFORCED) WITH "
         f"({upsert.format('o')});\nINSERT INTO o {query.text()};\n"
     )
-    source = chosen(load(file), None).source
+    source = choose(load(file), None).source
     assert isinstance(source, ViewSource)
     return source
 

@@ -16,7 +16,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.records.record import Record, parse
 from dataflow_assets.records.step import Context
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 
 Ask = Callable[..., Any]
 BROKERS = "'properties.bootstrap.servers' = 'k:9092'"
@@ -39,7 +39,7 @@ def table(name: str, columns: str, **options: str) -> str:
 def flow(tmp_path: Path, *statements: str) -> Flow:
     path = tmp_path / "one.sql"
     path.write_text("\n".join(statements))
-    return chosen(load(path), None)
+    return choose(load(path), None)
 
 
 def rows(given: Flow, value: bytes | None, key: bytes | None = None, now: datetime = NOW) -> Any:

@@ -13,7 +13,7 @@ import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.request import Report
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.conftest import Topics
 from tests.languages.flink.files import PAGE_TABLES, latest, messages
 
@@ -64,7 +64,7 @@ def test_the_page_of_flink(
     text = text.replace("'pageviews'", f"'{views}'")
     file = tmp_path / "page.sql"
     file.write_text(text.replace("'pageviews_per_region'", f"'{regions}'"))
-    flow = chosen(load(file), None)
+    flow = choose(load(file), None)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for turn in range(2):
         for number, (user, region) in enumerate(((1, "eu"), (2, "eu"), (1, "us"))):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.languages.sql.engine.changes import kept
+from dataflow_assets.languages.sql.engine.changes import kept_rows
 from dataflow_assets.languages.sql.engine.values import pack
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.state import tables
@@ -21,7 +21,7 @@ from dataflow_assets.languages.sql.state.output import DELETED, Row
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.languages.sql.state.stale import stale_rows
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 
 LEVELS = 12
 OPTIONS = (
@@ -43,7 +43,7 @@ def view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ViewPlan:
         "CREATE TABLE o (g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED) WITH "
         f"('topic' = 'o', {OPTIONS}); INSERT INTO o {query};"
     )
-    source = chosen(load(file), None).source
+    source = choose(load(file), None).source
     assert isinstance(source, ViewSource)
     return source.view
 
@@ -58,7 +58,7 @@ def _manifest(view: ViewPlan, name: str) -> Manifest:
 def _groups(*names: str) -> pa.Table:
     """What is kept of groups, each with its row."""
     rows = {pack([one]): pack([1, b'{"g":"%s","n":1}' % one.encode()]) for one in names}
-    return tables.touched(kept(rows), 0)
+    return tables.touch(kept_rows(rows), 0)
 
 
 def test_the_last_of_many_stages_has_the_rows_of_the_target(view: ViewPlan) -> None:

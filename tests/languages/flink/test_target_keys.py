@@ -30,7 +30,7 @@ from dataflow_assets.languages.sql.engine.types import (
 )
 from dataflow_assets.languages.sql.engine.values import Codec
 from dataflow_assets.languages.sql.state.source import ViewSource
-from dataflow_assets.languages.sql.state.target_keys import check, narrowed
+from dataflow_assets.languages.sql.state.target_keys import check, narrow
 from dataflow_assets.runs.request import Report
 from tests.languages.flink.files import Sql
 from tests.languages.flink.test_rows import flow, table
@@ -181,7 +181,7 @@ def test_a_char_is_filled_by_a_cast_alone(
     source = table("s", "g STRING, c CHAR(3), n INT")
     found = flow(tmp_path, source, into, f"INSERT INTO o {query};").source
     assert isinstance(found, ViewSource)
-    (key, *_) = narrowed(found.view)
+    (key, *_) = narrow(found.view)
     assert key.expression.type == (CHAR if filled else STRING)
 
 

@@ -22,7 +22,7 @@ from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.runs.request import Report, Start
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.conftest import Topics
 from tests.drained import drained
 from tests.languages.flink.files import Sql, latest
@@ -123,7 +123,7 @@ def test_groups_of_two_topics_together(sql: Sql, run: Drain, topic: Topics, tmp_
     )
     text = sql.path.read_text().replace("FROM s GROUP", "FROM v GROUP")
     sql.path.write_text(text.replace("INSERT INTO", f"{more}INSERT INTO"))
-    flow = chosen(load(sql.path), None)
+    flow = choose(load(sql.path), None)
     assert flow.name == "o.s"
     assert isinstance(flow.source, ViewSource)
     for turn in (1, 2):
@@ -173,10 +173,10 @@ def test_a_table_more_or_less_is_another_query(sql: Sql, run: Drain, topic: Topi
     alone, united = _texts(sql, other)
     sql.send([(None, b'{"g":"a","n":1}')])
     other.send([(None, b'{"g":"a","n":10}'), (None, b'{"g":"b","n":5}')])
-    run(chosen(load(sql.path), None))
+    run(choose(load(sql.path), None))
     for text, totals in ((united, {"a": 11, "b": 5}), (alone, {"a": 1})):
         sql.path.write_text(text)
-        flow = chosen(load(sql.path), None)
+        flow = choose(load(sql.path), None)
         with pytest.raises(PermanentError, match=r"read .* in another way"):
             run(flow)
         drained(flow, Start("earliest", confirmed=True))
@@ -192,10 +192,10 @@ def test_another_topic_in_place_of_the_second_one(sql: Sql, run: Drain, topic: T
     other.send([(None, b'{"g":"%s","n":10}' % name) for name in (b"a", b"b", b"c")])
     another.send([(None, b'{"g":"a","n":100}')])
     sql.path.write_text(united)
-    run(chosen(load(sql.path), None))
+    run(choose(load(sql.path), None))
     assert _totals(sql) == {"a": 11, "b": 10, "c": 10}
     sql.path.write_text(united.replace(other.source, another.source))
-    flow = chosen(load(sql.path), None)
+    flow = choose(load(sql.path), None)
     with pytest.raises(PermanentError, match=f"one of .*/{sql.source}, .*/{another.source} was"):
         run(flow)
     drained(flow, Start("earliest", confirmed=True))
@@ -214,7 +214,7 @@ def test_a_record_that_two_tables_read_is_rejected_for_each_of_them(
     """Each rejection has an id of its own; that of the first table is what it would be alone."""
     into = "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED"
     query = "INSERT INTO o SELECT g, COUNT(*) FROM v GROUP BY g;"
-    source = chosen(load(written(tmp_path, into, VIEW, query)), None).source
+    source = choose(load(written(tmp_path, into, VIEW, query)), None).source
     assert isinstance(source, ViewSource)
     now = Environment("UTC", datetime(2026, 7, 20, tzinfo=UTC))
     reader = Reader(source.source, f"s {topic_of_w}", source.view, now, others=source.others)
@@ -225,7 +225,7 @@ def test_a_record_that_two_tables_read_is_rejected_for_each_of_them(
 
 
 def _place(refused: Sequence[Row]) -> str:
-    (batch,) = batches(output.written(refused))
+    (batch,) = batches(output.write_rows(refused))
     found = Places(PartSlice("view", "", "", "")).of(batch, 0, 0, None)
     assert found is not None
     return found.key

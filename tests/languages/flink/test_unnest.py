@@ -20,7 +20,7 @@ from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record
 from dataflow_assets.records.step import Context
 from dataflow_assets.runs.request import Report
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.languages.flink.files import Sql
 from tests.languages.flink.test_model import LOG, Run, Sink, limits, log_source
 from tests.languages.flink.test_rows import NOW, flow, table
@@ -187,7 +187,7 @@ def test_items_that_a_row_has_lost_leave_their_groups(folder: Path) -> None:
 def _run(folder: Path, source: str, target: str, query: str) -> Run:
     file = folder / "one.sql"
     file.write_text(f"{source}\n{target}\nINSERT INTO o {query};")
-    view = chosen(load(file), None).source
+    view = choose(load(file), None).source
     assert isinstance(view, ViewSource)
     keys = [one.name for one in view.view.outputs if one.key]
     LOG.clear()

@@ -15,11 +15,11 @@ import pytest
 from confluent_kafka import Producer
 
 import devservers
+from dataflow_assets.cli.preview.live import waiting
 from dataflow_assets.contracts import utc_now
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.sql.state.driver import Limits
 from dataflow_assets.languages.sql.state.session import ViewSession
-from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.request import Report, Start
 from tests.conftest import Topics
 from tests.drained import drained

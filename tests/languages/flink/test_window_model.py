@@ -17,7 +17,7 @@ from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.languages.sql.state.tables import bucket_rows
 from dataflow_assets.languages.sql.state.tasks import load as load_rows
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.languages.flink import model, model_windows
 from tests.languages.flink.model import Row
 from tests.languages.flink.model_windows import Filled, Record, Windowed, windowed
@@ -48,7 +48,7 @@ def _loaded(folder: Path, query: Windowed, *, keyed: bool) -> ViewSource:
         f"'connector' = 'upsert-kafka', 'topic' = 'o', {_BROKER}, 'key.format' = 'json', "
         f"'value.format' = 'json');\nINSERT INTO o {query.text()};\n"
     )
-    source = chosen(load(file), None).source
+    source = choose(load(file), None).source
     assert isinstance(source, ViewSource)
     return source
 

@@ -25,17 +25,17 @@ from dataflow_assets.languages.sql.engine.windows import (
 from dataflow_assets.languages.sql.reader.windows import implied
 from dataflow_assets.languages.sql.state.digests import digests
 from dataflow_assets.languages.sql.state.source import ViewSource
-from dataflow_assets.languages.sql.state.target_keys import narrowed
+from dataflow_assets.languages.sql.state.target_keys import narrow
 from dataflow_assets.languages.sql.state.watermarks import (
     LAST,
     Mark,
     Watermarks,
-    advanced,
+    advance,
     due,
     reached,
 )
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 
 TIME = Column(TIMESTAMP, 0)
 SECOND = 1000
@@ -98,26 +98,26 @@ def test_the_time_of_a_window_says_which_one_it_is_unless_a_clock_goes_forward()
 
 
 def test_the_watermark_is_the_least_of_the_partitions_and_never_falls() -> None:
-    found = advanced(Watermarks(), {"0": 100, "1": None}, {"0"}, 1, 0)
+    found = advance(Watermarks(), {"0": 100, "1": None}, {"0"}, 1, 0)
     assert found.reached is None
     assert found.waiting_for() == ["1"]
-    found = advanced(found, {"0": None, "1": 40}, {"1"}, 2, 0)
+    found = advance(found, {"0": None, "1": 40}, {"1"}, 2, 0)
     assert found.reached == 40
     assert found.waiting_for() == []
-    found = advanced(found, {"0": 90, "1": 70}, {"0", "1"}, 3, 0)
+    found = advance(found, {"0": 90, "1": 70}, {"0", "1"}, 3, 0)
     assert (found.reached, found.marks["0"].moment) == (70, 100)
-    found = advanced(found, {"0": None, "1": None, "2": 5}, {"2"}, 4, 0)
+    found = advance(found, {"0": None, "1": None, "2": 5}, {"2"}, 4, 0)
     assert found.reached == 70  # a new partition does not make it fall
 
 
 def test_an_idle_partition_is_not_waited_for() -> None:
-    found = advanced(Watermarks(), {"0": 100, "1": 20}, {"0", "1"}, 1_000, 500)
+    found = advance(Watermarks(), {"0": 100, "1": 20}, {"0", "1"}, 1_000, 500)
     assert found.reached == 20
-    found = advanced(found, {"0": 120, "1": None}, {"0"}, 1_400, 500)
+    found = advance(found, {"0": 120, "1": None}, {"0"}, 1_400, 500)
     assert found.reached == 20
-    found = advanced(found, {"0": 130, "1": None}, {"0"}, 1_500, 500)
+    found = advance(found, {"0": 130, "1": None}, {"0"}, 1_500, 500)
     assert found.reached == 130
-    waiting = advanced(found, {"0": None, "1": None}, {"1"}, 9_000, 500)
+    waiting = advance(found, {"0": None, "1": None}, {"1"}, 9_000, 500)
     assert waiting.reached == 130  # what was not read yet counts as much as what was
 
 
@@ -196,7 +196,7 @@ def test_how_windows_are_written(
         assert "must be the columns of GROUP BY" in load(file).findings[0].message
         text = file.read_text().replace("SELECT window_start", "SELECT window_end")
         file.write_text(text)
-    view = chosen(load(file), None).source
+    view = choose(load(file), None).source
     assert isinstance(view, ViewSource)
     found = view.view.windows
     assert found is not None
@@ -221,9 +221,9 @@ def test_a_bound_of_whole_seconds_has_no_digits_of_a_second(
 ) -> None:
     """A key of a database may be a time of whole seconds then, though it is a TIMESTAMP(3)."""
     file.write_text(_text(query, "b"))
-    view = chosen(load(file), None).source
+    view = choose(load(file), None).source
     assert isinstance(view, ViewSource)
-    assert next(narrowed(view.view)).expression.type == Type("TIMESTAMP", digits)
+    assert next(narrow(view.view)).expression.type == Type("TIMESTAMP", digits)
     seconds = pa.schema([pa.field("b", pa.timestamp("s"))])
     if digits:
         with pytest.raises(PermanentError, match="may store values as equal"):
@@ -283,11 +283,11 @@ def test_rows_of_windows_are_inserts(file: Path) -> None:
 def test_groups_of_windows_may_be_grouped_again(file: Path) -> None:
     inner = f"SELECT window_start, window_end, g, COUNT(*) AS n FROM {TUMBLE} {GROUPS}, g"
     file.write_text(_text(f"SELECT window_start, MAX(n) FROM ({inner}) {GROUPS}"))
-    view = chosen(load(file), None).source
+    view = choose(load(file), None).source
     assert isinstance(view, ViewSource)
     assert [one.window is not None for one in view.view.stages] == [True, True]
     file.write_text(_text(f"SELECT window_start, MAX(n) FROM ({inner}) GROUP BY window_start", "b"))
-    view = chosen(load(file), None).source
+    view = choose(load(file), None).source
     assert isinstance(view, ViewSource)
     assert [one.window is not None for one in view.view.stages] == [True, False]
 
@@ -300,7 +300,7 @@ def test_groups_over_what_is_no_window_any_more(file: Path) -> None:
     grouped = f"SELECT window_end AS b, MAX(n) AS n FROM ({inner}) GROUP BY window_end"
     for between in (ranked, grouped):
         file.write_text(_text(f"SELECT b, COUNT(*) FROM ({between}) GROUP BY b", "b"))
-        view = chosen(load(file), None).source
+        view = choose(load(file), None).source
         assert isinstance(view, ViewSource)
         assert [one.window is not None for one in view.view.stages] == [True, False, False]
 
@@ -312,7 +312,7 @@ def test_the_first_groups_of_a_window_are_final(file: Path) -> None:
     query = f"SELECT window_start, n FROM (SELECT *, {number} FROM ({inner})) WHERE rn <= {{}}"
     for key, most in (("", 3), ("b", 1)):
         file.write_text(_text(query.format(most), key))
-        view = chosen(load(file), None).source
+        view = choose(load(file), None).source
         assert isinstance(view, ViewSource)
         assert [one.window is not None for one in view.view.stages] == [True, True]
 
@@ -399,7 +399,7 @@ def test_the_older_way_to_write_windows(file: Path, older: str, newer: str) -> N
     views = []
     for query in (older, newer):
         file.write_text(_text(query))
-        source = chosen(load(file), None).source
+        source = choose(load(file), None).source
         assert isinstance(source, ViewSource)
         views.append(source.view)
     assert digests(views[0]) == digests(views[1])
@@ -449,6 +449,6 @@ def test_durations_of_settings(file: Path, key: str) -> None:
     file.write_text(f"SET '{key}' = '1 fortnight';\n{text}")
     assert load(file).findings[0].message == "must be a duration, like 500ms, 1s or 5 min"
     file.write_text(f"SET '{key}' = '1 min';\n{text}")
-    view = chosen(load(file), None).source
+    view = choose(load(file), None).source
     assert isinstance(view, ViewSource)
     assert 60_000 in (view.view.idle, view.view.expires)

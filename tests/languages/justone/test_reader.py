@@ -16,7 +16,7 @@ from dataflow_assets.languages.justone.postgresql.sink import JustOneSink
 from dataflow_assets.languages.justone.reader.keys import CLASS
 from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.manifests.watched import fingerprint
-from dataflow_assets.tls import NO_FORM
+from dataflow_assets.secrets.tls import NO_FORM
 from tests import ROOT
 
 CONNECTOR = """\

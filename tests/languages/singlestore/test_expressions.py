@@ -22,7 +22,7 @@ from dataflow_assets.languages.pipelines.reader.read_expressions import read_exp
 from dataflow_assets.languages.pipelines.reader.read_tables import read_type
 from dataflow_assets.languages.pipelines.reader.tokens import read_tokens
 from dataflow_assets.languages.pipelines.rows.expressions import Column as Reference
-from dataflow_assets.languages.pipelines.rows.expressions import converted
+from dataflow_assets.languages.pipelines.rows.expressions import convert
 from dataflow_assets.languages.pipelines.rows.table import Column, Table
 from dataflow_assets.languages.pipelines.rows.types import JSON, TEXT
 from dataflow_assets.records.record import parse
@@ -178,7 +178,7 @@ def test_a_step_computes_them() -> None:
     for column in computed().computed:
         assert column.computed is not None
         try:
-            value = converted(column.computed, column.type)(row)
+            value = convert(column.computed, column.type)(row)
         except ValueError:
             value = None  # as for a row of a table that computes nothing itself
         found.append(float(value) if column.type.kind == "double" and value is not None else value)

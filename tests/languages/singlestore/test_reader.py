@@ -19,7 +19,7 @@ from dataflow_assets.languages.pipelines.rows.rows import Envelope, PipelineRows
 from dataflow_assets.languages.pipelines.rows.table import Table
 from dataflow_assets.manifests.check import as_json, as_lines
 from dataflow_assets.manifests.load import load
-from dataflow_assets.redaction import mask
+from dataflow_assets.runs.redaction import mask
 from tests import ROOT
 from tests.forms import problems
 from tests.languages.singlestore.files import CLASS, COMPUTED, TARGET, filled, loaded, noted, told

@@ -12,7 +12,7 @@ from pyiceberg.table import StaticTable
 
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.testing import chosen
+from dataflow_assets.testing import choose
 from tests.e2e.flows import produce
 
 CLUSTER = "one"
@@ -84,7 +84,7 @@ class Tableflow:
             "destination_bucket_url": self.url or self.bucket.url,
         }
         self.path.write_text(json.dumps(document, indent=1))  # JSON is YAML
-        return chosen(load(self.path), None)
+        return choose(load(self.path), None)
 
     def produce(self, kafka: Any, bodies: Iterable[Any]) -> None:
         """Sends bodies: bytes as they are, all else as JSON."""

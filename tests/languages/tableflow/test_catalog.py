@@ -14,7 +14,7 @@ import devservers
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.manifests.stored_tables import compared
+from dataflow_assets.manifests.stored_tables import compare
 from dataflow_assets.runs.request import Report
 from tests.conftest import Topics
 from tests.drained import drain_apart
@@ -75,7 +75,7 @@ def test_the_table_of_the_catalog_follows_the_file(
     assert rows[-1] == {"id": 2**40, "name": None, "price": 0.5}
     assert _ids(table(stored, nessie_catalog)) == {"id": 3, "name": 7, "price": 5}
     stored.write(fields=WIDER[::-1])
-    found = compared(load(stored.path))
+    found = compare(load(stored.path))
     assert found.flows == ()
     assert found.findings[0].message.startswith("price is in another place than in the table")
     with pytest.raises(PermanentError, match="cannot be changed to what is declared"):
@@ -120,6 +120,6 @@ def test_a_removed_table_is_named_with_its_catalog(
     run(stored.write())
     document = json.loads(stored.path.read_text())
     stored.path.write_text(json.dumps(document | {"tables": []}))
-    notes = [one.message for one in compared(load(stored.path)).hints]
+    notes = [one.message for one in compare(load(stored.path)).hints]
     (found,) = (one for one in notes if f"{CLUSTER}+{stored.topic} is in no" in one)
     assert f"{stored.name} and in {nessie.uri}" in found

@@ -14,7 +14,7 @@ from dataflow_assets.cli import main
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.manifests.stored_tables import compared
+from dataflow_assets.manifests.stored_tables import compare
 from dataflow_assets.runs.request import Report
 from tests.languages.tableflow.files import Bucket, Tableflow
 
@@ -101,7 +101,7 @@ def test_a_change_that_the_table_refuses_is_a_finding(
 ) -> None:
     fields, path, begins, message = REFUSED[case]
     flow = stored.write(fields=fields)
-    loaded = compared(load(stored.path))
+    loaded = compare(load(stored.path))
     found = [one for one in loaded.findings if one.message.startswith(message)]
     assert [one.path for one in found] == [path]
     lines = stored.path.read_text().splitlines()
@@ -117,7 +117,7 @@ def test_another_partitioning_is_one_finding(
 ) -> None:
     run(file.write(fields=FIELDS))
     file.write(scheme="hour")
-    (found,) = compared(load(file.path)).findings
+    (found,) = compare(load(file.path)).findings
     assert (found.path, found.message) == (
         "tables[0].partitioning_scheme",
         "partitioning_scheme is unpartitioned in the table, and cannot be changed",
@@ -129,7 +129,7 @@ def test_a_change_that_is_allowed_is_none(stored: Tableflow) -> None:
     inner = [INNER | {"type": "double"}, price | {"id": 11}]
     wider = PLACE | {"optional": True, "fields": inner}
     stored.write(fields=(ID | {"type": "long"}, NAME, wider, price))
-    loaded = compared(load(stored.path))
+    loaded = compare(load(stored.path))
     assert (loaded.findings, len(loaded.flows)) == ((), 1)
 
 
@@ -150,7 +150,7 @@ def test_a_table_that_cannot_be_looked_at_is_a_note(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     stored.bucket = Bucket("s3://nowhere")
     stored.write()
-    loaded = compared(load(stored.path))
+    loaded = compare(load(stored.path))
     assert (loaded.findings, len(loaded.flows)) == ((), 1)
     (note,) = loaded.hints
     assert note.path == "tables[0]"
@@ -170,9 +170,9 @@ def test_a_table_that_was_removed_is_named_with_its_data(
     file.produce(kafka, [{"id": 1}, b"bad"] + [{"id": n} for n in range(2, 30)])
     run(file.write())
     document = json.loads(file.path.read_text())
-    assert compared(load(file.path)).hints == ()
+    assert compare(load(file.path)).hints == ()
     file.path.write_text(json.dumps(document | {"tables": []}))
-    loaded = compared(load(file.path))
+    loaded = compare(load(file.path))
     place = f"{file.bucket.url}/warpstream/_tableflow"
     assert [one.message for one in loaded.hints] == [
         f"table {name} is in no `tables` of these files, and its data stays in {place}/{name}: "

@@ -18,7 +18,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.formats.registry_client import RegistryClient
 from dataflow_assets.manifests.load import load
-from dataflow_assets.manifests.stored_tables import compared
+from dataflow_assets.manifests.stored_tables import compare
 from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.sdk.sql_table.rejected import entries_of
 from tests.conftest import Topics
@@ -164,7 +164,7 @@ def test_what_the_table_cannot_become_is_refused(registered: Registered, run: Ru
     )
     with pytest.raises(PermanentError, match=message):
         run(flow)
-    (found,) = compared(load(registered.file.path)).findings
+    (found,) = compare(load(registered.file.path)).findings
     assert found.path == "tables[0].schema_mode"
     assert found.message.startswith(message)
     assert [row["id"] for row in registered.file.rows()] == [1]
@@ -201,7 +201,7 @@ def test_a_message_of_no_subject_of_the_table_is_rejected(registered: Registered
     assert sorted(row["id"] for row in registered.file.rows()) == [*range(20)]
     rejected = registered.file.rows(f"{registered.file.name}_rejected")
     assert len(rejected) == 2
-    assert {one.body for one in entries_of(rejected)} == set(bodies)
+    assert {one.body for one in entries_of(rejected, None, 99)} == set(bodies)
 
 
 def test_there_is_no_table_before_there_is_a_subject(registered: Registered, run: Run) -> None:
@@ -248,7 +248,7 @@ def test_json_messages_have_the_columns_of_their_json_schemas(
     run(flow)
     assert registered.ids() == {"id": 1, "at": 2}
     rejected = registered.file.rows(f"{registered.file.name}_rejected")
-    assert [one.body for one in entries_of(rejected)] == [b'{"id": 3, "unknown": 1}']
+    assert [one.body for one in entries_of(rejected, None, 99)] == [b'{"id": 3, "unknown": 1}']
     inner = {"type": "object", "properties": {"note": text}}
     head = _json(registered, properties(id=integer, tags={"type": "array", "items": inner}))
     produce(registered.kafka, registered.file.topic, [head + b'{"id": 4, "tags": [{"note": "n"}]}'])

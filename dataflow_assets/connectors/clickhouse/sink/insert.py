@@ -15,7 +15,7 @@ from dataflow_assets.connectors.clickhouse.sink.defaults import Defaults, absent
 from dataflow_assets.connectors.clickhouse.sink.trial_table import trial_table
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.contracts import ABSENT
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.refused_rows import RefusedRow, SuspectRows, attempted
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 

@@ -30,7 +30,7 @@ from dataflow_assets.contracts import (
     Writer,
     kind_of,
 )
-from dataflow_assets.errors import DataflowError, told
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
@@ -75,10 +75,6 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
     @override
     def shared(self) -> Hashable:
         return self.dsn()
-
-    @override
-    def peek(self, target: Target) -> Checkpoint | None:
-        return told(self.peek_together([(self, target)])[0])
 
     @override
     @classmethod

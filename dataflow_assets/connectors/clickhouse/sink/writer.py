@@ -37,7 +37,7 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.refused_rows import SuspectRows
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure

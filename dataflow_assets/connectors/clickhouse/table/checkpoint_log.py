@@ -34,7 +34,7 @@ from typing import Any
 import msgspec
 
 from dataflow_assets.contracts import Checkpoint, PartSlice, Position, Positions, Totals
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.checkpoint import resumed
 

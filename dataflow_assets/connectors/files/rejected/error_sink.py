@@ -18,10 +18,10 @@ from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.connectors.files.table.identity import refuse_own, refuse_within
 from dataflow_assets.contracts import Entry, EntryName, ErrorRecord, ErrorStore
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
+from dataflow_assets.records.decoding import decode_json
+from dataflow_assets.sdk.rejected_records import entry, waiting
 
 BESIDE = "_rejected"
 _REPLAYED = "_dataflow/replayed"
@@ -56,15 +56,8 @@ class FilesErrors(ErrorStore):
             folder = Folder(self._options)
             names = (name for one in folder.files(_REPLAYED) for name in _names(folder, one.name))
             done = dict(sorted(names, key=lambda name: name[1]))
-            found = [told for at, line in self._lines(folder) if (told := _of(at, line, flow))]
-        found.sort(key=lambda pair: (pair[1].reading, pair[0]))
-        latest = {one.id: (at, one) for at, one in found}
-        waiting = [
-            (at, one)
-            for at, one in latest.values()
-            if one.reading > done.get(one.id, -1) and (since is None or at >= since)
-        ]
-        return oldest_first(waiting)[:most]
+            lines = (_entry(at, line, flow) for at, line in self._lines(folder))
+            return waiting(filter(None, lines), since, most, done)
 
     def _lines(self, folder: Folder) -> Iterator[tuple[str, bytes]]:
         """The lines that are not empty, and where each of them is."""
@@ -99,8 +92,8 @@ class _Told(msgspec.Struct):
     error: _Origin
 
 
-def _of(place: str, line: bytes, flow: str) -> tuple[datetime, Entry] | None:
-    """A line read back; None for another flow's, and for one that is held.
+def _entry(place: str, line: bytes, flow: str) -> tuple[datetime, Entry] | None:
+    """A line read back; None for another flow's.
 
     Raises:
         PermanentError: the line is no error record; it might have been one.
@@ -108,10 +101,9 @@ def _of(place: str, line: bytes, flow: str) -> tuple[datetime, Entry] | None:
     try:
         if decode_json(line, _Told).error.flow != flow:
             return None
-        at, one = entry(line)
+        return entry(line)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
         raise PermanentError(
             f"{place}, cannot be read as an error record ({error}): fix the line, or move the "
             "file out of the folder"
         ) from None
-    return None if one.id.endswith(HELD) else (at, one)

@@ -9,7 +9,7 @@ import msgspec
 
 from dataflow_assets.connectors.files.client import Stored
 from dataflow_assets.connectors.files.source.position import FilesPosition
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 
 MOST_RANGES = 1_000  # of one span: the sink's checkpoint records them all
 MOST_PARTS = 64  # that one part is cut into

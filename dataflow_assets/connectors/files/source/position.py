@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from dataflow_assets.connectors.files.client import Stored
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.decoding import decode_json
 
 MOST_FILES = 20_000  # their marks are stored with each commit
 _HALF = 8  # bytes

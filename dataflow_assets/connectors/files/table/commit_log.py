@@ -19,9 +19,9 @@ import msgspec
 
 from dataflow_assets.connectors.files.client import Folder, Stored, visible
 from dataflow_assets.contracts import Target
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange
 

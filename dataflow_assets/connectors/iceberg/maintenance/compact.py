@@ -25,7 +25,7 @@ from dataflow_assets.connectors.iceberg.table.data_files import (
     write_target,
 )
 from dataflow_assets.connectors.iceberg.table.file_writer import ROW_GROUP_BYTES
-from dataflow_assets.connectors.iceberg.table.manifest_files import kept
+from dataflow_assets.connectors.iceberg.table.manifest_files import current_manifests
 from dataflow_assets.connectors.iceberg.table.stored_rows import Unreadable, stored_rows
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.failpoints import reach
@@ -62,7 +62,7 @@ def turn(committer: Committer, target_bytes: int) -> int:
     if group is None:
         return 0
     gone = frozenset(one.file_path for one in group)
-    files = [data_file(_merged(table, group), table)]
+    files = [data_file(_merge(table, group), table)]
     reach("iceberg.compacted")
     change = Change(KEY, lambda _: None, files=files, gone=gone, guard=still(gone), same_rows=True)
     text = json.dumps({"commit": change.commit_id})
@@ -108,7 +108,7 @@ def _within(files: Sequence[DataFile], target_bytes: int) -> list[DataFile]:
 
 def live(table: Table) -> list[ManifestEntry]:
     """The data files of the current snapshot; none where others have left deletes beside them."""
-    manifests = kept(table)
+    manifests = current_manifests(table)
     if any(one.content != ManifestContent.DATA for one in manifests):
         return []
     return [entry for one in manifests for entry in one.fetch_manifest_entry(table.io)]
@@ -124,7 +124,7 @@ def still(gone: frozenset[str]) -> Callable[[Table], None]:
     return guard
 
 
-def _merged(table: Table, group: Sequence[DataFile]) -> str:
+def _merge(table: Table, group: Sequence[DataFile]) -> str:
     """One file with the rows of all, in the columns that the table has now; as a document."""
     target = write_target(table)
     schema = file_schema(table.schema(), [column.name for column in table.schema().fields])

@@ -30,7 +30,7 @@ def expire(catalog: Catalog, table: Table, least: int, before: datetime) -> int:
     The commit asserts the head: a table that was rolled back meanwhile is looked at again.
     """
     for attempt in range(ATTEMPTS):
-        ids = sorted(expired(table, least, before))
+        ids = sorted(expired_snapshots(table, least, before))
         if not ids:
             return 0
         request = asserting(table, RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}))
@@ -44,7 +44,7 @@ def expire(catalog: Catalog, table: Table, least: int, before: datetime) -> int:
     raise TransientError(f"table {'.'.join(table.name())} moves too fast to expire snapshots")
 
 
-def expired(table: Table, least: int, before: datetime) -> set[int]:
+def expired_snapshots(table: Table, least: int, before: datetime) -> set[int]:
     """Snapshots of the main branch that stopped being current before that, but for the last ones.
 
     Kept are also heads of branches and tags, and what the table's own properties ask to keep.

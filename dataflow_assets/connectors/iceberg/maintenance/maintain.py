@@ -40,7 +40,7 @@ def maintain(
         with translated(sink, "tidy"):
             table = catalog.table(name)
             if table is not None:
-                tidied.append(_tidied(catalog, table, keep, unread, now or utc_now()))
+                tidied.append(_tidy(catalog, table, keep, unread, now or utc_now()))
     return tidied
 
 
@@ -55,7 +55,7 @@ def _unread_since(readers: Iterable[Positions]) -> datetime | None:
     return min((datetime.fromisoformat(at) if at else _EPOCH for at in commits), default=None)
 
 
-def _tidied(
+def _tidy(
     catalog: TableCatalog, table: Table, keep: Keep, unread: datetime | None, now: datetime
 ) -> Tidied:
     name = ".".join(table.name())

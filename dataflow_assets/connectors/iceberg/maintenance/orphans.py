@@ -47,7 +47,7 @@ class Swept:
 
 def sweep(catalog: Catalog, table: Table, before: datetime) -> Swept:
     """Deletes files of before that time that nothing lists. Raises when a list cannot be read."""
-    return delete(table, unlisted(catalog, table, before).values())
+    return delete(table, unlisted_files(catalog, table, before).values())
 
 
 def sweep_later(catalog: Catalog, table: Table, now: datetime, grace: timedelta) -> Swept:
@@ -59,8 +59,8 @@ def sweep_later(catalog: Catalog, table: Table, now: datetime, grace: timedelta)
     Raises:
         OSError: a list cannot be read; nothing was deleted.
     """
-    found = unlisted(catalog, table, now - grace)
-    seen = _seen(table)
+    found = unlisted_files(catalog, table, now - grace)
+    seen = _first_seen(table)
     since = {name: seen.get(name, now) for name in found}
     done = delete(table, [file for name, file in found.items() if now - since[name] >= grace])
     left = {name: at.isoformat() for name, at in since.items() if now - at < grace}
@@ -74,7 +74,7 @@ def _place(table: Table) -> str:
     return table.location_provider().new_metadata_location(UNLISTED)
 
 
-def _seen(table: Table) -> dict[str, datetime]:
+def _first_seen(table: Table) -> dict[str, datetime]:
     try:
         with table.io.new_input(_place(table)).open() as stream:
             found = json.loads(stream.read())
@@ -83,7 +83,7 @@ def _seen(table: Table) -> dict[str, datetime]:
     return {name: datetime.fromisoformat(at) for name, at in found.items()}
 
 
-def unlisted(catalog: Catalog, table: Table, before: datetime) -> dict[str, _File]:
+def unlisted_files(catalog: Catalog, table: Table, before: datetime) -> dict[str, _File]:
     """The files of before that time that no snapshot lists, by name."""
     places = table.location_provider()
     data = dict(_old(table, places.data_path, DATA, before))
@@ -101,7 +101,7 @@ def unlisted(catalog: Catalog, table: Table, before: datetime) -> dict[str, _Fil
 
 def delete(table: Table, files: Iterable[_File]) -> Swept:
     with ThreadPoolExecutor(THREADS) as pool:
-        deleted = [file for file, gone in pool.map(lambda f: (f, _gone(table, f)), files) if gone]
+        deleted = [file for file, gone in pool.map(lambda f: (f, _delete(table, f)), files) if gone]
     return Swept(len(deleted), sum(file.bytes for file in deleted))
 
 
@@ -156,7 +156,7 @@ def _drop(files: dict[str, _File], paths: Iterable[str]) -> None:
         files.pop(path.rpartition("/")[2], None)
 
 
-def _gone(table: Table, file: _File) -> bool:
+def _delete(table: Table, file: _File) -> bool:
     """One that cannot be deleted costs space only; the next time tries again."""
     try:
         table.io.delete(file.path)

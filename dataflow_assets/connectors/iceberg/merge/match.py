@@ -50,31 +50,31 @@ def fold(rows: pa.RecordBatch, schema: pa.Schema, rules: Rules) -> Folded:
     if rules.soft is None:
         renewed = lives & (last(group, deleted) >= 0)
         carried = (places >= 0) | renewed[:, None]  # behind a delete, what is absent is null
-        columns = _taken(rows, schema, places)
+        columns = _take(rows, schema, places)
         return Folded(encoded.dictionary, columns, carried, ~lives, lives)
     index = schema.names.index(rules.soft)
     silent = absent[mask[final], index]
     places[:, index] = np.where(deleted[final] | silent, -1, final)
-    columns = _taken(rows, schema, places)
-    columns[index] = _marked(columns[index], deleted[final], rules.now)
+    columns = _take(rows, schema, places)
+    columns[index] = _mark_deleted(columns[index], deleted[final], rules.now)
     carried = places >= 0
     carried[:, index] = True  # an upsert takes the mark away though no row speaks of it
     return Folded(encoded.dictionary, columns, carried, np.zeros(len(final), np.bool_), lives)
 
 
-def _taken(rows: pa.RecordBatch, schema: pa.Schema, places: Ints) -> list[pa.Array]:
+def _take(rows: pa.RecordBatch, schema: pa.Schema, places: Ints) -> list[pa.Array]:
     return [
         rows.column(name).take(pa.array(places[:, index], pa.int64(), mask=places[:, index] < 0))
         for index, name in enumerate(schema.names)
     ]
 
 
-def _marked(values: pa.Array, deleted: Bools, now: datetime) -> pa.Array:
+def _mark_deleted(values: pa.Array, deleted: Bools, now: datetime) -> pa.Array:
     moment = now if getattr(values.type, "tz", None) else now.replace(tzinfo=None)
     return pc.if_else(pa.array(deleted), pa.scalar(moment, values.type), values)
 
 
-def merged(stored: pa.RecordBatch, folded: Folded, rules: Rules) -> pa.RecordBatch:
+def merge_rows(stored: pa.RecordBatch, folded: Folded, rules: Rules) -> pa.RecordBatch:
     """The stored rows, changed where a folded row has their key, without those that are gone."""
     schema = stored.schema
     keys = key_bytes(stored, schema, rules.key)
@@ -97,7 +97,7 @@ def merged(stored: pa.RecordBatch, folded: Folded, rules: Rules) -> pa.RecordBat
     return rows.filter(pa.array(~gone)) if gone.any() else rows
 
 
-def inserted(folded: Folded, schema: pa.Schema) -> pa.RecordBatch:
+def new_rows(folded: Folded, schema: pa.Schema) -> pa.RecordBatch:
     """The folded rows that nothing stored has the key of."""
     rows = pa.RecordBatch.from_arrays(folded.columns, schema=schema)
     return rows if folded.new.all() else rows.filter(pa.array(folded.new))

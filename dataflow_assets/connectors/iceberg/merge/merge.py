@@ -30,9 +30,9 @@ from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import head
 from dataflow_assets.contracts import utc_now
-from dataflow_assets.decoding import decode_msgpack
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import from_environment, reach
+from dataflow_assets.records.decoding import decode_msgpack
 from dataflow_assets.sdk.causes import no_room
 from dataflow_assets.spark.errors import sentence
 
@@ -110,7 +110,7 @@ class Merge:
         """The place of each staged row, by the file that holds its key or else a bucket below 0."""
         inserts = min(MOST_PARTS, self._staged.bytes // PART_BYTES + 1)
         bucket = f"coalesce(file, -1 - pmod(hash(k), {inserts})) as bucket"
-        stored = self._stored(self._table, self._tasks)
+        stored = self._stored_keys(self._table, self._tasks)
         found = self._staged_keys().join(stored, "k", "left")
         placed = found.selectExpr(bucket, "source", "row", "at")
         total = self._staged.bytes + sum(task.file.file_size_in_bytes for task in self._tasks)
@@ -139,7 +139,7 @@ class Merge:
         self._checked.add(head(table))
 
     def _hold_keys(self, table: Table, tasks: Sequence[FileScanTask]) -> bool:
-        stored = self._stored(table, tasks)
+        stored = self._stored_keys(table, tasks)
         found = self._staged_keys().join(stored, "k", "left_semi").limit(1)
         return bool(_run(found.count))
 
@@ -154,7 +154,7 @@ class Merge:
                 "that has written them rewrite its data files"
             ) from error
 
-    def _stored(self, table: Table, tasks: Sequence[FileScanTask]) -> DataFrame:
+    def _stored_keys(self, table: Table, tasks: Sequence[FileScanTask]) -> DataFrame:
         few = self._staged.rows <= FEW
         groups = tuple(_groups(tasks)) or ((),)
         wanted = self._staged.paths if few else ()

@@ -14,7 +14,13 @@ import pyarrow.parquet as pq
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 
-from dataflow_assets.connectors.iceberg.merge.match import Rules, fold, inserted, key_bytes, merged
+from dataflow_assets.connectors.iceberg.merge.match import (
+    Rules,
+    fold,
+    key_bytes,
+    merge_rows,
+    new_rows,
+)
 from dataflow_assets.connectors.iceberg.merge.stage import AT
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
@@ -95,7 +101,7 @@ class StagedKeys:
                 yield self._of(source)
 
     def _of(self, source: int) -> pa.RecordBatch:
-        rows = _staged(self.target, self.paths[source], [*self.key, AT])
+        rows = _read_staged(self.target, self.paths[source], [*self.key, AT])
         schema = file_schema(self.target.iceberg_schema, self.key)
         keys, count = key_bytes(rows, schema, self.key), rows.num_rows
         arrays = [
@@ -138,17 +144,17 @@ class Rewriter:
         schema = files.schema
         folded = fold(self._rows(places), schema, self.rules)
         if bucket < 0:
-            files.write(inserted(folded, schema))
+            files.write(new_rows(folded, schema))
             return
         task = self.tasks[bucket]
         for rows in _scan(self.metadata, self.target, task, schema.names):
-            files.write(merged(cast_rows(rows, schema), folded, self.rules))
+            files.write(merge_rows(cast_rows(rows, schema), folded, self.rules))
         gone.append(task.file.file_path)
 
     def _rows(self, places: pa.Table) -> pa.RecordBatch:
         """The staged rows, in the order of their places."""
         found = [
-            _staged(self.target, self.paths[source]).take(mine.column("row").combine_chunks())
+            _read_staged(self.target, self.paths[source]).take(mine.column("row").combine_chunks())
             for source, mine in _runs(places, "source")
         ]
         return pa.Table.from_batches(found).combine_chunks().to_batches()[0]
@@ -184,7 +190,9 @@ def _scan(
     yield from live_rows(metadata, target.file_io(), task, names)
 
 
-def _staged(target: WriteTarget, path: str, names: Sequence[str] | None = None) -> pa.RecordBatch:
+def _read_staged(
+    target: WriteTarget, path: str, names: Sequence[str] | None = None
+) -> pa.RecordBatch:
     with target.file_io().new_input(path).open() as stream:
         table = pq.read_table(stream, columns=names and list(names))
     return table.combine_chunks().to_batches()[0]
@@ -193,5 +201,7 @@ def _staged(target: WriteTarget, path: str, names: Sequence[str] | None = None) 
 def _all_keys(target: WriteTarget, paths: Sequence[str], key: Sequence[str]) -> pa.Array:
     schema = file_schema(target.iceberg_schema, key)
     return pc.unique(
-        pa.concat_arrays([key_bytes(_staged(target, path, key), schema, key) for path in paths])
+        pa.concat_arrays(
+            [key_bytes(_read_staged(target, path, key), schema, key) for path in paths]
+        )
     )

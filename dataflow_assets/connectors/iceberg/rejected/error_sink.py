@@ -37,10 +37,10 @@ from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.contracts import EntryName, utc_now
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.sdk.rejected_records import HELD, entry
+from dataflow_assets.sdk.rejected_records import entry
 from dataflow_assets.sdk.sql_table.rejected import (
     APART,
     REJECTED,
@@ -117,7 +117,7 @@ class IcebergRejected(RejectedRows):
         filled = _layout(self.sink, table)
         names = [n for n in ("id", *APART, DATA) if n in filled]
         rows = oldest(table, flow, since, most, names)
-        waiting = [row for row in rows if _waits(row, flow, since)]
+        waiting = [row for row in rows if _is_of(row, flow)]
         if waiting and "id" not in names:
             raise self._no_ids()
         return waiting
@@ -219,18 +219,16 @@ def _known(table: Table, wanted: Mapping[str, Row], names: Sequence[str]) -> Ite
     }
 
 
-def _waits(row: Row, flow: str, since: datetime | None) -> bool:
-    """Tells an entry of this flow from another's, and from a held one."""
+def _is_of(row: Row, flow: str) -> bool:
+    """Tells an entry of this flow from what others have put there."""
     if None in row.values():
         return False
     body = row.get(DATA) or whole_record(row)
     try:
-        origin = decode_json(body, _Read).error
-        at, found = entry(body)
+        entry(body)
+        return decode_json(body, _Read).error.flow == flow
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
         return False
-    mine = origin.flow == flow and not found.id.endswith(HELD)
-    return mine and (since is None or at >= since)
 
 
 class _Origin(msgspec.Struct):

@@ -69,7 +69,7 @@ class CheckpointProperty:
             return None
         if self.catalog.table(self._sink.identifier) is None:
             create_table.ensure_namespace(self.catalog, self._sink)
-        return declared.opened(self.catalog, self._sink.identifier, wanted)
+        return declared.open_table(self.catalog, self._sink.identifier, wanted)
 
     def follow(self) -> None:
         """Changes the table where its columns are a registry's, which has got other versions.
@@ -116,7 +116,7 @@ class CheckpointProperty:
                 if not fences:
                     raise TransientError(f"{self._address} was rolled back to an older snapshot")
                 found = found.undecided()
-            moved = self._moved(found or aside, step).stamped(change.commit_id)
+            moved = self._moved(found or aside, step).stamp(change.commit_id)
             return (moved.standing(committer.table) if change.move_head else moved).text()
 
         with translated(self._sink, "commit to"):
@@ -131,7 +131,7 @@ class CheckpointProperty:
         return (found or self.stored).holding(state, self._run)
 
     def _store_aside(self, checkpoint: StoredCheckpoint) -> None:
-        self.stored = checkpoint.stamped("")
+        self.stored = checkpoint.stamp("")
         text = self.stored.text()
         with translated(self._sink, "store start positions beside"):
             create_table.set_namespace_property(self.catalog, self._sink, self.key, text)

@@ -26,7 +26,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
-from dataflow_assets.errors import DataflowError, told
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
@@ -47,10 +47,6 @@ class TableSink(TableSinkOptions, FrameSink):
     @property
     def shared(self) -> Hashable:
         return json.dumps(self.catalog_properties(), sort_keys=True)
-
-    def peek(self, target: Target) -> Checkpoint | None:
-        """From the table or, before there is one, from its namespace."""
-        return told(self.peek_together([(self, target)])[0])
 
     @classmethod
     def peek_together(

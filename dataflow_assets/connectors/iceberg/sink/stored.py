@@ -12,7 +12,7 @@ from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import GONE, translated
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
-from dataflow_assets.connectors.iceberg.table.declared import compared
+from dataflow_assets.connectors.iceberg.table.declared import compare
 
 
 def tables(place: CatalogConnection) -> list[str]:
@@ -27,6 +27,6 @@ def problems(sink: TableSinkOptions) -> Iterator[tuple[str | None, str]]:
     if sink.declared is None:
         return
     with translated(sink, "look at"):
-        _, found = compared(sink.declared, connect(sink).table(sink.identifier))
+        _, found = compare(sink.declared, connect(sink).table(sink.identifier))
     for one in found:
         yield None if one.field is None else str(one.field), one.sentence

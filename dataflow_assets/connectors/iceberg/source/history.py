@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition, committed
+from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition, commit_time
 
 _TAKES_AWAY = ("deleted-data-files", "added-delete-files", "removed-delete-files")
 
@@ -32,7 +32,7 @@ class SnapshotChange:
         hidden = _count(self.snapshot, "added-position-deletes")
         files = _count(self.snapshot, "deleted-data-files", "added-delete-files")
         return (
-            f"snapshot {self.snapshot.snapshot_id} of {committed(self.snapshot)} "
+            f"snapshot {self.snapshot.snapshot_id} of {commit_time(self.snapshot)} "
             f"({summary.operation.value if summary else 'operation unknown'}) took away or "
             f"replaced {removed + hidden} rows in {files} files and added {self.rows_added}"
         )

@@ -11,7 +11,7 @@ import msgspec
 
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 
 MOST_FILES = 200  # ranges of one span: the sink's checkpoint records them all
 

@@ -105,7 +105,7 @@ class StoredCheckpoint:
             reading=known.reading,
         )
 
-    def stamped(self, commit: str) -> StoredCheckpoint:
+    def stamp(self, commit: str) -> StoredCheckpoint:
         return replace(self, commit=commit, parent=self.commit)
 
     def standing(self, table: Table) -> StoredCheckpoint:

@@ -101,7 +101,7 @@ class Committer:
                 raise TransientError(f"no commit: {type(error).__name__}: {error}") from error
             time.sleep(wait)
             self.reload()
-            if self._landed(change):
+            if self._has_landed(change):
                 return
 
     def _attempt(self, change: Change) -> Exception | None:
@@ -151,7 +151,7 @@ class Committer:
         tidy = not self._attempts
         return appending(self.table, change.files, notes, update, tidy=tidy)
 
-    def _landed(self, change: Change) -> bool:
+    def _has_landed(self, change: Change) -> bool:
         """The property names its commit and the one before; a snapshot names its own."""
         if change.commit_id in self.table.properties.get(change.key, ""):
             return True

@@ -19,9 +19,9 @@ from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.partitioning import (
     check_key,
-    keyed,
     partition_spec,
     sort_order,
+    with_key,
 )
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import table_schema
@@ -58,7 +58,7 @@ def create(
     """The table with these properties; somebody else's where one stands by now."""
     if not sink.auto_create_table:
         raise PermanentError(f"table {'.'.join(sink.identifier)} must not be created")
-    schema = keyed(table_schema(_columns(sink, sample)), sink.key)
+    schema = with_key(table_schema(_columns(sink, sample)), sink.key)
     spec = partition_spec(schema, map(parse_term, sink.partition_by))
     order = sort_order(schema, map(parse_order, sink.sort_by))
     return catalog.made(sink.identifier, schema, properties, spec, order)

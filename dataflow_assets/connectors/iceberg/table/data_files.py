@@ -81,14 +81,14 @@ class WriteTarget:
 def _folder(values: str) -> str:
     """`a=1/b=x`, without texts that no path can hold: the manifest alone tells what they are."""
     parts = [
-        part if len(part) <= _PART and not part.endswith("=") else _hashed(part)
+        part if len(part) <= _PART and not part.endswith("=") else _hash(part)
         for part in values.split("/")
     ]
     folder = "/".join(parts)
-    return folder if len(folder) <= _FOLDER else _hashed(values)
+    return folder if len(folder) <= _FOLDER else _hash(values)
 
 
-def _hashed(text: str) -> str:
+def _hash(text: str) -> str:
     return f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 

@@ -33,7 +33,7 @@ from dataflow_assets.connectors.iceberg.table.difference import (
     PARTITIONING,
     WIDER,
     Difference,
-    shown,
+    show_type,
 )
 from dataflow_assets.connectors.iceberg.table.partitioning import partition_spec
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
@@ -42,7 +42,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 TRIES = 10  # of several drivers that change the table at the same time
 
 
-def compared(declared: Declared, table: Table | None) -> tuple[Schema, list[Difference]]:
+def compare(declared: Declared, table: Table | None) -> tuple[Schema, list[Difference]]:
     """The columns that the table is to have, and what cannot be done to it.
 
     Called on the driver by whoever opens the table, and by `dataflow check`.
@@ -54,13 +54,13 @@ def compared(declared: Declared, table: Table | None) -> tuple[Schema, list[Diff
     Raises:
         TransientError, PermanentError: of the registry.
     """
-    schema, found = _wanted(declared, table)
+    schema, found = _declared_schema(declared, table)
     return schema, [*found, *(_differences(table, declared, schema) if table else ())]
 
 
-def _wanted(declared: Declared, table: Table | None) -> tuple[Schema, list[Difference]]:
+def _declared_schema(declared: Declared, table: Table | None) -> tuple[Schema, list[Difference]]:
     if isinstance(declared.columns, Registered):
-        return registered.merged(declared.columns, table)
+        return registered.merge_versions(declared.columns, table)
     return Schema.model_validate_json(declared.columns), []
 
 
@@ -70,14 +70,14 @@ def versions(declared: Declared | None) -> tuple[int, ...]:
     return registered.versions(columns) if isinstance(columns, Registered) else ()
 
 
-def opened(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared) -> Table:
+def open_table(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared) -> Table:
     """The table as it is declared: made where it is missing, changed where that is allowed.
 
     Raises PermanentError where the declaration asks for more than that.
     """
     for _ in range(TRIES):
         table = catalog.table(identifier)
-        schema, found = compared(declared, table)
+        schema, found = compare(declared, table)
         if found:
             raise PermanentError(_refusal(identifier, found))
         if table is None:
@@ -237,5 +237,7 @@ def _of_types(
         wanted = [declared.key_field, declared.value_field]
         yield from _of_fields(inside, wanted, f"{name}.", identity)
     elif stored != declared and (stored, declared) not in WIDER:
-        message = f"{name} is {shown(stored)} in the table and cannot become {shown(declared)}"
+        message = (
+            f"{name} is {show_type(stored)} in the table and cannot become {show_type(declared)}"
+        )
         yield Difference(message, identity)

@@ -34,7 +34,7 @@ class Difference:
         return self.message if own else f"{self.message}; {ALLOWED}"
 
 
-def shown(kind: IcebergType) -> str:
+def show_type(kind: IcebergType) -> str:
     """A type as files name it, without what is inside."""
     nested = {ice.StructType: "struct", ice.ListType: "list", ice.MapType: "map"}
     return nested.get(type(kind), str(kind))

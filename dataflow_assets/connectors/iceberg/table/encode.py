@@ -21,10 +21,10 @@ def encode(rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, lis
     try:
         return _encode(rows, schema), []
     except (RejectedRecord, *_REFUSALS):
-        return _bisected(rows, schema)
+        return _bisect(rows, schema)
 
 
-def _bisected(rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, list[Rejection]]:
+def _bisect(rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, list[Rejection]]:
     good: list[pa.RecordBatch] = []
     refused: list[Rejection] = []
     for part in _parts(rows, schema):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.typedef import Record
 
 from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile, WriteTarget
-from dataflow_assets.connectors.iceberg.table.partition_rows import arranged
+from dataflow_assets.connectors.iceberg.table.partition_rows import partition_rows
 from dataflow_assets.connectors.iceberg.types import file_schema
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024  # of Arrow data; what a writer holds in memory
@@ -76,12 +76,12 @@ class FileWriter:
             self._store(rows)
 
     def _store(self, rows: pa.Table) -> None:
-        file = self._file = self._file or self._opened()
+        file = self._file = self._file or self._open()
         file.write(rows)
         if file.bytes >= self._target_bytes:
             self._finish()
 
-    def _opened(self, partition: Record | None = None) -> ParquetFile:
+    def _open(self, partition: Record | None = None) -> ParquetFile:
         file = ParquetFile(self._target, self.schema, self._name, partition)
         self._paths.append(file.path)
         return file
@@ -99,7 +99,7 @@ class ArrangedWriter(FileWriter):
     holds = ARRANGED_BYTES
 
     def _store(self, rows: pa.Table) -> None:
-        for partition, part in arranged(rows, self._target):
-            self._file = self._opened(partition)
+        for partition, part in partition_rows(rows, self._target):
+            self._file = self._open(partition)
             self._file.write(part)
             self._finish(self._target.sort_order.order_id)

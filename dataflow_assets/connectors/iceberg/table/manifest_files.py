@@ -25,7 +25,7 @@ from dataflow_assets.sdk.durable_files import sync_written
 SMALL_MANIFEST = 1024 * 1024  # bytes; longer ones are not merged again
 
 
-def kept(table: Table) -> list[ManifestFile]:
+def current_manifests(table: Table) -> list[ManifestFile]:
     """The current snapshot's manifests that still list something."""
     current = table.metadata.snapshot_by_name(MAIN_BRANCH)
     known = current.manifests(table.io) if current else []
@@ -48,12 +48,12 @@ def small(table: Table, manifests: Sequence[ManifestFile]) -> list[ManifestFile]
 
 def added_since(table: Table, sequence_number: int) -> set[str]:
     """The data files that manifests written after that number list."""
-    newer = [m for m in kept(table) if m.sequence_number > sequence_number]
+    newer = [m for m in current_manifests(table) if m.sequence_number > sequence_number]
     entries = (entry for manifest in newer for entry in manifest.fetch_manifest_entry(table.io))
     return {entry.data_file.file_path for entry in entries}
 
 
-def added(snapshot_id: int, file: DataFile) -> ManifestEntry:
+def added_entry(snapshot_id: int, file: DataFile) -> ManifestEntry:
     return ManifestEntry.from_args(
         status=ManifestEntryStatus.ADDED,
         snapshot_id=snapshot_id,

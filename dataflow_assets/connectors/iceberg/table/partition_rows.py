@@ -20,10 +20,10 @@ Ints = npt.NDArray[np.int64]
 Sorting = list[tuple[pa.Array, str]]
 
 
-def arranged(rows: pa.Table, target: WriteTarget) -> Iterator[tuple[Record | None, pa.Table]]:
+def partition_rows(rows: pa.Table, target: WriteTarget) -> Iterator[tuple[Record | None, pa.Table]]:
     """The rows of each partition value, in the table's order; equal ones as they came."""
     spec, schema = target.partition_spec, target.iceberg_schema
-    columns = [_transformed(rows, field, schema) for field in spec.fields]
+    columns = [_transform(rows, field, schema) for field in spec.fields]
     codes = _codes(columns, rows.num_rows)
     order = _order(codes, _sorting(rows, target.sort_order, schema))
     rows, codes = rows.take(pa.array(order)), codes[order]
@@ -34,7 +34,7 @@ def arranged(rows: pa.Table, target: WriteTarget) -> Iterator[tuple[Record | Non
         yield record, rows.slice(start, end - start)
 
 
-def _transformed(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.Array:
+def _transform(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.Array:
     source = schema.find_field(field.source_id)
     if isinstance(field.transform, VoidTransform):
         return pa.nulls(rows.num_rows)

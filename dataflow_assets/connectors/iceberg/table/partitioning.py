@@ -44,7 +44,7 @@ def sort_order(schema: Schema, orders: Iterable[Order]) -> SortOrder:
     return SortOrder(*fields)
 
 
-def keyed(schema: Schema, key: Iterable[str]) -> Schema:
+def with_key(schema: Schema, key: Iterable[str]) -> Schema:
     """The schema with these columns as its identifier fields, required as those must be."""
     wanted = {_key_column(schema, name).field_id for name in key}
     fields = [

@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 from pyiceberg.table.snapshots import Snapshot
 
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.decoding import decode_json
 
 Scan = Literal["added", "full"]
 
@@ -49,7 +49,7 @@ class SnapshotPosition:
 
     @classmethod
     def after(cls, snapshot: Snapshot) -> SnapshotPosition:
-        return cls(snapshot.snapshot_id, snapshot.sequence_number or 0, committed(snapshot))
+        return cls(snapshot.snapshot_id, snapshot.sequence_number or 0, commit_time(snapshot))
 
     @classmethod
     def inside(cls, snapshot: Snapshot, scan: Scan) -> SnapshotPosition:
@@ -98,7 +98,7 @@ class SnapshotPosition:
 BEGINNING = SnapshotPosition()
 
 
-def committed(snapshot: Snapshot) -> str:
+def commit_time(snapshot: Snapshot) -> str:
     """When the snapshot was committed, as RFC 3339 in milliseconds."""
     at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

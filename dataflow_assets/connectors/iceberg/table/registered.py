@@ -26,8 +26,8 @@ from pyiceberg.types import (
 
 from dataflow_assets.connectors.iceberg import avro_types, json_schema_types
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, RECORD_TIME, Registered
-from dataflow_assets.connectors.iceberg.table.difference import WIDER, Difference, shown
-from dataflow_assets.connectors.iceberg.table.partitioning import keyed
+from dataflow_assets.connectors.iceberg.table.difference import WIDER, Difference, show_type
+from dataflow_assets.connectors.iceberg.table.partitioning import with_key
 from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.avro_schema import AvroSchema
@@ -47,7 +47,7 @@ def versions(registered: Registered) -> tuple[int, ...]:
     return registered.registry.client().versions(registered.subject)
 
 
-def merged(registered: Registered, table: Table | None) -> tuple[Schema, list[Difference]]:
+def merge_versions(registered: Registered, table: Table | None) -> tuple[Schema, list[Difference]]:
     """The columns that the table is to have, and the changes that it cannot take.
 
     Called on the driver, when a table is opened or looked at, and when the subject has got other
@@ -62,7 +62,7 @@ def merged(registered: Registered, table: Table | None) -> tuple[Schema, list[Di
         record or object.
     """
     known = [o for o in table.schema().fields if o.field_id < OWN_IDS] if table else None
-    ids = count(1 + max(_used(table.metadata), default=0) if table else 1)
+    ids = count(1 + max(_used_ids(table.metadata), default=0) if table else 1)
     differences: list[Difference] = []
     client = registered.registry.client()
     for number in versions(registered):
@@ -75,7 +75,7 @@ def merged(registered: Registered, table: Table | None) -> tuple[Schema, list[Di
     return _with_own(known or [], registered), differences
 
 
-def _used(metadata: TableMetadata) -> Iterator[int]:
+def _used_ids(metadata: TableMetadata) -> Iterator[int]:
     """The ids of columns there have been: files still have what was stored under a dropped one."""
     every = (one for schema in metadata.schemas for one in schema.field_ids)
     return (one for one in (*every, metadata.last_column_id) if one < OWN_IDS)
@@ -109,7 +109,7 @@ def _with_own(fields: Sequence[NestedField], registered: Registered) -> Schema:
     own = []
     if registered.record_time:
         own = [NestedField(OWN_IDS, registered.record_time, TimestamptzType(), required=False)]
-    return keyed(Schema(*fields, *own), registered.key)
+    return with_key(Schema(*fields, *own), registered.key)
 
 
 @dataclass
@@ -128,42 +128,42 @@ class Merge:
             return [self._new(one, required=one.required) for one in found]
         given = {one.name: one for one in found}
         names = {one.name for one in known}
-        kept = [self._kept(one, given.get(one.name), path) for one in known]
+        kept = [self._keep(one, given.get(one.name), path) for one in known]
         return [*kept, *(self._new(o, required=False) for o in found if o.name not in names)]
 
     def _new(self, one: NestedField, *, required: bool) -> NestedField:
-        identity, kind = next(self.ids), self._numbered(one.field_type)
+        identity, kind = next(self.ids), self._number(one.field_type)
         return NestedField(identity, one.name, kind, doc=one.doc, required=required)
 
-    def _numbered(self, kind: IcebergType) -> IcebergType:
+    def _number(self, kind: IcebergType) -> IcebergType:
         if isinstance(kind, StructType):
             return StructType(*(self._new(one, required=one.required) for one in kind.fields))
         if isinstance(kind, ListType):
             element = next(self.ids)
-            inner = self._numbered(kind.element_type)
+            inner = self._number(kind.element_type)
             return ListType(element, inner, element_required=kind.element_required)
         if isinstance(kind, MapType):
             key, value = next(self.ids), next(self.ids)
-            inner = self._numbered(kind.value_type)
+            inner = self._number(kind.value_type)
             return MapType(key, kind.key_type, value, inner, value_required=kind.value_required)
         return kind
 
-    def _kept(self, one: NestedField, other: NestedField | None, path: str) -> NestedField:
+    def _keep(self, one: NestedField, other: NestedField | None, path: str) -> NestedField:
         if other is None:
             return one.model_copy(update={"required": False})
-        kind = self._widened(one, other, f"{path}{one.name}")
+        kind = self._widen(one, other, f"{path}{one.name}")
         required = one.required and other.required
         return NestedField(one.field_id, one.name, kind, doc=one.doc, required=required)
 
-    def _widened(self, one: NestedField, other: NestedField, name: str) -> IcebergType:
+    def _widen(self, one: NestedField, other: NestedField, name: str) -> IcebergType:
         known, given = one.field_type, other.field_type
         if isinstance(known, StructType) and isinstance(given, StructType):
             return StructType(*self.fields(known.fields, given.fields, f"{name}."))
         if isinstance(known, ListType) and isinstance(given, ListType):
-            inner = self._kept(known.element_field, given.element_field, f"{name}.")
+            inner = self._keep(known.element_field, given.element_field, f"{name}.")
             return ListType(known.element_id, inner.field_type, element_required=inner.required)
         if isinstance(known, MapType) and isinstance(given, MapType):
-            value = self._kept(known.value_field, given.value_field, f"{name}.")
+            value = self._keep(known.value_field, given.value_field, f"{name}.")
             key = (known.key_id, known.key_type)
             return MapType(*key, known.value_id, value.field_type, value_required=value.required)
         if (known, given) in WIDER:
@@ -172,8 +172,9 @@ class Merge:
         if commented_kind(one.doc) != commented_kind(other.doc) or not _takes(known, given):
             self.differences.append(
                 Difference(
-                    f"{name} is {_named(one)} in the table, and {_named(other)} in {self.where}: "
-                    "delete that version in the registry, or give the field another name"
+                    f"{name} is {_name_type(one)} in the table, and {_name_type(other)} in "
+                    f"{self.where}: delete that version in the registry, or give the field "
+                    "another name"
                 )
             )
         return known
@@ -185,5 +186,5 @@ def _takes(known: IcebergType, given: IcebergType) -> bool:
     return known == given or (given, known) in WIDER
 
 
-def _named(one: NestedField) -> str:
-    return f"{shown(one.field_type)} ({one.doc})" if one.doc else shown(one.field_type)
+def _name_type(one: NestedField) -> str:
+    return f"{show_type(one.field_type)} ({one.doc})" if one.doc else show_type(one.field_type)

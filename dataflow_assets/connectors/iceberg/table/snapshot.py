@@ -24,7 +24,13 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from dataflow_assets.connectors.iceberg.table.manifest_files import added, again, kept, small, write
+from dataflow_assets.connectors.iceberg.table.manifest_files import (
+    added_entry,
+    again,
+    current_manifests,
+    small,
+    write,
+)
 
 
 @dataclass
@@ -77,9 +83,9 @@ def appending(
     `tidy` merges small manifests once there are many, as every commit leaves one.
     """
     snapshot_id = table.metadata.new_snapshot_id()
-    entries = [added(snapshot_id, file) for file in files]
+    entries = [added_entry(snapshot_id, file) for file in files]
     summary = _summary(table, Operation.APPEND, files, [], notes)
-    others = kept(table)
+    others = current_manifests(table)
     for manifest in small(table, others) if tidy else []:
         others.remove(manifest)
         entries += map(again, manifest.fetch_manifest_entry(table.io))
@@ -96,10 +102,10 @@ def replacing(
 ) -> Attempt:
     """The same with a new snapshot that adds the files and takes those of the paths out."""
     snapshot_id = table.metadata.new_snapshot_id()
-    entries = [added(snapshot_id, file) for file in files]
+    entries = [added_entry(snapshot_id, file) for file in files]
     removed: list[DataFile] = []
     others: list[ManifestFile] = []
-    for manifest in kept(table):
+    for manifest in current_manifests(table):
         live = manifest.fetch_manifest_entry(table.io)
         mine = [entry.data_file for entry in live if entry.data_file.file_path in gone]
         if not mine:
@@ -116,7 +122,7 @@ def emptying(table: Table, notes: dict[str, str], *updates: TableUpdate) -> Atte
     snapshot_id = table.metadata.new_snapshot_id()
     removed: list[DataFile] = []
     entries: list[ManifestEntry] = []
-    for manifest in kept(table):
+    for manifest in current_manifests(table):
         live = manifest.fetch_manifest_entry(table.io)
         removed += [entry.data_file for entry in live]
         if manifest.content == ManifestContent.DATA:

@@ -40,7 +40,9 @@ def live_rows(
     schema = file_schema(columns, list(names))
     if any(map(_holds_structs, schema.types)) and not task.delete_files:
         try:
-            found = stored_rows(io, task.file.file_path, schema, _filled(metadata, columns))
+            found = stored_rows(
+                io, task.file.file_path, schema, _fields_with_values(metadata, columns)
+            )
             yield from (batch.select(list(names)) for batch in found)
         except Unreadable:
             pass
@@ -50,7 +52,7 @@ def live_rows(
         yield batch.select(list(names))
 
 
-def _filled(metadata: TableMetadata, columns: Schema) -> frozenset[int]:
+def _fields_with_values(metadata: TableMetadata, columns: Schema) -> frozenset[int]:
     """Fields that are not null where a file lacks them: PyIceberg knows their values."""
     defaults = {n for n, one in index_by_id(columns).items() if one.initial_default is not None}
     specs = metadata.partition_specs
@@ -81,7 +83,7 @@ def stored_rows(
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(ROWS_AT_ONCE, [group], names):
                 found = dict(zip(map(_id, batch.schema), batch.columns, strict=True))
-                columns = [_aligned(found.get(_id(f)), f, batch.num_rows) for f in schema]
+                columns = [_align(found.get(_id(f)), f, batch.num_rows) for f in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -110,7 +112,7 @@ def _inside(kind: pa.DataType) -> list[pa.Field]:
     return [kind.field(at) for at in range(kind.num_fields)]
 
 
-def _aligned(array: pa.Array | None, want: pa.Field, rows: int) -> pa.Array:
+def _align(array: pa.Array | None, want: pa.Field, rows: int) -> pa.Array:
     kind = want.type
     if array is None:
         return nulls(rows, kind)
@@ -118,12 +120,12 @@ def _aligned(array: pa.Array | None, want: pa.Field, rows: int) -> pa.Array:
         return _struct(array, want)
     if pa.types.is_list(kind):
         offsets, first, count = _bounds(array)
-        values = _aligned(array.values.slice(first, count), kind.value_field, count)
+        values = _align(array.values.slice(first, count), kind.value_field, count)
         return pa.ListArray.from_arrays(offsets, values, type=kind, mask=array.is_null())
     if pa.types.is_map(kind):
         offsets, first, count = _bounds(array)
-        keys = _aligned(array.keys.slice(first, count), kind.key_field, count)
-        items = _aligned(array.items.slice(first, count), kind.item_field, count)
+        keys = _align(array.keys.slice(first, count), kind.key_field, count)
+        items = _align(array.items.slice(first, count), kind.item_field, count)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=array.is_null())
     return array if array.type == kind else array.cast(kind)
 
@@ -131,7 +133,7 @@ def _aligned(array: pa.Array | None, want: pa.Field, rows: int) -> pa.Array:
 def _struct(array: pa.StructArray, want: pa.Field) -> pa.Array:
     held = dict(zip(map(_id, _inside(array.type)), array.flatten(), strict=True))
     members = _inside(want.type)
-    arrays = [_aligned(held.get(_id(one)), one, len(array)) for one in members]
+    arrays = [_align(held.get(_id(one)), one, len(array)) for one in members]
     return struct_of(arrays, members, array.is_null())
 
 

@@ -27,7 +27,7 @@ from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.rejected_records import HELD, entry, oldest_first
+from dataflow_assets.sdk.rejected_records import entry, waiting
 
 STORE_SECONDS = 60.0
 MOST_BYTES = 32 * 1024 * 1024
@@ -65,9 +65,8 @@ def outgoing(topic: str, one: ErrorRecord, rules: Rules | None) -> Outgoing:
     return record
 
 
-def _waits(name: str, message: Message, flow: str) -> bool:
-    mine = dict(headers(message)).get("flow") == flow.encode()
-    return mine and not name.endswith(HELD)
+def _is_of(message: Message, flow: str) -> bool:
+    return dict(headers(message)).get("flow") == flow.encode()
 
 
 def _reading(message: Message) -> int:
@@ -102,18 +101,21 @@ class KafkaErrors(ErrorStore):
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        waiting: dict[str, tuple[int, Message]] = {}
+        latest: dict[str, tuple[int, Message]] = {}
         done: dict[str, int] = {}
         for message in self._messages():
             name, reading = (message.key() or b"").decode(), _reading(message)
             if message.value() is None:
                 done[name] = max(reading, done.get(name, 0))
-            elif _waits(name, message, flow) and reading > waiting.get(name, (-1, None))[0]:
-                waiting[name] = reading, message
-        left = (m for name, (reading, m) in waiting.items() if reading > done.get(name, -1))
-        found = (entry(message.value() or b"") for message in left)
+            elif _is_of(message, flow) and reading > latest.get(name, (-1, None))[0]:
+                latest[name] = reading, message
         # A topic that somebody else has made may have several partitions.
-        return oldest_first(pair for pair in found if since is None or pair[0] >= since)[:most]
+        found = (
+            entry(message.value() or b"")
+            for name, (reading, message) in latest.items()
+            if reading > done.get(name, -1)
+        )
+        return waiting(found, since, most)
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:

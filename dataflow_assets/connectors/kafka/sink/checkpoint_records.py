@@ -35,7 +35,7 @@ from dataflow_assets.contracts import (
     Totals,
     next_reading,
 )
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
 
 HEAD = b"head"

@@ -159,7 +159,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
             raise self._sink.no_topic()
         failpoint = failpoints.from_environment()
         target = replace(self._target, reading=self._stored.head.reading)
-        schema = MESSAGES if self._values is None else self._values.marked(MESSAGES)
+        schema = MESSAGES if self._values is None else self._values.mark(MESSAGES)
         schema = key_spelling.marked(schema, self._stored.head.keys)
         return Ticket(target, self._run, self._heads.epoch, schema, failpoint)
 

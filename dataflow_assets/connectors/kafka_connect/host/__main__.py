@@ -31,8 +31,8 @@ class Host:
 
     def run(self, ending: threading.Event) -> None:
         """Until an error, or until `ending` is set; then the connector was stopped."""
-        with self._spool.locked(_LOCKED):
-            state = self._opened()
+        with self._spool.lock(_LOCKED):
+            state = self._open()
             self._say(Event("opened", spool=state.id))
             from dataflow_assets.connectors.kafka_connect.host.running import Running
 
@@ -48,16 +48,16 @@ class Host:
                 states.write(self._spool.folder, "FAILED", running.states if running else [])
                 raise
 
-    def _opened(self) -> State:
+    def _open(self) -> State:
         """The spool as the flow knows it; a new one where the flow begins.
 
         Nothing of it is deleted before it is known to be the flow's.
         """
-        state = self._known() if self._order.spool_id else self._begun()
+        state = self._known_state() if self._order.spool_id else self._begin()
         self._spool.clear()
         return state
 
-    def _known(self) -> State:
+    def _known_state(self) -> State:
         state, order = self._spool.state(), self._order
         if state is None or state.id != order.spool_id:
             raise PermanentError(other_spool(order.spool))
@@ -66,7 +66,7 @@ class Host:
             raise PermanentError(older_spool(order.spool, last, order.position))
         return state
 
-    def _begun(self) -> State:
+    def _begin(self) -> State:
         state = self._spool.state()
         if state is None:
             if self._spool.parts():
@@ -101,13 +101,13 @@ def main() -> None:
     try:
         Host(order, say).run(ending)
     except BaseException as error:  # noqa: BLE001 - whatever Java throws
-        known = _known(order, error)
+        known = _as_dataflow_error(order, error)
         say(Event("failed", message=str(known), lasting=isinstance(known, PermanentError)))
         os._exit(1)
     os._exit(0)
 
 
-def _known(order: Order, error: BaseException) -> DataflowError:
+def _as_dataflow_error(order: Order, error: BaseException) -> DataflowError:
     if isinstance(error, DataflowError):  # also where JPype is not there
         return error
     from dataflow_assets.connectors.kafka_connect.host.java_errors import connector_error

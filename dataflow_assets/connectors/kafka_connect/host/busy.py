@@ -29,7 +29,7 @@ class Busy:
         """A poll has met a temporary error: the next poll may return nothing for that reason."""
         self.until = time.monotonic() + self._again
 
-    def delivered(self) -> None:
+    def note_delivery(self) -> None:
         """A poll has delivered records: nothing is in its way."""
         self.until = 0.0
 

@@ -240,7 +240,7 @@ public class Helper {
 """
 
 
-def unpacked(data: bytes) -> pa.RecordBatch:
+def unpack(data: bytes) -> pa.RecordBatch:
     """Returns what `pack` has packed, without a copy of the texts.
 
     `dropped` is null but for records that a transformation has dropped; `refused` says why a

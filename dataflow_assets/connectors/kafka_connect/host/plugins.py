@@ -29,7 +29,7 @@ def jars_of(
             short name are there, or a jar is broken.
     """
     plugins = [*_plugins(folders), [Path(jar) for jar in jars]]
-    found = {(name, tuple(some)) for some in plugins for name in _named(connector, some)}
+    found = {(name, tuple(some)) for some in plugins for name in _classes_named(connector, some)}
     names = sorted({name for name, _ in found})
     if len(names) > 1:
         listed = ", ".join(names)
@@ -61,7 +61,7 @@ def _plugins(folders: Sequence[str]) -> Iterator[list[Path]]:
                 yield jars
 
 
-def _named(connector: str, jars: Sequence[Path]) -> Iterator[str]:
+def _classes_named(connector: str, jars: Sequence[Path]) -> Iterator[str]:
     file = connector.replace(".", "/") + ".class"
     for jar in jars:
         for name in _entries(jar):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 
 SPOOL_BYTES = 1024 * 1024 * 1024
 """Of records that wait: with more of them no task is asked."""

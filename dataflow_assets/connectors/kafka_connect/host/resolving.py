@@ -19,7 +19,7 @@ _ABSENT = {
 }
 
 
-def resolved(config: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
+def resolve(config: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
     """A connector's configuration as the connector gets it.
 
     Called by the host, once, after the JVM has started.
@@ -46,7 +46,7 @@ def resolved(config: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]
     if missing:
         listed = "; ".join(f"{text}: {reason}" for text, reason in missing.items())
         raise PermanentError(f"config refers to values that are missing: {listed}")
-    texts = {key: providers.replaced(value, found) for key, value in own.items()}
+    texts = {key: providers.replace_references(value, found) for key, value in own.items()}
     return texts, frozenset(found.values())
 
 

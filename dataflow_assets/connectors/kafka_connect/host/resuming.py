@@ -55,10 +55,10 @@ def after(texts: Sequence[str], task: int, known: Offset | None) -> Offset:
             return Offset(task, last)
         elif _place(earlier)[0] != place[0]:
             return Offset(task, earlier, last, times)
-    return _continued(known, task, last, times)
+    return _continue(known, task, last, times)
 
 
-def _continued(known: Offset | None, task: int, last: Any, times: int) -> Offset:
+def _continue(known: Offset | None, task: int, last: Any, times: int) -> Offset:
     """All records are of one entry, and so may be the last ones before them."""
     if known is None or not resumable(known.value):
         return Offset(task, last)  # `may_be_cut` has seen to it

@@ -20,7 +20,7 @@ from dataflow_assets.connectors.kafka_connect.host.contexts import (
 from dataflow_assets.connectors.kafka_connect.host.java_errors import connector_error
 from dataflow_assets.connectors.kafka_connect.host.plugins import jars_of
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order
-from dataflow_assets.connectors.kafka_connect.host.resolving import resolved
+from dataflow_assets.connectors.kafka_connect.host.resolving import resolve
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
 from dataflow_assets.connectors.kafka_connect.host.task import ConnectorTask, Task
 from dataflow_assets.connectors.kafka_connect.host.transforms import helper_of
@@ -31,7 +31,7 @@ from dataflow_assets.connectors.kafka_connect.host.virtual_machine import (
 from dataflow_assets.connectors.kafka_connect.mask import is_long_enough
 from dataflow_assets.connectors.kafka_connect.providers import is_reference
 from dataflow_assets.connectors.kafka_connect.spool import Offset, Spool
-from dataflow_assets.connectors.kafka_connect.states import WRITTEN, Name, noted, write
+from dataflow_assets.connectors.kafka_connect.states import WRITTEN, Name, note_states, write
 from dataflow_assets.errors import PermanentError, TransientError
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Running:
         )
         self._connector = self._machine.connector(name, jars)
         self._check_kind(name)
-        config, self._named = resolved(order.config)
+        config, self._named = resolve(order.config)
         self._config = {
             **_bounds(name, order),
             **_attempts(name),
@@ -92,7 +92,7 @@ class Running:
         self._spool.clear()
         last, known = self._spool.end()
         sealer = self._sealer = Sealer(self._spool, last, known, self._order)
-        reader = offset_reader(self._machine.new_helper(), self._left)
+        reader = offset_reader(self._machine.new_helper(), self._last_offset)
         if not self._started:
             self._start_connector(reader, before=bool(known))
         kind = jpype.JClass(self._connector.taskClass())
@@ -106,7 +106,7 @@ class Running:
         for one in self._tasks:
             one.start()
 
-    def _left(self, partition: str) -> Offset | None:
+    def _last_offset(self, partition: str) -> Offset | None:
         return self._sealer.known.get(partition) if self._sealer else None
 
     def _start_connector(self, reader: Any, *, before: bool) -> None:
@@ -182,7 +182,7 @@ class Running:
 
     def _noted_on(self) -> AbstractContextManager[None]:
         """Around calls that may take long, in which nobody watches."""
-        return noted(self._spool.folder, lambda: self.states)
+        return note_states(self._spool.folder, lambda: self.states)
 
     def _note(self) -> None:
         """Writes down how the connector and its tasks fare, for everybody."""

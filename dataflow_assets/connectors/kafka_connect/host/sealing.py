@@ -16,9 +16,9 @@ from dataflow_assets.connectors.kafka_connect.host import resuming
 from dataflow_assets.connectors.kafka_connect.host.protocol import Order
 from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Offsets, Spool, canonical
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
+from dataflow_assets.records.decoding import decode_json
 
 
 class Sealer:
@@ -154,10 +154,10 @@ def _not_resumable(offsets: Offsets) -> set[str]:
 
 def _ids(rows: Any) -> Iterator[str]:
     for key, partition, offset in rows:
-        yield key if key is not None else _merged(partition, offset)
+        yield key if key is not None else _merge(partition, offset)
 
 
-def _merged(partition: str | None, offset: str | None) -> str:
+def _merge(partition: str | None, offset: str | None) -> str:
     """Both objects as one, as text; one inside the other where a name is in both of them."""
     if partition is not None and offset is not None and _names(partition) & _names(offset):
         return f'{{"partition":{partition},"offset":{offset}}}'

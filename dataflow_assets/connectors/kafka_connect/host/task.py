@@ -11,7 +11,7 @@ import jpype
 import pyarrow as pa
 
 from dataflow_assets.connectors.kafka_connect.host.busy import Busy
-from dataflow_assets.connectors.kafka_connect.host.helper import unpacked
+from dataflow_assets.connectors.kafka_connect.host.helper import unpack
 from dataflow_assets.connectors.kafka_connect.host.java_errors import sentence
 from dataflow_assets.connectors.kafka_connect.host.resuming import Repeats
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
@@ -144,7 +144,7 @@ class Task:
         self._rested = records is None or records.isEmpty()
         if self._rested:
             return
-        batch = self._repeats.dropped(unpacked(bytes(self._helper.pack(records))))
+        batch = self._repeats.dropped(unpack(bytes(self._helper.pack(records))))
         with self._lock:
             if not self._batches:
                 self._since, self._patience = time.monotonic(), _WITHOUT_ROWS
@@ -152,7 +152,7 @@ class Task:
                 self._patience = self._sealer.seconds
             self._batches.append(batch)
             self._lists.append(records)
-            self._busy.delivered()
+            self._busy.note_delivery()
             self._delivered = time.monotonic()
             if self._sealer.full(self._batches) and self._sealable():
                 self._seal()

@@ -9,8 +9,8 @@ import msgspec
 
 from dataflow_assets.connectors.kafka_connect.parts import Part
 from dataflow_assets.connectors.kafka_connect.spool import Offset
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.decoding import decode_json
 
 
 class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

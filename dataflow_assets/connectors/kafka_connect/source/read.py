@@ -72,12 +72,12 @@ def _bodies(source: KafkaConnectSourceOptions, rows: pa.RecordBatch) -> pa.Array
         return rows.column("record")
     columns = [rows.column(name).to_pylist() for name in ("topic", "id", "record")]
     bodies = pa.array([_body(*row) for row in zip(*columns, strict=True)], pa.binary())
-    if not _refused(rows):
+    if not _has_refused(rows):
         return bodies
     return pc.if_else(rows.column("refused").is_null(), bodies, rows.column("record"))
 
 
-def _refused(rows: pa.RecordBatch) -> bool:
+def _has_refused(rows: pa.RecordBatch) -> bool:
     found = "refused" in rows.schema.names
     return found and rows.column("refused").null_count < rows.num_rows
 
@@ -101,7 +101,7 @@ def _batch(
     arrays = [bodies, *(array for _, array in wanted)]
     numbers = pa.array([str(begin + n) for n in range(rows.num_rows)])
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    if _refused(rows):
+    if _has_refused(rows):
         batch = batch.append_column(pa.field(REFUSED_ROW, pa.string()), rows.column("refused"))
     return named(batch, {"part": constant(str(part.number), rows.num_rows), "row": numbers})
 

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.kafka_connect.client import HostProcess, order_o
 from dataflow_assets.connectors.kafka_connect.errors import another_part, disk, other_spool
 from dataflow_assets.connectors.kafka_connect.host.protocol import SPOOL_BYTES
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
-from dataflow_assets.connectors.kafka_connect.parts import Part, published, without_gap
+from dataflow_assets.connectors.kafka_connect.parts import Part, published_parts, without_gap
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
 from dataflow_assets.connectors.kafka_connect.source.read import missing
 from dataflow_assets.connectors.kafka_connect.spool import Spool
@@ -97,7 +97,7 @@ class KafkaConnectSession(SourceSession):
         return bool(self._waiting(start)) or not at_its_end
 
     def _waiting(self, start: ConnectPosition) -> list[Part]:
-        return published(without_gap(self._spool.parts(start.part), start.part + 1))
+        return published_parts(without_gap(self._spool.parts(start.part), start.part + 1))
 
     def _is_full(self, start: ConnectPosition) -> bool:
         return self._spool.size > SPOOL_BYTES and not self._spool.parts(start.part)
@@ -115,7 +115,7 @@ class KafkaConnectSession(SourceSession):
         start = ConnectPosition.parse(after.get(CONNECT))
         stop = ConnectPosition.parse(until[CONNECT]) if until else None
         with translated(f"running {self._source.title}"):
-            spool = self._started(start, limit).spool()
+            spool = self._start_host(start, limit).spool()
             if start.spool not in ("", spool):
                 raise PermanentError(other_spool(self._source.spool))
             with disk(self._source.spool):
@@ -132,7 +132,7 @@ class KafkaConnectSession(SourceSession):
         added = ConnectPosition(spool, *last, offsets)
         return Span.of_parts(added.text, pieces, full=full)
 
-    def _started(self, start: ConnectPosition, limit: Limit) -> HostProcess:
+    def _start_host(self, start: ConnectPosition, limit: Limit) -> HostProcess:
         """The process, which goes on behind what is sealed."""
         if self._host is None:
             framework = [str(path) for path in jars.fetch("connect")]

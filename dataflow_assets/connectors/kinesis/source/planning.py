@@ -23,7 +23,7 @@ from dataflow_assets.connectors.kinesis.client import (
 )
 from dataflow_assets.connectors.kinesis.source.position import ShardPosition, StreamPosition
 from dataflow_assets.contracts import Limit
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 
 log = logging.getLogger(__name__)
 

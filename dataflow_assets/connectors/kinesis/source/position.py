@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.decoding import decode_json
 
 
 class ShardPosition(

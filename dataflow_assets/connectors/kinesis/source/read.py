@@ -50,7 +50,7 @@ def _batch(
 ) -> pa.RecordBatch:
     sequences = pa.array([one.sequence for one in records], pa.string())
     wraps = source.envelope
-    bodies = [_enveloped(shard, one) if wraps and not one.refused else one.data for one in records]
+    bodies = [_envelope(shard, one) if wraps and not one.refused else one.data for one in records]
     known: dict[str, tuple[pa.Field, Any]] = {
         "key": (pa.field("key", pa.binary()), [one.key.encode() for one in records]),
         "timestamp": (pa.field("timestamp", _TIME), [one.arrived for one in records]),
@@ -67,7 +67,7 @@ def _batch(
     return named(batch, {"shard": constant(shard, len(records)), "record": sequences})
 
 
-def _enveloped(shard: str, record: Record) -> bytes:
+def _envelope(shard: str, record: Record) -> bytes:
     return msgspec.json.encode(
         {
             "partitionKey": record.key,

@@ -11,7 +11,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
-from dataflow_assets.sdk.rejected_records import HELD, entry
+from dataflow_assets.sdk.rejected_records import entry, waiting
 
 _STORE = """
 insert into errors values (?, ?, ?, ?, ?, ?, 0) on conflict (id) do update
@@ -50,9 +50,8 @@ class MemoryErrors(ErrorStore):
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         self._store.create()
         sql = "select body from errors where flow = ? and name = ? and not replayed order by rowid"
-        entries = [entry(body) for (body,) in self._store.query(sql, flow, self._name)]
-        new = [one for at, one in entries if since is None or at >= since]
-        return [one for one in new if not one.id.endswith(HELD)][:most]
+        found = self._store.query(sql, flow, self._name)
+        return waiting((entry(body) for (body,) in found), since, most)
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:

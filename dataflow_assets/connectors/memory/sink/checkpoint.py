@@ -8,7 +8,7 @@ import msgspec
 
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange
 

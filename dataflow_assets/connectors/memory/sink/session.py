@@ -21,8 +21,8 @@ from dataflow_assets.contracts import (
     Target,
     refuse_shared,
 )
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 

@@ -99,7 +99,7 @@ def _rows(layout: Layout, found: Changes) -> pa.RecordBatch:
         image = found.image(index)
         absent = found.absent(image, is_key=column.identifies)
         found.check_known(absent, layout.sql, column.name)
-        columns.append(column.fitted(found.texts(image)))
+        columns.append(column.fit(found.texts(image)))
         unknown.append(absent)
     columns.append(Fitted(pa.field(OP, pa.int8()), pa.array(found.operations)))
     if any(one.any() for one in unknown):
@@ -133,7 +133,7 @@ def _before(layout: Layout, found: Changes) -> dict[int, bytes]:
 
     def values(index: int) -> Fitted:
         image: Column = found.old_image(index)
-        return layout.columns[index].fitted(found.texts(image))
+        return layout.columns[index].fit(found.texts(image))
 
     images = batch_of([values(index) for index in layout.wanted])
     return dict(zip(rows.tolist(), objects(images), strict=True))

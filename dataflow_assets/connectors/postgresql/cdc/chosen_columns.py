@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.tables import Table
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.likely_names import did_you_mean
+from dataflow_assets.errors.likely_names import did_you_mean
 
 _NAMES = """
 SELECT DISTINCT attname::text FROM pg_attribute
@@ -15,7 +15,7 @@ WHERE attrelid = ANY ($1::text[]::oid[]) AND attnum > 0 AND NOT attisdropped ORD
 """
 
 
-def unknown(link: TextLink, source: PostgresqlCdcOptions, found: Sequence[Table]) -> str:
+def unknown_columns(link: TextLink, source: PostgresqlCdcOptions, found: Sequence[Table]) -> str:
     """Returns what is wrong with `includeColumns` and `excludeColumns`; empty where nothing is.
 
     A misspelt name of a column that is to be left out would copy the column without a word.
@@ -29,11 +29,11 @@ def unknown(link: TextLink, source: PostgresqlCdcOptions, found: Sequence[Table]
     if not any(chosen.values()):
         return ""
     names = [name for (name,) in link.execute(_NAMES, [str(table.oid) for table in found])]
-    return misspelt(chosen, names)
+    return misspelt_columns(chosen, names)
 
 
-def misspelt(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> str:
-    """By option the names that are those of no column, each with the one that was probably meant.
+def misspelt_columns(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> str:
+    """Lists by option the names of no column, each with the name that is probably right.
 
     Args:
         chosen: the names that each option lists.

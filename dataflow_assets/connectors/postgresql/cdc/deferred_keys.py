@@ -66,13 +66,13 @@ def states(layout: Layout, found: Changes, of: Ints) -> Bools:
 
 def _arrive(key: _Key, old: int | None, row: int, at: int) -> None:
     """A row that is changed under its key comes to it again; one of before is in the target."""
-    before = None if old is None else _taken(key, old)
+    before = None if old is None else _take(key, old)
     key.is_owed = key.is_owed or (old is not None and before is None)
     key.arrivals.append(_Arrival(row, [*(before.changes if before else ()), at]))
 
 
 def _leave(key: _Key, row: int, at: int, kept: Bools) -> None:
-    gone = _taken(key, row)
+    gone = _take(key, row)
     if gone is None:
         key.is_owed = True
     else:
@@ -81,7 +81,7 @@ def _leave(key: _Key, row: int, at: int, kept: Bools) -> None:
     key.is_owed = key.is_owed and not kept[at]
 
 
-def _taken(key: _Key, row: int) -> _Arrival | None:
+def _take(key: _Key, row: int) -> _Arrival | None:
     """Takes the row out of those that have come; None: it was there before the transaction."""
     for at, one in enumerate(key.arrivals):
         if one.row == row:

@@ -73,7 +73,7 @@ class Records:
         return pa.array(values, kind).take(pa.array(self.of))
 
 
-def delivered(
+def delivery(
     records: Records, wanted: frozenset[str], id_column: str, *, debezium: bool
 ) -> pa.RecordBatch:
     """The batch that a task delivers.

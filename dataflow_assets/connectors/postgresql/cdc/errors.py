@@ -62,7 +62,7 @@ _LEVEL = (
 
 
 @contextmanager
-def explained(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
+def explain_errors(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
     """Server errors inside become ours; those about replication say what to run.
 
     Args:
@@ -135,8 +135,8 @@ def given_up(source: PostgresqlCdcOptions, confirmed: object, after: object) -> 
     )
 
 
-def moved(source: PostgresqlCdcOptions, confirmed: object, after: object) -> TransientError:
-    """What a stretch has lacked cannot be told: the next attempt looks where the flow is."""
+def slot_moved(source: PostgresqlCdcOptions, confirmed: object, after: object) -> TransientError:
+    """Changes may be missing, and nothing says which: the next attempt looks where the flow is."""
     return TransientError(
         f"{source.title} was moved to {confirmed} while changes behind {after} were read: another "
         "run of the flow has taken over, or the slot has another reader"
@@ -166,7 +166,7 @@ def on_standby(source: PostgresqlCdcOptions) -> TransientError:
     )
 
 
-def lost(source: PostgresqlCdcOptions, reason: str) -> PermanentError:
+def slot_lost(source: PostgresqlCdcOptions, reason: str) -> PermanentError:
     """The server has invalidated the slot, for a reason of `invalidation_reason`; before 17 none.
 
     An unknown reason is named, and nothing is made up about it.
@@ -180,7 +180,7 @@ def lost(source: PostgresqlCdcOptions, reason: str) -> PermanentError:
     )
 
 
-def unfinished(source: PostgresqlCdcOptions) -> TransientError:
+def unfinished_slot(source: PostgresqlCdcOptions) -> TransientError:
     """The slot has no place in the log yet."""
     return TransientError(
         f"{source.title} is being created by another process, which waits for open transactions "
@@ -192,7 +192,7 @@ def _drop(source: PostgresqlCdcOptions) -> str:
     return f"SELECT pg_drop_replication_slot('{source.slot}')"
 
 
-def unpublished(source: PostgresqlCdcOptions) -> PermanentError:
+def no_publication(source: PostgresqlCdcOptions) -> PermanentError:
     """A flow that loads nothing would begin at a slot that is older than its publication."""
     return PermanentError(
         f"{source.title} exists, and publication {source.publication} does not: what the tables "

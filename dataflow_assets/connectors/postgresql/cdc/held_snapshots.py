@@ -62,7 +62,7 @@ class HeldSnapshots:
             held = self._held.get(_own(key))
             if held is None or held.expiry is not None:
                 return
-            held.expiry = threading.Timer(UNUSED_SECONDS, self._expired, (key, held))
+            held.expiry = threading.Timer(UNUSED_SECONDS, self._expire, (key, held))
             held.expiry.daemon = True
             held.expiry.start()
 
@@ -73,7 +73,7 @@ class HeldSnapshots:
             held.used()
             held.snapshot.close()
 
-    def _expired(self, key: Key, held: _Held) -> None:
+    def _expire(self, key: Key, held: _Held) -> None:
         with self._lock:
             if self._held.get(_own(key)) is not held or held.expiry is None:
                 return  # somebody uses it again

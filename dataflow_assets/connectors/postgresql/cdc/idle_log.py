@@ -79,14 +79,14 @@ class IdleLog:
         found = [Lsn(min(end.value, first.value + size))]
         if found[0].value == end.value:
             return found
-        left, proven = self._allowed(begin, first, found[0])
+        left, proven = self._allowance(begin, first, found[0])
         while left and found[-1].value < end.value and len(found) < most:
             found.append(Lsn(min(end.value, found[-1].value + size)))
             left -= 1
         self._dense = _Dense(found[-1], left if found[-1].value < end.value else 0, proven)
         return found
 
-    def _allowed(self, begin: Lsn, first: Lsn, upto: Lsn) -> tuple[int, int]:
+    def _allowance(self, begin: Lsn, first: Lsn, upto: Lsn) -> tuple[int, int]:
         if self._is_dense(begin):
             return self._dense.left - 1, self._dense.proven
         near = (first.value - begin.value) * _NEAR <= upto.value - first.value
@@ -130,9 +130,9 @@ class IdleLog:
             return Seen(0)
         if self._is_dense(begin):
             return Seen(1, begin)
-        if (known := self._known(begin, end)) is not None:
+        if (known := self._known_change(begin, end)) is not None:
             return known
-        return self._looked(low if begin is high else after, begin, end, most=1)
+        return self._look(low if begin is high else after, begin, end, most=1)
 
     def counted(self, after: Lsn, end: Lsn, most: int) -> Seen:
         """Changes between two places, up to so many; what was looked through is not counted again.
@@ -146,9 +146,9 @@ class IdleLog:
         if known and (high.value >= end.value or self.rests):
             return Seen(0)
         begin = high if known else after
-        return self._looked(low if known else after, begin, end, most)
+        return self._look(low if known else after, begin, end, most)
 
-    def _looked(self, low: Lsn, begin: Lsn, end: Lsn, most: int) -> Seen:
+    def _look(self, low: Lsn, begin: Lsn, end: Lsn, most: int) -> Seen:
         """Looks, and keeps what was found; from `low` to `begin` there are no changes."""
         began = time.monotonic()
         found = look(self._source, begin, end, most)
@@ -164,7 +164,7 @@ class IdleLog:
     def _is_dense(self, begin: Lsn) -> bool:
         return self._dense.begin == begin and self._dense.left > 0
 
-    def _known(self, after: Lsn, end: Lsn) -> Seen | None:
+    def _known_change(self, after: Lsn, end: Lsn) -> Seen | None:
         """The change that was found last, if it is the first one between these places too."""
         if self._found is None:
             return None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from dataflow_assets.connectors.postgresql.cdc import slot
-from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
 from dataflow_assets.connectors.postgresql.cdc.idle_log import LOOK_BYTES, IdleLog
 from dataflow_assets.connectors.postgresql.cdc.look import Seen
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
@@ -37,7 +37,7 @@ def lag(
         reached: where the branch is; None: it has not begun.
         rows: of the tables that it has still to load.
     """
-    with explained(source, "looking for changes"):
+    with explain_errors(source, "looking for changes"):
         with lent_to_source(source.dsn()) as link:
             watch.look(link)
             end, known = slot.end_of_log(link), slot.find(link, source)
@@ -54,11 +54,11 @@ def lag(
         size = max(0, end.value - at.value)
         if known.pid is not None:
             return Lag(rows + size // RECORD_BYTES, 0.0, ends, size, known.retained)
-        found = _seen(idle, at, end)
-    return Lag(rows + _estimated(found, at, size), _age(found), ends, size, known.retained)
+        found = _changes(idle, at, end)
+    return Lag(rows + _estimate(found, at, size), _age(found), ends, size, known.retained)
 
 
-def _seen(idle: IdleLog, at: Lsn, end: Lsn) -> Seen:
+def _changes(idle: IdleLog, at: Lsn, end: Lsn) -> Seen:
     if end.value <= at.value:
         return Seen(0)
     looked = Lsn(min(end.value, at.value + LOOK_BYTES))
@@ -66,7 +66,7 @@ def _seen(idle: IdleLog, at: Lsn, end: Lsn) -> Seen:
     return found if looked.value == end.value else replace(found, upto=found.upto or looked)
 
 
-def _estimated(found: Seen, at: Lsn, size: int) -> int:
+def _estimate(found: Seen, at: Lsn, size: int) -> int:
     if found.upto is None:
         return found.changes
     return max(found.changes, found.changes * size // max(1, found.upto.value - at.value))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.reader import HEADER
-from dataflow_assets.connectors.postgresql.cdc.text_values import fitted
+from dataflow_assets.connectors.postgresql.cdc.text_values import fit_column
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.source.fitted import Fitted
 from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed
@@ -60,14 +60,14 @@ class LoggedColumn:
 
     @property
     def field(self) -> pa.Field:
-        return self._marked(self.type.field(self.name))
+        return self._mark(self.type.field(self.name))
 
-    def fitted(self, texts: pa.Array) -> Fitted:
+    def fit(self, texts: pa.Array) -> Fitted:
         """The column of these values of the log."""
-        found = fitted(texts, self.type, self.name)
-        return replace(found, field=self._marked(found.field))
+        found = fit_column(texts, self.type, self.name)
+        return replace(found, field=self._mark(found.field))
 
-    def _marked(self, field: pa.Field) -> pa.Field:
+    def _mark(self, field: pa.Field) -> pa.Field:
         if self.filled is None:
             return field
         return field.with_metadata({**(field.metadata or {}), Note.FILLED: self.filled.encode()})
@@ -105,7 +105,7 @@ class Layout:
         return [index for index, column in enumerate(self.columns) if column.name in self.key]
 
 
-def selected(
+def current_layout(
     link: TextLink, source: PostgresqlCdcOptions, place: Place, oid: int, names: Sequence[str]
 ) -> Layout:
     """A table's layout as of now, with the columns that are published.
@@ -115,7 +115,7 @@ def selected(
     columns = typed(link, link.execute(_COLUMNS, oid, list(names)))
     key = tuple(name for name, _ in link.execute(_KEY, oid))
     found = tuple(LoggedColumn(one.name, one.type, one.name in key) for one in columns)
-    return Layout(place, found, key, _wanted(source, [one.name for one in columns]))
+    return Layout(place, found, key, _read_columns(source, [one.name for one in columns]))
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ class Announcement:
         key = () if _is_another(primary, known) else tuple(name for name, _ in primary)
         key = former_names(key, logged, now)
         key = key or tuple(one.name for one in columns if one.identifies)
-        deferred = () if chosen else _deferred(link, self.oid, logged)
-        return Layout(self.place, columns, key, _wanted(source, logged), deferred)
+        deferred = () if chosen else _deferrable_key(link, self.oid, logged)
+        return Layout(self.place, columns, key, _read_columns(source, logged), deferred)
 
 
 def _dimensions(
@@ -180,7 +180,7 @@ def _dimensions(
     return {one: declared[name] for name, found in former.items() for one in found}
 
 
-def _deferred(link: TextLink, oid: int, names: Sequence[str]) -> tuple[int, ...]:
+def _deferrable_key(link: TextLink, oid: int, names: Sequence[str]) -> tuple[int, ...]:
     for (key,) in link.execute(_DEFERRABLE, oid):
         if set(key) <= set(names):
             return tuple(names.index(name) for name in key)
@@ -254,5 +254,5 @@ def _lengths(values: Sequence[int]) -> list[int]:
     return found
 
 
-def _wanted(source: PostgresqlCdcOptions, names: Sequence[str]) -> tuple[int, ...]:
+def _read_columns(source: PostgresqlCdcOptions, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(index for index, name in enumerate(names) if source.reads(name))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from dataflow_assets.connectors.postgresql.cdc import errors, tables
-from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD, Key
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import (
@@ -131,7 +131,7 @@ class Loading:
             kept = part.within(self.names)
             return (piece.part if kept == part else dump_part(kept),)
         if not self._holds(part):
-            raise self._outdated(part)
+            raise self._outdated_snapshot(part)
         return tuple(dump_part(one) for one in pieces(part, self.tables, limit, self._block))
 
     def upto(self, piece: PartSlice) -> str:
@@ -155,7 +155,7 @@ class Loading:
         part = parse_part(piece.part)
         if isinstance(part, StreamPart) or self._holds(part):
             return self.smaller(piece, limit)
-        with explained(self._source, "planning"):
+        with explain_errors(self._source, "planning"):
             snapshot = self.held() or self.begun()
         if part.table in self._renewed:
             return ()
@@ -167,7 +167,7 @@ class Loading:
         held = self.held()
         return held is not None and (held.name, str(held.lsn)) == (part.snapshot, part.lsn)
 
-    def _outdated(self, part: SnapshotPart) -> Outdated:
+    def _outdated_snapshot(self, part: SnapshotPart) -> Outdated:
         return Outdated(
             f"{self._source.title}: the snapshot of {part.lsn} is gone (the process that held it "
             "has ended, or its connection, or it gave way to a statement that waited for its "

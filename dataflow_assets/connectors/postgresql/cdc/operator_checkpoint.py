@@ -10,7 +10,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached
 from dataflow_assets.errors import PermanentError
 
 
-def reached(document: Mapping[str, Any]) -> Reached:
+def position_of(document: Mapping[str, Any]) -> Reached:
     """Returns where the operator's flow was.
 
     Args:
@@ -23,7 +23,7 @@ def reached(document: Mapping[str, Any]) -> Reached:
         PermanentError: its first load was not finished, or it names no place in a log.
     """
     acked, snapshot = document.get("lastAckedLSN"), document.get("snapshotLSN")
-    at = named(document)
+    at = lsn_text(document)
     if document.get("phase") == "snapshot" or not isinstance(at, str):
         raise PermanentError(
             "the checkpoint of the DataFlow Operator says that its first load was not finished: "
@@ -35,15 +35,15 @@ def reached(document: Mapping[str, Any]) -> Reached:
         raise PermanentError(f"lastAckedLSN {at} is not a place in a log") from None
     if acked and acked != snapshot:  # where the commit of a transaction begins that is stored
         place = Lsn(place.value + 1)
-    return Reached(place, _loaded(document.get("snapshotCompletedTables")))
+    return Reached(place, _loaded_tables(document.get("snapshotCompletedTables")))
 
 
-def named(document: Mapping[str, Any]) -> object:
+def lsn_text(document: Mapping[str, Any]) -> object:
     """The place as the checkpoint writes it: behind it is what the target lacks."""
     return document.get("lastAckedLSN") or document.get("snapshotLSN")
 
 
-def _loaded(tables: object) -> frozenset[str] | None:
+def _loaded_tables(tables: object) -> frozenset[str] | None:
     """The tables that are loaded; None: nothing tells, and those of the manifest are."""
     if not isinstance(tables, list):
         return None

@@ -207,8 +207,8 @@ class PostgresqlCdcOptions(Database, Source):
             column: its name.
         """
         name = column.casefold()
-        included = not self.include_columns or name in _folded(self.include_columns)
-        return included and name not in _folded(self.exclude_columns)
+        included = not self.include_columns or name in _fold(self.include_columns)
+        return included and name not in _fold(self.exclude_columns)
 
 
 def place_of(table: str) -> Place:
@@ -217,5 +217,5 @@ def place_of(table: str) -> Place:
     return schema or USUAL_SCHEMA, name
 
 
-def _folded(names: tuple[str, ...]) -> set[str]:
+def _fold(names: tuple[str, ...]) -> set[str]:
     return {name.casefold() for name in names}

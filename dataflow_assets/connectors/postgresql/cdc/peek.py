@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc import errors, slot
-from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import (
     PARTITION,
@@ -36,7 +36,7 @@ def first_rows(source: PostgresqlCdcOptions, tables: Sequence[Table], limit: int
 
 def first_changes(source: PostgresqlCdcOptions, after: Lsn, limit: int) -> Records:
     """Of a flow that has come so far."""
-    with explained(source, "looking for changes"), lent_to_source(source.dsn()) as link:
+    with explain_errors(source, "looking for changes"), lent_to_source(source.dsn()) as link:
         known = slot.check(source, slot.find(link, source), after)
         end = slot.end_of_log(link)
     if known.pid is not None:

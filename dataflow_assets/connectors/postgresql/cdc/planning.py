@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from dataflow_assets.connectors.postgresql.cdc import errors, idle_log, publication, slot
-from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
 from dataflow_assets.connectors.postgresql.cdc.idle_log import IdleLog
 from dataflow_assets.connectors.postgresql.cdc.loading import LOCKED, Loading, giving_way
 from dataflow_assets.connectors.postgresql.cdc.position import (
@@ -17,7 +17,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     StreamPart,
     dump,
     dump_part,
-    stored,
+    stored_position,
 )
 from dataflow_assets.connectors.postgresql.cdc.primary_keys import SeenKeys
 from dataflow_assets.connectors.postgresql.cdc.publication_watch import PublicationWatch
@@ -74,14 +74,14 @@ class Planning:
         """The end of the log that is read before a snapshot of tables that wait is taken."""
 
     def plan(self, after: Positions, limit: Limit, until: Positions | None) -> Span:
-        at = stored(after)
+        at = stored_position(after)
         self._loading.next_turn()
         if at is not None:
             self._warn_of_columns()
         waiting = self._loading.waiting(at)
         if at is not None and not waiting:
             self._loading.unused()
-        with explained(self._source, "planning"):
+        with explain_errors(self._source, "planning"):
             with (
                 giving_way(self._source, self._flow),
                 lent_to_source(self._source.dsn()) as link,
@@ -145,15 +145,15 @@ class Planning:
         """
         source = self._source
         if not publication.is_published(link, source) and slot.find(link, source) is not None:
-            raise errors.unpublished(source)
-        return self._made(link)
+            raise errors.no_publication(source)
+        return self._make(link)
 
-    def _made(self, link: TextLink) -> Slot:
+    def _make(self, link: TextLink) -> Slot:
         """The publication comes first: the slot skips what was not published when it was logged."""
         self.check_columns()
         source, wanted = self._source, self._loading.tables
         publication.publish(link, source, wanted)
-        publication.published(link, source, wanted, begun=False)
+        publication.published_tables(link, source, wanted, begun=False)
         known = slot.find(link, source)
         if known is None and not source.create_slot_if_not_exists:
             raise errors.no_slot(source, begun=False)
@@ -171,12 +171,12 @@ class Planning:
         if makes and slot.find(link, self._source) is None:
             slot.check_room(link, self._source)
             check_readable(self._source, self._loading.tables)
-        self._made(link)
+        self._make(link)
 
     def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
         """The log up to its end, or to where the run ends."""
-        bound = None if until is None else stored(until)
-        known = self.made(link) if at is None else self._checked(link, at)
+        bound = None if until is None else stored_position(until)
+        known = self.made(link) if at is None else self._check(link, at)
         if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
             slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
             return Span(())
@@ -200,7 +200,7 @@ class Planning:
             self._make_for_load(link)
         else:
             publication.publish_more(link, self._source, self._loading.tables_of(waiting))
-            self._checked(link, at, waiting)
+            self._check(link, at, waiting)
             end = self._end(link, at.lsn)
             if snapshot is not None and snapshot.lsn.value < at.lsn.value:
                 snapshot = None
@@ -262,7 +262,7 @@ class Planning:
         reached = replace(at, lsn=bounds[-1], keys=keys, marks=marks)
         return Span.of_parts(dump(reached), parts, full=bounds[-1].value < end.value)
 
-    def _checked(self, link: TextLink, at: Reached, new: Sequence[str] = ()) -> Slot:
+    def _check(self, link: TextLink, at: Reached, new: Sequence[str] = ()) -> Slot:
         """`new`: tables whose changes need not have been published before."""
         source, loading = self._source, self._loading
         self._watch.look(link)
@@ -273,7 +273,7 @@ class Planning:
         return slot.check(source, slot.find(link, source), at.lsn)
 
     def _end(self, link: TextLink, begin: Lsn) -> Lsn:
-        slot.freed(link, self._source)
+        slot.wait_for_readers(link, self._source)
         end = slot.end_of_log(link)
         slot.check_end(link, self._source, begin, end)
         self._idle.of(slot.server(link))

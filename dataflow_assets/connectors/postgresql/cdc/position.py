@@ -127,7 +127,7 @@ START = dump(None)
 """Where a flow begins that has read nothing."""
 
 
-def stored(positions: Positions) -> Reached | None:
+def stored_position(positions: Positions) -> Reached | None:
     """Returns where a branch is, finished parts of a span included: each has read what all say."""
     parts = {at for name, at in positions.items() if name.startswith(PART)}
     reached = [found for at in parts if (found := parse(at)) is not None]

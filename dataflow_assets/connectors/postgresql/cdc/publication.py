@@ -87,10 +87,10 @@ def _places(table: Table) -> set[Place]:
     return {table.place, *(leaf.place for leaf in table.leaves)}
 
 
-def published(
+def published_tables(
     link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table], *, begun: bool
 ) -> dict[str, Published]:
-    """By table what is published of it.
+    """Returns by table what is published of it.
 
     `begun`: the flow has read something already, so that what was missed meanwhile is gone. Raises
     PermanentError where the publication lacks a table or an operation.
@@ -111,7 +111,7 @@ def published(
         if table.place not in found:
             table_of(link, source, table.place)  # if it was dropped that is the reason
             _refuse(source, table, found, missed)
-    return {table.name: _published(link, table, found[table.place]) for table in wanted}
+    return {table.name: _published_table(link, table, found[table.place]) for table in wanted}
 
 
 def _check_operations(
@@ -145,7 +145,7 @@ def _refuse(
     )
 
 
-def _published(link: TextLink, table: Table, row: dict[str, Any]) -> Published:
+def _published_table(link: TextLink, table: Table, row: dict[str, Any]) -> Published:
     """Servers before 15 publish all columns, and all rows."""
     columns = row.get("attnames") or [name for (name,) in link.execute(_ATTRIBUTES, table.oid)]
     return Published(tuple(columns), row.get("rowfilter") or "")
@@ -156,7 +156,9 @@ def as_published(
 ) -> dict[str, Published]:
     """By table what is published of it, or would be: the publication need not exist yet."""
     found = _all_published(link, source)
-    return {table.name: _published(link, table, found.get(table.place, {})) for table in wanted}
+    return {
+        table.name: _published_table(link, table, found.get(table.place, {})) for table in wanted
+    }
 
 
 def left_out(link: TextLink, wanted: Sequence[Table], published: Mapping[str, Published]) -> str:

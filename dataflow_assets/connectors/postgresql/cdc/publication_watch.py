@@ -82,7 +82,7 @@ class PublicationWatch:
         schemas, tables = [schema for schema, _ in places], [name for _, name in places]
         query = _LOOK.format(of_schema=_OF_SCHEMA if link.version >= _SCHEMAS else "")
         rows = link.execute(query, self.source.publication, names, schemas, tables)
-        self._seen = {row[0]: _seen(row) for row in rows}
+        self._seen = {row[0]: _parse_row(row) for row in rows}
 
     def check(
         self, link: TextLink, followed: Sequence[Table], at: Reached, *, begun: bool = True
@@ -102,15 +102,15 @@ class PublicationWatch:
         if any(one != self._sound.get(name) for name, one in found.items()):
             for table in followed:
                 table_of(link, self.source, table.place)
-            publication.published(link, self.source, followed, begun=begun)
+            publication.published_tables(link, self.source, followed, begun=begun)
             self._sound |= found
         if begun and (reason := next(self._differences(at, found), "")):
-            raise PermanentError(self._stopped(reason))
+            raise PermanentError(self._stop_message(reason))
 
     def check_seen(self, at: Reached) -> None:
         """Raises PermanentError by the last look alone; for whoever reports how far a flow is."""
         if reason := next(self._differences(at, at.marks), ""):
-            raise PermanentError(self._stopped(reason))
+            raise PermanentError(self._stop_message(reason))
 
     def differs(self, at: Reached) -> bool:
         """Returns whether a plan from there is to look: it would stop the flow."""
@@ -129,7 +129,7 @@ class PublicationWatch:
             if mark is not None
         }
 
-    def _stopped(self, reason: str) -> str:
+    def _stop_message(self, reason: str) -> str:
         return f"{self.source.title}: {reason}. Load the tables again: {AGAIN}"
 
     def _differences(self, at: Reached, names: Collection[str]) -> Iterator[str]:
@@ -167,7 +167,7 @@ class PublicationWatch:
             yield from _names_used_again(source, name, then, now)
 
 
-def _seen(row: Sequence[Any]) -> _Seen:
+def _parse_row(row: Sequence[Any]) -> _Seen:
     _, oid, version, owner, members, columns, state = row
     if oid is None or version is None:
         return _Seen(None, (), state)

@@ -14,12 +14,12 @@ from dataflow_assets.connectors.postgresql.cdc.changes import Changed
 from dataflow_assets.connectors.postgresql.cdc.envelope import (
     Records,
     Transaction,
-    delivered,
+    delivery,
     empty,
     truncation,
 )
-from dataflow_assets.connectors.postgresql.cdc.errors import explained
-from dataflow_assets.connectors.postgresql.cdc.layout import Announcement, Layout, selected
+from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
+from dataflow_assets.connectors.postgresql.cdc.layout import Announcement, Layout, current_layout
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import (
     Keys,
@@ -98,7 +98,7 @@ def _snapshot(
 ) -> Generator[pa.RecordBatch, None, None]:
     debezium = source.envelope_format == "debezium"
     for records in rows_of(source, part):
-        yield delivered(records, metadata, source.primary_key_column, debezium=debezium)
+        yield delivery(records, metadata, source.primary_key_column, debezium=debezium)
 
 
 def _at_least_one(
@@ -115,10 +115,10 @@ def _at_least_one(
 
 def _first_layout(source: PostgresqlCdcOptions) -> Layout:
     what = "looking at the columns"
-    with explained(source, what), lent_to_source(source.dsn()) as link:
+    with explain_errors(source, what), lent_to_source(source.dsn()) as link:
         table = tables.table_of(link, source, source.places[0])
-        published = publication.published(link, source, [table], begun=True)[table.name]
-        return selected(link, source, table.place, table.oid, published.columns)
+        published = publication.published_tables(link, source, [table], begun=True)[table.name]
+        return current_layout(link, source, table.place, table.oid, published.columns)
 
 
 @dataclass
@@ -155,8 +155,8 @@ class Stream:
         if after.value >= upto.value:
             return
         self._tables, self._keys = part.tables, part.keys
-        with explained(self.source, "reading changes"):
-            log = self._opened(after)
+        with explain_errors(self.source, "reading changes"):
+            log = self._open(after)
             reach("postgresql-cdc.read")
             waiting_rows = waiting_bytes = 0
             for kind, data in log.before(upto):
@@ -168,20 +168,20 @@ class Stream:
                     waiting_rows += 1
                     waiting_bytes += len(data)
                     if waiting_rows >= BATCH_ROWS or waiting_bytes >= BATCH_BYTES:
-                        yield from self._flushed(self._transaction)
+                        yield from self._flush(self._transaction)
                         waiting_rows = waiting_bytes = 0
                         reach("postgresql-cdc.read-batch")
                 elif kind == _BEGIN:
                     self._transaction = _transaction(data)
                 elif kind == _RELATION:
-                    yield from self._announced(data)
+                    yield from self._announce(data)
                 elif kind == _TRUNCATE:
-                    yield from self._emptied(data)
+                    yield from self._empty(data)
             if part is self.parts[-1]:
                 self.close()  # a server that is not told goes on through the log of others
-            yield from self._flushed()
+            yield from self._flush()
 
-    def _opened(self, after: Lsn) -> Transactions:
+    def _open(self, after: Lsn) -> Transactions:
         if self._log is None:
             end, several = Lsn.parse(self.parts[-1].upto), len(self.parts) > 1
             self._log = Transactions(self.source, after, end, ahead=several)
@@ -191,7 +191,7 @@ class Stream:
         if self._log is not None:
             self._log.close()
 
-    def _flushed(
+    def _flush(
         self, unfinished: Transaction | None = None, whole: bytes = b""
     ) -> Iterator[pa.RecordBatch]:
         """Returns what waits, table by table: the order inside each table is kept.
@@ -200,14 +200,14 @@ class Stream:
         """
         for key, changed in self._followed.items():
             if (records := changed.take(None if key == whole else unfinished)) is not None:
-                yield self._delivered(records)
+                yield self._deliver(records)
 
-    def _delivered(self, records: Records) -> pa.RecordBatch:
+    def _deliver(self, records: Records) -> pa.RecordBatch:
         debezium = self.source.envelope_format == "debezium"
         column = self.source.primary_key_column
-        return delivered(records, self.metadata, column, debezium=debezium)
+        return delivery(records, self.metadata, column, debezium=debezium)
 
-    def _announced(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
+    def _announce(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
         """A table's columns from now on: what came before is decoded by the old ones.
 
         The server repeats them when its cache is emptied, at another place in each read. A
@@ -217,12 +217,12 @@ class Stream:
         key = found.oid.to_bytes(4, "big")
         if not self._reads(found.place):
             if key in self._followed:  # it was renamed: from now on it is another table
-                yield from self._flushed(self._transaction, key)
+                yield from self._flush(self._transaction, key)
                 del self._followed[key], self._announced_last[key]
             return
         if self._announced_last.get(key) == found:
             return
-        yield from self._flushed(self._transaction, key)
+        yield from self._flush(self._transaction, key)
         with lent_to_source(self.source.dsn()) as link:
             layout = found.layout(link, self.source, self._keys.get(".".join(found.place)))
         self._announced_last[key] = found
@@ -234,7 +234,7 @@ class Stream:
             return False
         return place in self.source.places
 
-    def _emptied(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
+    def _empty(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
         rest = bytes(data[HEADER + 6 :])
         for at in range(0, len(rest), 4):
             changed = self._followed.get(rest[at : at + 4])
@@ -242,12 +242,12 @@ class Stream:
                 continue
             number = changed.count(self._transaction)
             if self.source.envelope_format == "debezium":
-                yield from self._flushed()
+                yield from self._flush()
                 yield truncation(changed.layout, self._transaction, number, self.metadata)
             elif self.source.on_truncate == "fail":
-                raise self._truncated(changed.layout)
+                raise self._truncate_error(changed.layout)
 
-    def _truncated(self, layout: Layout) -> PermanentError:
+    def _truncate_error(self, layout: Layout) -> PermanentError:
         return PermanentError(
             f"table {layout.name} was emptied by TRUNCATE, in the transaction that commits at "
             f"{self._transaction.lsn}: a target of rows cannot follow that. Two ways out: load the "

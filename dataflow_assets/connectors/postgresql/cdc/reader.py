@@ -241,7 +241,7 @@ class Reader(ABC):
         place, waits = rows[0]
         return Progress(place or "", int(spilled[0][0]) if spilled else 0, waits or "")
 
-    def _ended(self) -> Failure:
+    def _end_of_stream(self) -> Failure:
         result = self._libpq.get_result()
         if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
             return Failure("the server has ended the stream")

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.postgresql.cdc import (
     slot,
     tables,
 )
-from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
 from dataflow_assets.connectors.postgresql.cdc.idle_log import IdleLog
 from dataflow_assets.connectors.postgresql.cdc.lag import lag
 from dataflow_assets.connectors.postgresql.cdc.loading import Loading, giving_way
@@ -33,7 +33,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     is_end,
     parse,
     parse_part,
-    stored,
+    stored_position,
 )
 from dataflow_assets.connectors.postgresql.cdc.primary_keys import keys_of
 from dataflow_assets.connectors.postgresql.cdc.publication_watch import PublicationWatch
@@ -67,7 +67,7 @@ class PostgresqlCdcSession(SourceSession):
         self._source, self._flow = source, flow
         source.check_slot()
         with (
-            explained(source, "opening"),
+            explain_errors(source, "opening"),
             giving_way(source, flow),
             lent_to_source(source.dsn()) as link,
         ):
@@ -78,7 +78,7 @@ class PostgresqlCdcSession(SourceSession):
                 raise errors.wrong_level(source, level)
             self._identity = f"{system}.{database}"
             found = tables.tables(link, source)
-            unknown = chosen_columns.unknown(link, source, found)
+            unknown = chosen_columns.unknown_columns(link, source, found)
             keys = keys_of(link, found)
             self._watch = PublicationWatch(source)
             self._loading = Loading(self._watch, flow, block, found, keys)
@@ -103,13 +103,13 @@ class PostgresqlCdcSession(SourceSession):
                 f"{self._source.title} cannot be read from a time: its log knows places only. "
                 "Choose earliest, which loads the tables again, or latest"
             )
-        with explained(self._source, "opening"), lent_to_source(self._source.dsn()) as link:
+        with explain_errors(self._source, "opening"), lent_to_source(self._source.dsn()) as link:
             self._planning.made(link)
             return {PARTITION: dump(self._loading.reached(slot.end_of_log(link)))}
 
     @override
     def end(self) -> Positions:
-        with explained(self._source, "looking for changes"):
+        with explain_errors(self._source, "looking for changes"):
             with lent_to_source(self._source.dsn()) as link:
                 self._watch.look(link)
                 self._planning.look_at_keys(link)
@@ -137,7 +137,7 @@ class PostgresqlCdcSession(SourceSession):
 
     @override
     def again(self, positions: Positions, tables: Sequence[str], *, upserts: bool) -> Positions:
-        at, names = stored(lasting(positions)), self._loading.names
+        at, names = stored_position(lasting(positions)), self._loading.names
         wanted = frozenset(".".join(place_of(table)) for table in tables) or names
         if unknown := sorted(wanted - names):
             raise PermanentError(
@@ -163,7 +163,7 @@ class PostgresqlCdcSession(SourceSession):
 
         Its changes were passed over where a stretch was read that was recorded before.
         """
-        at = stored(positions)
+        at = stored_position(positions)
         return {PARTITION: dump(at if at is None else at.within(self._loading.names))}
 
     @override
@@ -183,27 +183,32 @@ class PostgresqlCdcSession(SourceSession):
     @override
     def acknowledge(self, upto: Positions) -> None:
         """Every branch has it: the server may remove the log before."""
-        at = stored(upto)
+        at = stored_position(upto)
         if at is None:
             return
         if not self._loading.waiting(at):
             self._loading.over()
         try:
-            with explained(self._source, "releasing"), lent_to_source(self._source.dsn()) as link:
+            with (
+                explain_errors(self._source, "releasing"),
+                lent_to_source(self._source.dsn()) as link,
+            ):
                 slot.move(link, self._source, at.lsn)
         except DataflowError as error:
             log.warning("flow %s: %s", self._flow, error)
 
     @override
     def lag(self, after: Positions) -> Lag:
-        reached = stored(lasting(after))  # what is read of an unfinished span counts when all is
+        reached = stored_position(
+            lasting(after)
+        )  # what is read of an unfinished span counts when all is
         waiting = self._loading.tables_of(self._loading.waiting(reached))
         rows = sum(leaf.rows for table in waiting for leaf in table.leaves)
         return lag(self._source, self._idle, self._watch, reached, rows)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
-        at = stored(after)
+        at = stored_position(after)
         if at is None:
             return first_rows(self._source, self._loading.tables, limit)
         return first_changes(self._source, at.lsn, limit)
@@ -211,14 +216,14 @@ class PostgresqlCdcSession(SourceSession):
     @override
     def adopt(self, document: Mapping[str, Any]) -> Positions:
         self._planning.check_columns()
-        found = operator_checkpoint.reached(document)
+        found = operator_checkpoint.position_of(document)
         what = "looking at the slot"
-        with explained(self._source, what), lent_to_source(self._source.dsn()) as link:
+        with explain_errors(self._source, what), lent_to_source(self._source.dsn()) as link:
             known = slot.find(link, self._source)
         if known is None:
             raise errors.no_slot(self._source, begun=True)
         if known.confirmed.value > found.lsn.value:
-            named = operator_checkpoint.named(document)
+            named = operator_checkpoint.lsn_text(document)
             told = errors.passed_over(self._source, known.confirmed, named)
             log.warning("flow %s: %s", self._flow, told)
             found = replace(found, lsn=known.confirmed)

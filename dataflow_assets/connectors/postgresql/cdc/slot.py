@@ -106,9 +106,9 @@ def readable_from(
         TransientError: another process is creating the slot.
     """
     if status == "lost":
-        raise errors.lost(source, reason or "")
+        raise errors.slot_lost(source, reason or "")
     if confirmed is None:
-        raise errors.unfinished(source)
+        raise errors.unfinished_slot(source)
     return Lsn.parse(confirmed)
 
 
@@ -163,7 +163,7 @@ def check_end(link: TextLink, source: PostgresqlCdcOptions, after: Lsn, end: Lsn
         raise errors.ends_before(source, end, after, standby=standby)
 
 
-def freed(link: TextLink, source: PostgresqlCdcOptions) -> None:
+def wait_for_readers(link: TextLink, source: PostgresqlCdcOptions) -> None:
     """Waits until nobody reads the slot; a reader of ours that is left over is ended.
 
     Called by the driver, which has taken the flow's epoch: whoever reads for an older driver can

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc import publication, slot, tables
 from dataflow_assets.connectors.postgresql.cdc.envelope import Records, Transaction
-from dataflow_assets.connectors.postgresql.cdc.errors import explained
-from dataflow_assets.connectors.postgresql.cdc.layout import Layout, LoggedColumn, selected
+from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
+from dataflow_assets.connectors.postgresql.cdc.layout import Layout, LoggedColumn, current_layout
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn, SnapshotPart
 from dataflow_assets.connectors.postgresql.cdc.primary_keys import keys_of
@@ -75,7 +75,7 @@ def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> Non
         locking.execute(_PATIENT)
         locking.execute(_BEGIN)
         locking.execute(_ALL_ROWS)
-        locking.execute(f"LOCK TABLE {_listed(wanted)} IN ACCESS SHARE MODE")
+        locking.execute(f"LOCK TABLE {_list(wanted)} IN ACCESS SHARE MODE")
         for leaf, query in _empty_reads(locking, source):
             locking.execute(_LOCK_LEAF.format(qualified(*leaf.place)))
             list(locking.copied(query))
@@ -86,7 +86,7 @@ def _empty_reads(link: TextLink, source: PostgresqlCdcOptions) -> Iterator[tuple
     published = publication.as_published(link, source, found)
     for table in found:
         own = published[table.name]
-        columns = selected(link, source, table.place, table.oid, own.columns).read
+        columns = current_layout(link, source, table.place, table.oid, own.columns).read
         for leaf in table.leaves:
             yield leaf, _query(leaf.place, "false", own, columns)
 
@@ -99,9 +99,9 @@ class Snapshot:
         try:
             self._link.execute(_PATIENT)
             self._link.execute(_BEGIN)
-            self._link.execute(f"LOCK TABLE {_listed(wanted)} IN ACCESS SHARE MODE")
+            self._link.execute(f"LOCK TABLE {_list(wanted)} IN ACCESS SHARE MODE")
             with Walsender(source.dsn()) as sender:
-                self.lsn, exported = _exported(source, sender)
+                self.lsn, exported = _export(source, sender)
                 self._link.execute(f"SET TRANSACTION SNAPSHOT '{exported}'")
             ((name,),) = self._link.execute("SELECT pg_export_snapshot()")
         except BaseException:
@@ -151,11 +151,11 @@ class Snapshot:
         ]
 
 
-def _listed(wanted: Sequence[Table]) -> str:
+def _list(wanted: Sequence[Table]) -> str:
     return ", ".join(table.sql for table in wanted)
 
 
-def _exported(source: PostgresqlCdcOptions, sender: Walsender) -> tuple[Lsn, str]:
+def _export(source: PostgresqlCdcOptions, sender: Walsender) -> tuple[Lsn, str]:
     """The place in the log, and the name of its snapshot, which lives as long as the sender."""
     name = f"{source.slot[:40]}_{uuid.uuid4().hex[:8]}"
     create = f"CREATE_REPLICATION_SLOT {quote(name)} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')"
@@ -200,14 +200,14 @@ def rows_of(source: PostgresqlCdcOptions, part: SnapshotPart) -> Iterator[Record
         TransientError: nobody holds the snapshot any more.
     """
     with (
-        explained(source, f"reading table {part.table}"),
+        explain_errors(source, f"reading table {part.table}"),
         closing(TextLink(source.dsn(), APPLICATION)) as link,
     ):
-        table, published, layout = _described(link, source, part)
+        table, published, layout = _describe(link, source, part)
         leaf = link.execute(_LEAF, part.leaf)
         if not leaf:
             raise TransientError(f"a partition of table {table.name} is gone")
-        _imported(link, part, leaf[0])
+        _import(link, part, leaf[0])
         reach("postgresql-cdc.snapshot")
         columns = layout.read
         decoder = Decoder([c.field for c in columns], [c.type for c in columns])
@@ -222,7 +222,7 @@ def rows_of(source: PostgresqlCdcOptions, part: SnapshotPart) -> Iterator[Record
             reach("postgresql-cdc.snapshot-batch")
 
 
-def _described(
+def _describe(
     link: TextLink, source: PostgresqlCdcOptions, part: SnapshotPart
 ) -> tuple[Table, Published, Layout]:
     place = next((one for one in source.places if ".".join(one) == part.table), None)
@@ -235,12 +235,12 @@ def _described(
     if part.snapshot == NOW:
         published = publication.as_published(link, source, [table])[table.name]
     else:
-        published = publication.published(link, source, [table], begun=False)[table.name]
-    layout = selected(link, source, place, table.oid, published.columns)
+        published = publication.published_tables(link, source, [table], begun=False)[table.name]
+    layout = current_layout(link, source, place, table.oid, published.columns)
     return table, published, layout
 
 
-def _imported(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None:
+def _import(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None:
     """The table is locked first: whoever rewrites it has to wait for us, or has come too late."""
     link.execute(_PATIENT)
     link.execute(_BEGIN)

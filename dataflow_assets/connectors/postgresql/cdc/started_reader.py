@@ -21,7 +21,7 @@ _CONFIRMED = (
 )
 
 
-def begun(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn) -> Reader:
+def begin_reader(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn) -> Reader:
     """A reader of the changes between two places, by the way that takes less, already started.
 
     Args:
@@ -36,14 +36,14 @@ def begun(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn) -> Reader:
         short = is_short(link, source.slot, after, upto)
     if short:
         try:
-            return _started(source, Peeked(source.dsn(), upto), after)
+            return _start(source, Peeked(source.dsn(), upto), after)
         except Failure as failure:
             if failure.sqlstate not in REFUSED:
                 raise
-    return _started(source, Walsender(source.dsn()), after)
+    return _start(source, Walsender(source.dsn()), after)
 
 
-def _started(source: PostgresqlCdcOptions, sender: Reader, after: Lsn) -> Reader:
+def _start(source: PostgresqlCdcOptions, sender: Reader, after: Lsn) -> Reader:
     try:
         begin(source, sender, after)
     except BaseException:
@@ -75,7 +75,7 @@ def begin(
             raise errors.no_slot(source, begun=True)
         confirmed = slot.readable_from(source, *rows[0])
         if not sender.holds_slot and confirmed != after:
-            raise errors.moved(source, confirmed, after)
+            raise errors.slot_moved(source, confirmed, after)
         try:
             sender.start(source.slot, source.publication, after)
         except Failure as failure:
@@ -87,5 +87,5 @@ def begin(
     with lent_to_source(source.dsn()) as link:
         found = slot.find(link, source)
     if found is not None and found.confirmed.value > after.value and not sender.holds_slot:
-        raise errors.moved(source, found.confirmed, after)
+        raise errors.slot_moved(source, found.confirmed, after)
     slot.check(source, found, after)

@@ -21,7 +21,7 @@ from dataflow_assets.connectors.postgresql.source.types import TypeOf
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-def fitted(texts: pa.Array, kind: TypeOf, name: str) -> Fitted:
+def fit_column(texts: pa.Array, kind: TypeOf, name: str) -> Fitted:
     """A column's values.
 
     Args:
@@ -31,7 +31,7 @@ def fitted(texts: pa.Array, kind: TypeOf, name: str) -> Fitted:
     """
     if kind.element is not None:
         tokens = _tokens(kind.delimiter)
-        values = [None if text is None else _parsed(text, tokens) for text in texts.to_pylist()]
+        values = [None if text is None else _parse(text, tokens) for text in texts.to_pylist()]
         return lists(values, kind, name, lambda leaves, inner: _element(leaves, kind, inner))
     found = _plain(texts, kind.base, kind.field_type)
     unfit = beyond(texts, found) if pa.types.is_timestamp(kind.field_type) else {}
@@ -40,7 +40,7 @@ def fitted(texts: pa.Array, kind: TypeOf, name: str) -> Fitted:
 
 def _plain(texts: pa.Array, base: str, wanted: pa.DataType) -> pa.Array:
     if base == "inet":
-        return _masked(texts)
+        return _with_mask(texts)
     if pa.types.is_string(wanted):
         return texts
     if pa.types.is_boolean(wanted):
@@ -53,7 +53,7 @@ def _plain(texts: pa.Array, base: str, wanted: pa.DataType) -> pa.Array:
     return texts.cast(wanted)
 
 
-def _masked(texts: pa.Array) -> pa.Array:
+def _with_mask(texts: pa.Array) -> pa.Array:
     bits = pc.if_else(pc.match_substring(texts, ":"), "/128", "/32")
     with_mask = pc.binary_join_element_wise(texts, bits, "")
     return pc.if_else(pc.match_substring(texts, "/"), texts, with_mask)
@@ -71,7 +71,7 @@ def _tokens(delimiter: str) -> re.Pattern[str]:
     return re.compile(rf'[{{}}]|"(?:[^"\\]|\\.)*"|{plain}', re.DOTALL)
 
 
-def _parsed(text: str, pattern: re.Pattern[str]) -> list[Any]:
+def _parse(text: str, pattern: re.Pattern[str]) -> list[Any]:
     """An array of any depth, its elements as text."""
     tokens = iter(pattern.findall(text[text.index("{") :]))
     next(tokens)

@@ -8,7 +8,7 @@ from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptio
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
 from dataflow_assets.connectors.postgresql.cdc.reader import Message, Reader
-from dataflow_assets.connectors.postgresql.cdc.started_reader import begun
+from dataflow_assets.connectors.postgresql.cdc.started_reader import begin_reader
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 
 _BEGIN = ord("B")
@@ -29,7 +29,7 @@ class Transactions:
         Raises:
             PermanentError, TransientError, Failure as `begun`.
         """
-        reader = begun(source, after, upto)
+        reader = begin_reader(source, after, upto)
         self._reader: Reader | ReadAhead = reader
         if ahead and isinstance(reader, Walsender):
             self._reader = read = _ahead(reader, upto)

@@ -169,7 +169,7 @@ class Changes:
         bounds[0:-1:2], bounds[1::2] = column.start, column.start + column.size
         bounds[-1] = bounds[-2] if len(valid) else 0
         if (np.diff(bounds) < 0).any():
-            return _gathered(self._buffer, column, valid)
+            return _gather(self._buffer, column, valid)
         # Every second one of the pieces that the values cut the data into.
         buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(self._data)]
         pieces = pa.Array.from_buffers(pa.binary(), 2 * len(valid), buffers)
@@ -229,7 +229,7 @@ class Changes:
         return found
 
 
-def _gathered(buffer: Bytes, column: Column, valid: Bools) -> pa.Array:
+def _gather(buffer: Bytes, column: Column, valid: Bools) -> pa.Array:
     """Value by value: these do not lie one behind the other."""
     pairs = zip(column.start.tolist(), column.size.tolist(), valid.tolist(), strict=True)
     found = [buffer[at : at + size].tobytes() if there else None for at, size, there in pairs]

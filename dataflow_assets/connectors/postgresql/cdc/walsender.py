@@ -67,7 +67,7 @@ class Walsender(Reader):
                 self._wait(silence)
             else:
                 self._sending = False
-                raise self._ended()
+                raise self._end_of_stream()
 
     @override
     def _ask(self) -> None:

@@ -20,11 +20,11 @@ from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.array_literals import check_literal, delimiter
 from dataflow_assets.connectors.postgresql.sink.encode_texts import written
 from dataflow_assets.contracts import Kind, Note, element_of, kind_of
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_columns import array
 from dataflow_assets.formats.json_times import as_text
 from dataflow_assets.formats.json_types import value_type
+from dataflow_assets.records.decoding import decode_json
 
 _UNFIT = (msgspec.MsgspecError, RejectedRecord, ValueError, OverflowError, pa.ArrowException)
 _USUAL_DEPTHS = (1, 2)

@@ -13,7 +13,7 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table.table import Table, key_of
 from dataflow_assets.contracts import reserved
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.likely_names import did_you_mean_or
+from dataflow_assets.errors.likely_names import did_you_mean_or
 
 GROUP = reserved("group")  # column: the number of the row's key
 STORED = reserved("stored")  # column: the source says that the key was there before

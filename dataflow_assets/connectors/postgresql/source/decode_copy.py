@@ -19,7 +19,6 @@ from dataflow_assets.connectors.postgresql.source.array_values import lists
 from dataflow_assets.connectors.postgresql.source.fitted import Fitted, batch_of
 from dataflow_assets.connectors.postgresql.source.moments import LIMIT, far_moment, moments
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
-from dataflow_assets.connectors.postgresql.types import Reading
 from dataflow_assets.errors import PermanentError
 
 HEADER = 19  # bytes before the first row, where no extension is announced
@@ -76,28 +75,29 @@ def _column(data: bytes, at: Ints, sizes: Ints, field: pa.Field, kind: TypeOf) -
     valid = sizes >= 0
     reading = kind.reading
     if kind.element is not None:
-        found = _lists(_texts(data, at, sizes, valid, reading), field.name, kind)
+        found = _lists(_text(_pieces(data, at, sizes, valid)), field.name, kind)
         metadata = {**(field.metadata or {}), **found.field.metadata}
         return replace(found, field=found.field.with_metadata(metadata))
     if reading.arrow in _FIXED:
         return _fixed(data, np.where(valid, at, 0), valid, field)
-    return Fitted(field, _texts(data, at, sizes, valid, reading))
+    pieces = _pieces(data, at, sizes, valid, version=int(kind.base == "jsonb"))
+    return Fitted(field, pieces if reading.arrow == pa.binary() else _text(pieces))
 
 
-def _texts(
-    data: bytes, at: Ints, sizes: Ints, valid: npt.NDArray[Any], reading: Reading
+def _pieces(
+    data: bytes, at: Ints, sizes: Ints, valid: npt.NDArray[Any], version: int = 0
 ) -> pa.Array:
-    """Every second one of the pieces that the values cut the data into."""
-    starts = np.where(valid, at + reading.skip, at)
+    """Every second one of the pieces that the values cut the data into.
+
+    `version`: bytes in front of each value.
+    """
     bounds = np.empty(2 * len(at) + 1, np.int32)
-    bounds[0:-1:2] = starts
+    bounds[0:-1:2] = np.where(valid, at + version, at)
     bounds[1::2] = np.where(valid, at + sizes, at)
     bounds[-1] = bounds[-2] if len(at) else 0
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     pieces = pa.Array.from_buffers(pa.binary(), 2 * len(at), buffers)
-    places = pa.array(np.arange(0, 2 * len(at), 2), mask=~valid)
-    found = pieces.take(places)
-    return found if reading.arrow == pa.binary() else _text(found)
+    return pieces.take(pa.array(np.arange(0, 2 * len(at), 2), mask=~valid))
 
 
 def _text(values: pa.Array) -> pa.Array:

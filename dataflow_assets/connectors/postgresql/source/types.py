@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.table.column import TYPE
-from dataflow_assets.connectors.postgresql.types import READINGS, TEXT, Reading
+from dataflow_assets.connectors.postgresql.types import READINGS, TEXT
 from dataflow_assets.contracts import Note, TypeRow
+from dataflow_assets.sdk.types.table import TypeRule, typed_field
 
 _DIGITS = re.compile(r"numeric\((\d+),(\d+)\)")
 OTHERS = {
@@ -52,7 +53,7 @@ class TypeOf:
     """Between the elements of an array."""
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> TypeRule:
         """Returns how its values are read; an array as JSON of its elements' texts."""
         if self.element is None:
             return READINGS.get(self.base, TEXT)
@@ -73,8 +74,7 @@ class TypeOf:
 
     def _list(self) -> pa.DataType:
         inner = READINGS.get(self.element or "", TEXT)
-        item = pa.field("item", inner.arrow, metadata=inner.kind.mark if inner.kind else None)
-        found = pa.list_(item)
+        found = pa.list_(typed_field("item", inner.arrow, inner.kind))
         for _ in range(self.dimensions - 1):
             found = pa.list_(found)
         return found

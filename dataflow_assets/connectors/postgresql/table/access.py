@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.likely_names import likely, suggestion
+from dataflow_assets.errors.likely_names import likely, suggestion
 from dataflow_assets.sdk.database import DatabaseTable, NamedTable
 
 _TABLES = """

@@ -89,7 +89,7 @@ def check_merge(table: Table, able: capabilities.Capabilities) -> None:
             f"{needs} does not work: {able.why}; use mode upsert or append, or a catalog that has "
             "MERGE, such as Iceberg's"
         )
-    if not able.isolated:
+    if not able.is_isolated:
         raise PermanentError(
             f"{needs} leaves the rows of two that run at once: {capabilities.isolating(table)}"
         )

@@ -46,7 +46,7 @@ class Publisher:
         """The rows of a span, gathered in one place."""
         longest = self.sink.max_statement_length
         left = longest - self._without_rows(staged_at)
-        inline, attempts = stage.gathered(self.client, staged_at, staged, longest, left)
+        inline, attempts = stage.gather(self.client, staged_at, staged, longest, left)
         return statement.Source(self.table.columns, inline, staged_at, attempts)
 
     def _without_rows(self, staged_at: Place) -> int:

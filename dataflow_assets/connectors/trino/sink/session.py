@@ -41,8 +41,8 @@ from dataflow_assets.contracts import (
     Ticket,
     refuse_shared,
 )
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.failpoints import reach
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState, owned
 from dataflow_assets.sdk.server_failure import Fault, translated
 from dataflow_assets.sdk.stored_session import StateChange, StoredSession

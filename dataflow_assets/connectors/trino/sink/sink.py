@@ -22,7 +22,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
-from dataflow_assets.errors import DataflowError, told
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
@@ -55,10 +55,6 @@ class TrinoSink(TrinoSinkOptions, FrameSink):
         from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 
         return TrinoSinkSession(self, target, run)
-
-    @override
-    def peek(self, target: Target) -> Checkpoint | None:
-        return told(self.peek_together([(self, target)])[0])
 
     @override
     @classmethod

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.table.stage import Staged
 from dataflow_assets.contracts import OFFSET, Chunk, N, OffsetSlice, Receipt, Rejection, Sent, Span
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.server_failure import Fault
 
 

@@ -54,14 +54,14 @@ class Capabilities:
     With any other value a MERGE commits beside rows that others have added meanwhile."""
 
     @property
-    def isolated(self) -> bool:
+    def is_isolated(self) -> bool:
         """Returns whether a MERGE sees the rows of others, or fails."""
         return self.isolation.lower() == SERIALIZABLE
 
     @property
     def exactly_once(self) -> bool:
         """Returns whether rows that are appended are stored once whatever happens."""
-        return self.snapshots and self.merge and self.isolated
+        return self.snapshots and self.merge and self.is_isolated
 
 
 def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
@@ -91,7 +91,7 @@ def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
 def _of_iceberg(client: Client, table: Table) -> dict[str, str]:
     """The properties. All that is read later is tried: a statement in doubt needs each answer."""
     for hidden in (table.place.hidden(name) for name in _HIDDEN):
-        with _allowed(f"SELECT from {hidden}"):
+        with _check_right(f"SELECT from {hidden}"):
             client.run(_READ.format(hidden=hidden))
     return _properties(client, table)
 
@@ -102,7 +102,7 @@ def _properties(client: Client, table: Table) -> dict[str, str]:
         isolation=literal(ISOLATION),
         nessie=literal(_OF_NESSIE),
     )
-    with _allowed(f"SELECT from {table.place.hidden('properties')}"):
+    with _check_right(f"SELECT from {table.place.hidden('properties')}"):
         return {str(key): str(value) for key, value in client.rows(sql)}
 
 
@@ -144,7 +144,7 @@ def _works(client: Client, sql: str, right: str) -> str:
         right: what the user must be allowed to do, for the error.
     """
     try:
-        with _allowed(right):
+        with _check_right(right):
             client.run(sql)
     except Failure as failure:
         if failure.transient:  # an outage, also one of the catalog or of its store
@@ -154,7 +154,7 @@ def _works(client: Client, sql: str, right: str) -> str:
 
 
 @contextmanager
-def _allowed(right: str) -> Iterator[None]:
+def _check_right(right: str) -> Iterator[None]:
     try:
         yield
     except Failure as failure:
@@ -178,7 +178,7 @@ def warn(table: Table, found: Capabilities, flow: str) -> None:
     """Says in the log where rows that are appended are stored at least once."""
     if found.exactly_once:
         return
-    if found.isolated:
+    if found.is_isolated:
         log.warning(_AT_LEAST_ONCE, flow, table.place.catalog)
         return
     log.warning(_NOT_ISOLATED, flow, ISOLATION, table.place, found.isolation, isolating(table))
@@ -205,7 +205,7 @@ def check_upsert(table: Table, found: Capabilities, key: Sequence[str]) -> None:
             f"{table.place}: {found.why}; use a catalog that does, such as Iceberg's, or leave "
             "upsertMode out"
         )
-    if not found.isolated:
+    if not found.is_isolated:
         raise PermanentError(
             f"upsertMode needs the property {ISOLATION} of {table.place} to be {SERIALIZABLE}, "
             f"which is Iceberg's own value; it is {found.isolation}, with which two MERGEs that "

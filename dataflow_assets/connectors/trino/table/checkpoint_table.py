@@ -15,7 +15,7 @@ import msgspec
 from dataflow_assets.connectors.trino.client import Client, literal
 from dataflow_assets.connectors.trino.errors import CONFLICT, MISSING, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.table.document import Document, Stored, parsed
+from dataflow_assets.connectors.trino.table.document import Document, Stored, parse
 from dataflow_assets.connectors.trino.table.doubts import SUFFIX, Doubts
 from dataflow_assets.connectors.trino.table.table import Place
 from dataflow_assets.contracts import Checkpoint, Target
@@ -68,15 +68,15 @@ class CheckpointTable:
         found = self._client.rows(
             f"SELECT stamp, state FROM {self.place.quoted} WHERE {self._where}"  # noqa: S608 - quoted
         )
-        rows = [Stored(stamp, parsed(state)) for stamp, state in found]
-        self._seen = self._begun(rows) if len(rows) > 1 else next(iter(rows), None)
+        rows = [Stored(stamp, parse(state)) for stamp, state in found]
+        self._seen = self._choose_row(rows) if len(rows) > 1 else next(iter(rows), None)
         return self._seen
 
     def latest(self) -> Stored | None:
         """The row as it was read or stored last; read now where that is not known."""
         return self._seen or self.load()
 
-    def _begun(self, rows: Sequence[Stored]) -> Stored:
+    def _choose_row(self, rows: Sequence[Stored]) -> Stored:
         """The row of the driver that went on, of several whose drivers began at once; else any.
 
         The others go: nothing is known by them, and a driver that ended before it could take its
@@ -97,7 +97,7 @@ class CheckpointTable:
         return kept
 
     def _drop(self, stamp: str) -> None:
-        self._client.run(f"DELETE FROM {self._stamped(stamp)}")  # noqa: S608 - quoted
+        self._client.run(f"DELETE FROM {self._row_with_stamp(stamp)}")  # noqa: S608 - quoted
 
     def move(self, step: StateChange, **changes: object) -> Stored:
         """Stores what the step makes of what is stored.
@@ -129,19 +129,19 @@ class CheckpointTable:
             stamp: under which; empty for a new one.
         """
         self._seen = None  # until the answer is there
-        self._seen = self._swapped(found, Stored(stamp or uuid.uuid4().hex, document))
+        self._seen = self._swap(found, Stored(stamp or uuid.uuid4().hex, document))
         if self._seen and found and found.document.aside and not document.aside:
             self.doubts.drop(document.checkpoint.epoch)
         return self._seen
 
-    def _swapped(self, found: Stored | None, stored: Stored) -> Stored | None:
+    def _swap(self, found: Stored | None, stored: Stored) -> Stored | None:
         try:
             changed = self._client.run(self._statement(found, stored))
         except Failure as failure:
             if failure.name in _CONFLICTS:
                 return None
             if failure.name in _NOT_ABLE:
-                raise self._refused(failure) from None
+                raise self._refusal(failure) from None
             if not self._is(stored.stamp):
                 raise
             return stored
@@ -154,7 +154,7 @@ class CheckpointTable:
 
     def may_write(self, stamp: str) -> str:
         """The condition that the row still has this stamp, as SQL inside another statement."""
-        return f"EXISTS (SELECT 1 FROM {self._stamped(stamp)})"  # noqa: S608 - quoted
+        return f"EXISTS (SELECT 1 FROM {self._row_with_stamp(stamp)})"  # noqa: S608 - quoted
 
     def must_write(self, stamp: str) -> str:
         """The same condition, without which the statement fails instead of doing nothing.
@@ -164,9 +164,9 @@ class CheckpointTable:
         succeed, of a number that is known only when the statement runs.
         """
         refused = f"CAST({literal(GONE)} || CAST(count(*) AS varchar) AS bigint) = 0"
-        return f"(SELECT IF(count(*) > 0, true, {refused}) FROM {self._stamped(stamp)})"  # noqa: S608
+        return f"(SELECT IF(count(*) > 0, true, {refused}) FROM {self._row_with_stamp(stamp)})"  # noqa: S608
 
-    def _stamped(self, stamp: str) -> str:
+    def _row_with_stamp(self, stamp: str) -> str:
         return f"{self.place.quoted} WHERE {self._where} AND stamp = {literal(stamp)}"
 
     def others(self, identity: str | None) -> dict[str, str]:
@@ -177,7 +177,7 @@ class CheckpointTable:
             for name, flow, state in found
             if flow != self._target.flow
             and not name.endswith(SUFFIX)
-            and parsed(state).checkpoint.target == identity
+            and parse(state).checkpoint.target == identity
         }
 
     def _statement(self, found: Stored | None, stored: Stored) -> str:
@@ -207,7 +207,7 @@ class CheckpointTable:
         self._drop(stored.stamp)
         return None
 
-    def _refused(self, failure: Failure) -> PermanentError:
+    def _refusal(self, failure: Failure) -> PermanentError:
         return PermanentError(
             f"catalog {self.place.catalog} cannot keep a checkpoint, which needs UPDATE: "
             f"{failure.reason}; set checkpointTable to a table of a catalog that can, such as "
@@ -239,5 +239,5 @@ def peek(
         if failure.name not in MISSING:
             raise
         found = []
-    known = {name: parsed(state) for name, state in found}
+    known = {name: parse(state) for name, state in found}
     return [known.get(target.id) for target in targets]

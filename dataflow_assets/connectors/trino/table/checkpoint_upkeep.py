@@ -43,7 +43,7 @@ def keep_small(sink: TrinoSinkOptions, place: Place, branch: str) -> None:
     try:
         with closing(Client(sink, "dataflow-upkeep")) as client:
             seconds = retention(sink)
-            files, old = _counted(client, place, branch, seconds)
+            files, old = _count(client, place, branch, seconds)
             if files > MOST_FILES:
                 _rewrite(client, place, branch)
             if old > MOST_SNAPSHOTS:
@@ -52,7 +52,7 @@ def keep_small(sink: TrinoSinkOptions, place: Place, branch: str) -> None:
         log.debug("%s is not kept small: %s", place, error)
 
 
-def _counted(client: Client, place: Place, branch: str, seconds: int) -> tuple[int, int]:
+def _count(client: Client, place: Place, branch: str, seconds: int) -> tuple[int, int]:
     """Files of the branch, and snapshots that nobody reads any more."""
     partitions, snapshots = place.hidden("partitions"), place.hidden("snapshots")
     mine = f"partition.id = {literal(branch)}"

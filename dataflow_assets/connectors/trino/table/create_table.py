@@ -36,7 +36,7 @@ def create(client: Client, sink: TrinoSinkOptions, place: Place, sample: pa.Sche
         raise sink.no_columns()
     _refuse_capitals(sink, wanted)
     docs = {f.name: _doc(sink, f) for f in fields}
-    kinds = supported(client, place, wanted, frozenset(sink.columns))
+    kinds = supported_types(client, place, wanted, frozenset(sink.columns))
     docs = {n: d for n, d in docs.items() if d and Type.of(kinds[n]).name == "varchar"}
     _make(client, place, kinds, docs)
 
@@ -68,7 +68,7 @@ def _refuse_capitals(sink: TrinoSinkOptions, names: Iterable[str]) -> None:
         )
 
 
-def supported(
+def supported_types(
     client: Client, place: Place, wanted: dict[str, str], declared: frozenset[str] = frozenset()
 ) -> dict[str, str]:
     """The types that the catalog makes of these; text where it has none that loses nothing.
@@ -85,7 +85,7 @@ def supported(
         PermanentError: Trino knows no such type as one that was declared.
     """
     try:
-        made = _tried(client, place, wanted)
+        made = _try_types(client, place, wanted)
     except Failure as failure:
         if failure.transient or failure.name == DENIED:
             raise
@@ -98,7 +98,7 @@ def supported(
 
 def _alone(client: Client, place: Place, kind: str, declared: str) -> str:
     try:
-        return _tried(client, place, {"c": kind})["c"]
+        return _try_types(client, place, {"c": kind})["c"]
     except Failure as failure:
         if failure.transient or failure.name == DENIED:
             raise
@@ -109,7 +109,7 @@ def _alone(client: Client, place: Place, kind: str, declared: str) -> str:
         return "varchar"
 
 
-def _tried(client: Client, place: Place, wanted: dict[str, str]) -> dict[str, str]:
+def _try_types(client: Client, place: Place, wanted: dict[str, str]) -> dict[str, str]:
     import uuid
 
     trial = place.beside(f"dataflow_types_{uuid.uuid4().hex[:12]}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dataflow_assets.contracts import Checkpoint, PartSlice
-from dataflow_assets.decoding import decode_json
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
 
 DECIDED: Mapping[str, object] = {"pending": None, "doubts": (), "aside": ()}
@@ -94,6 +94,6 @@ class Stored:
         return self.document.undecided
 
 
-def parsed(text: str) -> Document:
+def parse(text: str) -> Document:
     """The document of a row, as this version or an earlier one has written it."""
     return decode_json(text, Document)

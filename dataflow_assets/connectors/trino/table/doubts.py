@@ -14,7 +14,7 @@ import msgspec
 
 from dataflow_assets.connectors.trino.client import Client, literal
 from dataflow_assets.connectors.trino.errors import ANY
-from dataflow_assets.connectors.trino.table.document import Document, Pending, parsed
+from dataflow_assets.connectors.trino.table.document import Document, Pending, parse
 from dataflow_assets.connectors.trino.table.stage import length_of, room
 from dataflow_assets.connectors.trino.table.table import Place
 from dataflow_assets.contracts import Checkpoint, Target
@@ -48,7 +48,7 @@ class Doubts:
             epoch: of the session.
         """
         rows = [self._row(one, epoch) for one in statements]
-        for values in divided(rows, room(self.most)):
+        for values in divide(rows, room(self.most)):
             self.client.run(f"INSERT INTO {self.place.quoted} VALUES {', '.join(values)}")  # noqa: S608 - quoted
 
     def checkpoint(self, query: str) -> Checkpoint | None:
@@ -57,7 +57,7 @@ class Doubts:
             f"SELECT state FROM {self.place.quoted} "  # noqa: S608 - quoted
             f"WHERE id = {literal(self.id)} AND stamp = {literal(query)} LIMIT 1"
         )
-        return parsed(str(found)).checkpoint if found else None
+        return parse(str(found)).checkpoint if found else None
 
     def drop(self, epoch: int) -> None:
         """Removes the rows once nothing is in doubt; what fails costs space until the next time.
@@ -79,7 +79,7 @@ class Doubts:
         return f"({texts[0]}, {texts[1]}, {epoch}, {texts[2]}, {literal(state)})"
 
 
-def divided(rows: Sequence[str], most: int) -> Iterator[list[str]]:
+def divide(rows: Sequence[str], most: int) -> Iterator[list[str]]:
     """Rows in groups of at most so many characters; a longer row is a group of its own."""
     group, length = list[str](), 0
     for row in rows:

@@ -114,15 +114,15 @@ def unless_committed(table: Table, queries: Sequence[str]) -> str:
     """
     listed, named = table.place.hidden("snapshots"), ", ".join(map(literal, queries))
     unlisted = f"NOT EXISTS (SELECT 1 FROM {listed} WHERE {_QUERY} IN ({named}))"  # noqa: S608 - quoted
-    return f"{unlisted} AND NOT EXISTS (SELECT 1 {_filled(_FILES, table, queries)})"
+    return f"{unlisted} AND NOT EXISTS (SELECT 1 {_fill(_FILES, table, queries)})"
 
 
 def _with_files(client: Client, table: Table, queries: Sequence[str]) -> set[str]:
     if not queries:
         return set()
-    return {str(query) for (query,) in client.rows(_filled(_WRITTEN + _FILES, table, queries))}
+    return {str(query) for (query,) in client.rows(_fill(_WRITTEN + _FILES, table, queries))}
 
 
-def _filled(sql: str, table: Table, queries: Sequence[str]) -> str:
+def _fill(sql: str, table: Table, queries: Sequence[str]) -> str:
     """Ids of queries are letters, digits and underscores."""
     return sql.format(files=table.place.hidden("files"), queries="|".join(queries))

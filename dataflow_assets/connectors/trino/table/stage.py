@@ -141,10 +141,10 @@ def _schema(place: Place) -> str:
     return place.quoted.rpartition(".")[0]
 
 
-def gathered(
+def gather(
     client: Client, place: Place, staged: Sequence[Staged], most: int, left: int
 ) -> tuple[str, list[str]]:
-    """Where the rows of a span are: a JSON array, or the attempts in the stage, in their order.
+    """Says where the rows of a span are: in a JSON array, or in attempts in the stage, in order.
 
     Rows of receipts go to the stage too where they are too many for one statement, or where others
     are there. Raises Failure.

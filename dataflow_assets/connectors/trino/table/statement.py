@@ -124,26 +124,26 @@ def merge(
     others = [name for name in names if name not in key]
     places = _places(source, key)
     same = " AND ".join(f"t.{quote(names[at])} = s.{_column(at)}" for at in places)
-    sets = ", ".join(f"{quote(n)} = {_kept(n, at)}" for at, n in enumerate(names) if n in others)
+    sets = ", ".join(f"{quote(n)} = {_keep(n, at)}" for at, n in enumerate(names) if n in others)
     updates = f"WHEN MATCHED THEN UPDATE SET {sets} " if sets else ""
     values = ", ".join(f"s.{name}" for name in _columns(len(names)))
     if mark is None:
-        folded = _folded(source, condition, places)
+        folded = _fold(source, condition, places)
         deletes = f"WHEN MATCHED AND s.{_GONE} THEN DELETE "
     else:
-        folded, deletes = _marked(source, condition, places, mark), ""
+        folded, deletes = _mark(source, condition, places, mark), ""
     return (
         f"MERGE INTO {table.place.quoted} t USING ({folded}) s ON {same} {deletes}{updates}"  # noqa: S608 - quoted
         f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT ({listed(names)}) VALUES ({values})"
     )
 
 
-def _kept(name: str, at: int) -> str:
+def _keep(name: str, at: int) -> str:
     old = f"CASE WHEN s.{_WHOLE} THEN NULL ELSE t.{quote(name)} END"
     return f"CASE WHEN s.{_has(at)} THEN s.{_column(at)} ELSE {old} END"
 
 
-def _folded(source: Source, condition: str, key: Sequence[int]) -> str:
+def _fold(source: Source, condition: str, key: Sequence[int]) -> str:
     """One row for each key. A delete forgets what came before it."""
     keys = ", ".join(map(_column, key))
     deleted = f"max(IF({OPERATION} = '{DELETE}', {AT}, 0)) OVER (PARTITION BY {keys})"
@@ -157,14 +157,14 @@ def _folded(source: Source, condition: str, key: Sequence[int]) -> str:
     return f"SELECT {', '.join(columns)} FROM ({rows}) GROUP BY {keys}"  # noqa: S608 - quoted
 
 
-def _marked(source: Source, condition: str, key: Sequence[int], mark: str) -> str:
+def _mark(source: Source, condition: str, key: Sequence[int], mark: str) -> str:
     """One row for each key. A delete keeps what came before it, and the last row says the mark."""
     alive, columns = f"{OPERATION} <> '{DELETE}'", [*map(_column, key)]
     for at, column in enumerate(source.columns):
         if column.name != mark:
             columns += _last(at, alive, key)
             continue
-        own = f"IF({_carried(at)}, {_column(at)})"
+        own = f"IF({_carries(at)}, {_column(at)})"
         now = f"CAST(current_timestamp AT TIME ZONE 'UTC' AS {column.type})"
         last = f"max_by(IF({alive}, {own}, {now}), {AT})"
         columns += [f"true AS {_has(at)}", f"{last} AS {_column(at)}"]
@@ -175,7 +175,7 @@ def _marked(source: Source, condition: str, key: Sequence[int], mark: str) -> st
 
 
 def _last(at: int, alive: str, key: Sequence[int]) -> list[str]:
-    has = f"{alive} AND {_carried(at)}"
+    has = f"{alive} AND {_carries(at)}"
     found = [f"coalesce(bool_or({has}), false) AS {_has(at)}"]
     if at not in key:
         found.append(f"max_by({_column(at)}, {AT}) FILTER (WHERE {has}) AS {_column(at)}")
@@ -196,7 +196,7 @@ def _column(at: int) -> str:
     return f"c{at}"
 
 
-def _carried(at: int) -> str:
+def _carries(at: int) -> str:
     return f"substr({ABSENT}, {at + 1}, 1) <> '1'"
 
 

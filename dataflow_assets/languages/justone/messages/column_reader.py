@@ -53,7 +53,7 @@ class Reader:
                 return self._all_found(list(map(self._decode, bodies)), bodies), {}
             except UNFIT:
                 pass  # one of them is no string, or a message is no JSON
-        rows, odd, refused = self._decoded(bodies)
+        rows, odd, refused = self._decode_bodies(bodies)
         if self._walks:
             odd = [*range(len(bodies))]
         found = self._all_found(rows, bodies)
@@ -76,7 +76,7 @@ class Reader:
         struct = _struct(self._tree, self._strings)
         self._decode = msgspec.json.Decoder(struct).decode if self._strings else None
 
-    def _decoded(self, bodies: Sequence[bytes]) -> tuple[list[Any], list[int], Refused]:
+    def _decode_bodies(self, bodies: Sequence[bytes]) -> tuple[list[Any], list[int], Refused]:
         try:
             return list(map(self._raw, bodies)), [], {}
         except UNFIT:

@@ -30,7 +30,7 @@ class JustOneSink(LoginSink):
         from dataflow_assets.languages.justone.postgresql import state_table
 
         with translated(f"reading JustOne's state of {self.address()}"), lent(self.dsn()) as link:
-            found = state_table.stored(link, *self.place(), target.source)
+            found = state_table.stored_offsets(link, *self.place(), target.source)
         return {str(partition): offset for partition, offset in sorted(found.items())} or None
 
     @override

@@ -45,13 +45,13 @@ def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int,
     if not _there(link, place):
         return {}
     _check_stopped(link, schema, table, place)
-    found = stored(link, schema, table, topic)
+    found = stored_offsets(link, schema, table, topic)
     _check_stopped(link, schema, table, place)
     return found
 
 
-def stored(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:
-    """The same as it is now, whether the connector runs or not: for people to look at."""
+def stored_offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:
+    """Reads the offsets as they are now, also while the connector runs: for people to look at."""
     place = qualified(SCHEMA, f"{schema}.{table}")
     return dict(link.execute(_OFFSETS.format(place), topic)) if _there(link, place) else {}
 

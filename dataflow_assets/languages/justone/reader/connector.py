@@ -139,12 +139,12 @@ def _sink(values: Values) -> JustOneSink | None:
     if len(notes.findings) > before:
         return None
     address = f"postgresql://{_url(parts['db.username'])}@{host}/{_url(parts['db.database'])}"
-    table = ".".join(_quoted(parts[key]) for key in ("db.schema", "db.table"))
+    table = ".".join(_quote(parts[key]) for key in ("db.schema", "db.table"))
     given = {"connection_string": SecretStr(address), "table": table, "names": tuple(columns)}
-    return _addressed(given | password, values)
+    return _make_sink(given | password, values)
 
 
-def _addressed(given: Mapping[str, Any], values: Values) -> JustOneSink | None:
+def _make_sink(given: Mapping[str, Any], values: Values) -> JustOneSink | None:
     where = (values.document, "db.host")
     try:
         sink = JustOneSink(**given)
@@ -162,16 +162,16 @@ def _url(text: str) -> str:
     return quote(text, safe="")
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 def _policies(values: Values) -> tuple[Policies, dict[str, Any]]:
     values.number("tasks.max", 1, None)
     values.number("db.buffer.size", 0, None)
-    values.noted("tasks.max", unless="1")
-    values.noted("db.buffer.size")
-    values.noted("db.port")
+    values.note("tasks.max", unless="1")
+    values.note("db.buffer.size")
+    values.note("db.port")
     _note_delivery(values)
     tolerated = values.choice("errors.tolerance", ("none", "all")) == "all"
     way = values.choice("dataflow.onRejected", ("fail", "table", "skip"))

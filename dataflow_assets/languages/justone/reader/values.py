@@ -39,7 +39,7 @@ class Values(ConnectValues):
             self.notes.wrong(where, message)
         return tuple(found)
 
-    def noted(self, key: str, unless: str = "") -> None:
+    def note(self, key: str, unless: str = "") -> None:
         """Returns what happens instead of what a key says, unless it says what happens anyway."""
         found = entry(key, CONNECTOR)
         if found is not None and self.text(key) not in {"", unless}:

@@ -44,11 +44,11 @@ def comment(kind: Type) -> str:
     return f" COMMENT {literal(JSON_TEXT)}" if kind.kind == "json" else ""
 
 
-def materialized(expression: Expression, kind: Type) -> str:
+def materialize(expression: Expression, kind: Type) -> str:
     """The value of a column: null where what is computed is none of its type."""
     if kind.kind in ("text", "json"):
         of_double = isinstance(expression, Extract) and expression.form == "DOUBLE"
-        made = _number(expression) if of_double else translated(expression)
+        made = _number(expression) if of_double else translate(expression)
         kept = kind.kind == "text" or is_json(expression) or of_double
         return made if kept else _let("t", made, "if(isValidJSON(ifNull(t, '')), t, NULL)")
     number = _number(expression)
@@ -69,7 +69,7 @@ def materialized(expression: Expression, kind: Type) -> str:
     return f"toFloat64OrNull({number})"
 
 
-def translated(expression: Expression) -> str:
+def translate(expression: Expression) -> str:
     if isinstance(expression, Column):
         return quote(expression.name)
     if isinstance(expression, Constant):
@@ -78,11 +78,11 @@ def translated(expression: Expression) -> str:
     if isinstance(expression, FromBase64):
         text = "if(isValidUTF8(d), nullIf(d, ''), NULL)"
         found = _let("d", "tryBase64Decode(ifNull(b, ''))", f"if(b = '', '', {text})")
-        return _let("b", translated(expression.given), found)
+        return _let("b", translate(expression.given), found)
     if expression.form == "DOUBLE":
         return f"toFloat64OrNull({_number(expression)})"
     if expression.form == "BIGINT":
-        return _integer(_of_text(_spelled(expression)), 64)
+        return _integer(_of_text(_spelling(expression)), 64)
     text = "if(JSONType({at}) = 'String', JSONExtractString({at}), JSONExtractRaw({at}))"
     return _extract(expression, text if expression.form == "STRING" else "JSONExtractRaw({at})")
 
@@ -104,15 +104,15 @@ def _extract(expression: Extract, made: str) -> str:
         path.append(str(part + 1) if isinstance(part, int) else literal(part))
     at = ", ".join(path)
     holds = " AND ".join([*checks, f"JSONType({at}) != 'Null'"])
-    given = f"ifNull({translated(expression.given)}, '')"
+    given = f"ifNull({translate(expression.given)}, '')"
     return _let("j", given, f"if({holds}, {made.replace('{at}', at)}, NULL)")
 
 
 def _number(expression: Expression) -> str:
     """The digits of a number as text, null for what is none."""
     if isinstance(expression, Extract) and expression.form in ("DOUBLE", "JSON"):
-        return _of_text(_spelled(expression))
-    return _of_text(f"toString({translated(expression)})")
+        return _of_text(_spelling(expression))
+    return _of_text(f"toString({translate(expression)})")
 
 
 def _of_text(text: str) -> str:
@@ -123,11 +123,11 @@ def _of_text(text: str) -> str:
 def _word(expression: Expression) -> str:
     """The text that may be true or false."""
     if isinstance(expression, Extract) and expression.form == "JSON":
-        return translated(replace(expression, form="STRING"))
-    return f"toString({translated(expression)})"
+        return translate(replace(expression, form="STRING"))
+    return f"toString({translate(expression)})"
 
 
-def _spelled(expression: Extract) -> str:
+def _spelling(expression: Extract) -> str:
     """A text, a number, or 1 and 0 for true and false; null for all else."""
     return _extract(
         expression,

@@ -106,7 +106,7 @@ class Monitor:
         }
         self._insert("dataflow_pipeline_batch", self._batch)
 
-    def succeeded(self, totals: Totals) -> None:
+    def note_success(self, totals: Totals) -> None:
         self._end("Succeeded", totals)
         gone = self._batch["batch_id"] - _MOST_BATCHES
         if gone > 0 and gone % _MOST_BATCHES == 0:
@@ -151,7 +151,7 @@ class Monitor:
         return query_rows(self._client, self._of(query), self._parameters)
 
     def _insert(self, table: str, row: Row) -> None:
-        shown = {name: _shown(one) for name, one in row.items()}
+        shown = {name: _show(one) for name, one in row.items()}
         insert_rows(self._client, quote(self._database, table), [shown], {"async_insert": 0})
 
 
@@ -159,7 +159,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _shown(value: Any) -> Any:
+def _show(value: Any) -> Any:
     """A time as ClickHouse reads one of UTC; everything else as it is."""
     if not isinstance(value, datetime):
         return value

@@ -57,7 +57,7 @@ class PipelineSession(ClickhouseSinkSession, NotesEnd):
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         checkpoint = super().finish(span, receipts, source)
         with self._noting():
-            self._monitor.succeeded(checkpoint.totals)
+            self._monitor.note_success(checkpoint.totals)
         return checkpoint
 
     @override

@@ -10,7 +10,7 @@ from dataflow_assets.connectors.clickhouse.table.table import WINDOW
 from dataflow_assets.languages.pipelines.clickhouse.expressions import (
     column_type,
     comment,
-    materialized,
+    materialize,
 )
 from dataflow_assets.languages.pipelines.rows.table import Column, Table
 
@@ -35,7 +35,7 @@ def prepare(client: Client, place: tuple[str, str], table: Table) -> None:
                 raise column.differs(place)
             continue
         with failing():
-            client.command(f"ALTER TABLE {quote(*place)} ADD COLUMN {_declared(column)}")
+            client.command(f"ALTER TABLE {quote(*place)} ADD COLUMN {_declaration(column)}")
     for statement in index_statements(place, table):
         with failing():
             client.command(statement)
@@ -45,7 +45,7 @@ def create_statement(place: tuple[str, str], table: Table) -> str:
     """CREATE TABLE with all columns: by its key, or in no order."""
     order = f"({listed(table.key)})" if table.key else "tuple()"
     engine = "ReplacingMergeTree" if table.key else "MergeTree"
-    body = ",\n  ".join(_declared(column) for column in table.columns)
+    body = ",\n  ".join(_declaration(column) for column in table.columns)
     return (
         f"CREATE TABLE IF NOT EXISTS {quote(*place)} (\n  {body}\n)\n"
         f"ENGINE = {engine}\nORDER BY {order}\n"
@@ -63,10 +63,10 @@ def index_statements(place: tuple[str, str], table: Table) -> Iterator[str]:
         )
 
 
-def _declared(column: Column) -> str:
+def _declaration(column: Column) -> str:
     kind = column_type(column.type, nullable=column.nullable or column.computed is not None)
     made = (
-        f" MATERIALIZED {materialized(column.computed, column.type)}"
+        f" MATERIALIZED {materialize(column.computed, column.type)}"
         if column.computed is not None
         else ""
     )

@@ -92,7 +92,7 @@ def prepare(client: Client, database: str) -> None:
     there = dict(query_rows(client, _THERE, given))
     found = query_rows(client, _TABLES.replace("{s}", quote(database)), {"d": database})
     for name, query in _VIEWS.items():
-        text = _filled(query, database, [table for (table,) in found])
+        text = _fill(query, database, [table for (table,) in found])
         comment = f"{_MARK} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
         if not there.get(name, _MARK).startswith(_MARK):
             log.warning("database %s has a %s of its own: there is no view of it", database, name)
@@ -103,7 +103,7 @@ def prepare(client: Client, database: str) -> None:
                 )
 
 
-def _filled(query: str, database: str, tables: Sequence[str]) -> str:
+def _fill(query: str, database: str, tables: Sequence[str]) -> str:
     rejected = "".join(_REJECTED.format(quote(*rejected_place(database, one))) for one in tables)
     text = query.replace("{of}", _OF).replace("{database}", literal(database))
     text = text.replace("{shards}", _SHARDS)

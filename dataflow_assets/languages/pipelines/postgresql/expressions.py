@@ -36,9 +36,9 @@ def column_type(kind: Type) -> str:
     return _TYPES[kind.name]
 
 
-def generated(expression: Expression, kind: Type, schema: str) -> str:
+def generate(expression: Expression, kind: Type, schema: str) -> str:
     """The value of a generated column: null where what is computed is none of its type."""
-    text, prefix = translated(expression, schema), f"{quote(schema)}."
+    text, prefix = translate(expression, schema), f"{quote(schema)}."
     if kind.kind == "json":
         return text if is_json(expression) else f"{prefix}dataflow_json(({text})::text)"
     number = _number(expression, schema)
@@ -60,32 +60,32 @@ def _number(expression: Expression, schema: str) -> str:
     if isinstance(expression, Extract) and expression.form == "DOUBLE":
         text = _json_at(expression, schema)
     else:
-        text = translated(expression, schema)
+        text = translate(expression, schema)
         text = text if is_json(expression) else f"({text})::text"
     return f"{quote(schema)}.dataflow_number({text})"
 
 
 def _text(expression: Expression, schema: str) -> str:
     """A text without the quotes of JSON."""
-    text = translated(expression, schema)
+    text = translate(expression, schema)
     return f"({text}) #>> '{{}}'" if is_json(expression) else f"({text})::text"
 
 
-def translated(expression: Expression, schema: str) -> str:
+def translate(expression: Expression, schema: str) -> str:
     """The expression itself, its functions in a schema."""
     if isinstance(expression, Column):
         return quote(expression.name)
     if isinstance(expression, Constant):
         return _constant(expression.value)
     if isinstance(expression, FromBase64):
-        return f"{quote(schema)}.from_base64({translated(expression.given, schema)})"
+        return f"{quote(schema)}.from_base64({translate(expression.given, schema)})"
     function = f"json_extract_{expression.form.lower()}"
     return f"{quote(schema)}.{function}({_json_at(expression, schema)})"
 
 
 def _json_at(expression: Extract, schema: str) -> str:
     """The JSON at the path: a number is a place in an array, a text a key of an object."""
-    inner = translated(expression.given, schema)
+    inner = translate(expression.given, schema)
     of_json = is_json(expression.given)
     value = inner if of_json else f"{quote(schema)}.dataflow_json(({inner})::text)"
     for part in expression.path:

@@ -171,7 +171,7 @@ class Monitor:
     def begun(self, link: Link, totals: Totals) -> None:
         self._run(link, _BEGIN, totals.rows, totals.rejected)
 
-    def succeeded(self, link: Link, totals: Totals) -> None:
+    def note_success(self, link: Link, totals: Totals) -> None:
         self._run(link, _SUCCEED, totals.rows, totals.rejected)
         self._run(link, _PRUNE, _MOST_BATCHES)
 

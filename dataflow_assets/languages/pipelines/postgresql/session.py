@@ -51,7 +51,7 @@ class PipelineSession(PostgresqlSinkSession, NotesEnd):
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         checkpoint = super().finish(span, receipts, source)
         with self._noting(), self._transaction("noting a batch of") as link:
-            self._monitor.succeeded(link, checkpoint.totals)
+            self._monitor.note_success(link, checkpoint.totals)
         return checkpoint
 
     @override

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dataflow_assets.connectors.postgresql.client import Link, lock_name, qualified, quote
-from dataflow_assets.languages.pipelines.postgresql.expressions import column_type, generated
+from dataflow_assets.languages.pipelines.postgresql.expressions import column_type, generate
 from dataflow_assets.languages.pipelines.rows.table import Column, Table
 
 _COLUMNS = """
@@ -26,7 +26,9 @@ def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
     found: dict[str, bool] = dict(link.execute(_COLUMNS, qualified(schema, name)))
     for column in table.columns:
         if column.name not in found:
-            link.execute(f"ALTER TABLE {qualified(*place)} ADD COLUMN {_declared(column, schema)}")
+            link.execute(
+                f"ALTER TABLE {qualified(*place)} ADD COLUMN {_declaration(column, schema)}"
+            )
         elif found[column.name] != (column.computed is not None):
             raise column.differs(place)
     for statement in index_statements(place, table):
@@ -34,7 +36,7 @@ def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
 
 
 def create_statement(place: tuple[str, str], table: Table) -> str:
-    lines = [_declared(column, place[0]) for column in table.columns]
+    lines = [_declaration(column, place[0]) for column in table.columns]
     if table.key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
     body = ",\n  ".join(lines)
@@ -47,9 +49,9 @@ def index_statements(place: tuple[str, str], table: Table) -> Iterator[str]:
         yield (f"CREATE INDEX IF NOT EXISTS {quote(index.name)} ON {qualified(*place)} ({columns})")
 
 
-def _declared(column: Column, schema: str) -> str:
+def _declaration(column: Column, schema: str) -> str:
     if column.computed is not None:
-        made = generated(column.computed, column.type, schema)
+        made = generate(column.computed, column.type, schema)
         kind = column_type(column.type)
         return f"{quote(column.name)} {kind} GENERATED ALWAYS AS ({made}) STORED"
     required = "" if column.nullable else " NOT NULL"

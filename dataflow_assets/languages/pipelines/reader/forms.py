@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_assets.canonical import Form, Forms
+from dataflow_assets.languages.common.canonical import Form, Forms
 from dataflow_assets.languages.pipelines.rows import expressions, rows, table, types
 
 FORMS = Forms(

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.languages.pipelines.rows.types import Type, as_text, fitted, number, whole
+from dataflow_assets.languages.pipelines.rows.types import Type, as_text, fit, number, whole
 from dataflow_assets.records.record import NotJson, encode, parse, value_at
 
 Form = Literal["STRING", "DOUBLE", "BIGINT", "JSON"]
@@ -71,7 +71,7 @@ def is_json(expression: Expression) -> bool:
     return isinstance(expression, Extract) and expression.form == "JSON"
 
 
-def compiled(expression: Expression) -> Evaluate:
+def compile_expression(expression: Expression) -> Evaluate:
     """Its value for a row, which has JSON columns as values and not as text."""
     if isinstance(expression, Column):
         name = expression.name
@@ -79,47 +79,47 @@ def compiled(expression: Expression) -> Evaluate:
     if isinstance(expression, Constant):
         value = expression.value
         return lambda _: value
-    given = compiled(expression.given)
+    given = compile_expression(expression.given)
     if isinstance(expression, FromBase64):
-        return lambda row: decoded(given(row))
+        return lambda row: decode_base64(given(row))
     read = _FORMS[expression.form]
     path, of_json = expression.path, is_json(expression.given)
 
     def extract(row: Mapping[str, Any]) -> Any:
         value = given(row)
-        found = value_at(value if of_json else _parsed(value), path)
+        found = value_at(value if of_json else _parse(value), path)
         return None if found is None else read(found)
 
     return extract
 
 
-def converted(expression: Expression, kind: Type) -> Evaluate:
+def convert(expression: Expression, kind: Type) -> Evaluate:
     """Its value as a column of a type takes it.
 
     What is returned raises ValueError for a value that does not fit.
     """
-    make, of_json = compiled(expression), is_json(expression)
+    make, of_json = compile_expression(expression), is_json(expression)
     if of_json and kind.kind == "text":
-        return lambda row: fitted(_written(make(row)), kind)
+        return lambda row: fit(_write(make(row)), kind)
     if not of_json and kind.kind == "json":
         return lambda row: _read(make(row))
-    return lambda row: fitted(make(row), kind)
+    return lambda row: fit(make(row), kind)
 
 
-def _written(value: Any) -> str | None:
+def _write(value: Any) -> str | None:
     if isinstance(value, str):
         return encode(value).decode()
     return None if value is None else as_text(value)
 
 
 def _read(value: Any) -> Any:
-    found = _parsed(value)
+    found = _parse(value)
     if found is None and value not in (None, "null"):
         raise ValueError("a text is not JSON")
     return found
 
 
-def decoded(value: Any) -> str | None:
+def decode_base64(value: Any) -> str | None:
     if value is None:
         return None
     try:
@@ -128,7 +128,7 @@ def decoded(value: Any) -> str | None:
         return None
 
 
-def _parsed(value: Any) -> Any:
+def _parse(value: Any) -> Any:
     """Text that is no JSON has nothing in it."""
     if not isinstance(value, str):
         return value

@@ -14,7 +14,7 @@ from dataflow_assets.languages.pipelines.rows.expressions import (
     Evaluate,
     Expression,
     columns,
-    converted,
+    convert,
 )
 from dataflow_assets.languages.pipelines.rows.types import Type
 from dataflow_assets.records.record import Record
@@ -67,7 +67,7 @@ class PipelineRows(Step):
         makers = [_Maker(row) for row in self.rows]
 
         def apply(record: Record) -> list[Record]:
-            delivered = _delivered(self.envelope, record.body)
+            delivered = _deliver(self.envelope, record.body)
             return [Record(one(delivered), record.metadata, one.route) for one in makers]
 
         return apply
@@ -85,17 +85,17 @@ class _Maker:
 
     def __init__(self, row: Row) -> None:
         self.route = row.route
-        self._outputs = [(one, converted(one.expression, one.type)) for one in row.outputs]
-        self._computed = [(one, converted(one.expression, one.type)) for one in row.computed]
+        self._outputs = [(one, convert(one.expression, one.type)) for one in row.outputs]
+        self._computed = [(one, convert(one.expression, one.type)) for one in row.computed]
 
     def __call__(self, delivered: Mapping[str, Any]) -> dict[str, Any]:
         body = {one.name: _value(one, make, delivered) for one, make in self._outputs}
         for one, make in self._computed:
-            body[one.name] = _derived(make, body)
+            body[one.name] = _derive(make, body)
         return body
 
 
-def _delivered(envelope: Envelope | None, body: Any) -> dict[str, Any]:
+def _deliver(envelope: Envelope | None, body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RejectedRecord("step", "the source has delivered no object")
     if envelope is None:
@@ -118,7 +118,7 @@ def _value(output: Output, make: Evaluate, row: Mapping[str, Any]) -> Any:
     return found
 
 
-def _derived(make: Evaluate, row: Mapping[str, Any]) -> Any:
+def _derive(make: Evaluate, row: Mapping[str, Any]) -> Any:
     """Null where the value does not fit, as in targets that compute it themselves."""
     try:
         return make(row)

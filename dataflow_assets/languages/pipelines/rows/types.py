@@ -70,7 +70,7 @@ class Type:
 TEXT, JSON = Type("TEXT"), Type("JSON")
 
 
-def fitted(value: Any, kind: Type) -> Any:
+def fit(value: Any, kind: Type) -> Any:
     """A value as one of a type; null stays null. Raises ValueError that does not quote it."""
     return None if value is None else _FIT[kind.kind](value, kind)
 
@@ -108,7 +108,7 @@ def whole(value: Decimal) -> int | None:
 def _numeric(value: Any, kind: Type) -> Decimal:
     found = number(value)
     if found is None:
-        raise ValueError(f"{_described(value)} is not a number, as {kind} needs one")
+        raise ValueError(f"{_describe(value)} is not a number, as {kind} needs one")
     return found
 
 
@@ -144,11 +144,11 @@ def _bool(value: Any, kind: Type) -> bool:
 
 def _moment(value: Any, kind: Type) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{_described(value)} is not the text of a {kind}")  # noqa: TRY004
+        raise ValueError(f"{_describe(value)} is not the text of a {kind}")  # noqa: TRY004
     return value
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, str):
         return "a text"
     return (

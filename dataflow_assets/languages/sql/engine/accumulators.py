@@ -11,12 +11,12 @@ from typing_extensions import override
 from dataflow_assets.languages.sql.engine.aggregates import ONLY, Aggregate
 from dataflow_assets.languages.sql.engine.changes import Ints
 from dataflow_assets.languages.sql.engine.kept import Kept, sums
-from dataflow_assets.languages.sql.engine.numbers import wrapped
+from dataflow_assets.languages.sql.engine.numbers import wrap_around
 from dataflow_assets.languages.sql.engine.sums import ExactSum, FloatSum
 from dataflow_assets.languages.sql.engine.values import pack, unpack, value_of
 
 
-def kept(call: Aggregate, *, retracts: bool) -> Kept:
+def accumulator(call: Aggregate, *, retracts: bool) -> Kept:
     """Returns how an aggregate is kept; `retracts`: rows may go as well as come."""
     if call.name == "COUNT":
         return Count()
@@ -44,7 +44,7 @@ class Count(Kept):
         return [[one] for one in sums(groups, count, np.where(there, times, 0)).tolist()]
 
     def result(self, kept: list[Any]) -> int:
-        return wrapped("BIGINT", kept[0])
+        return wrap_around("BIGINT", kept[0])
 
 
 class Extreme(Kept):
@@ -92,7 +92,7 @@ class Extremes(Kept):
 
     @override
     def fold(self, groups: Ints, count: int, values: Sequence[Any], times: Ints) -> list[list[Any]]:
-        return _counted(groups, count, values, times)
+        return _count_values(groups, count, values, times)
 
     @override
     def merge(self, kept: list[Any], folded: list[Any], times: int) -> None:
@@ -124,7 +124,7 @@ class Only(Kept):
     @override
     def fold(self, groups: Ints, count: int, values: Sequence[Any], times: Ints) -> list[list[Any]]:
         rows = [None if value is None else pack(value) for value in values]
-        return _counted(groups, count, rows, times)
+        return _count_values(groups, count, rows, times)
 
     @override
     def merge(self, kept: list[Any], folded: list[Any], times: int) -> None:
@@ -137,7 +137,7 @@ class Only(Kept):
         return self._value(unpack(kept[0][0][0])) if kept[0] else None
 
 
-def _counted(groups: Ints, count: int, values: Sequence[Any], times: Ints) -> list[list[Any]]:
+def _count_values(groups: Ints, count: int, values: Sequence[Any], times: Ints) -> list[list[Any]]:
     found: list[dict[Any, int]] = [{} for _ in range(count)]
     for group, value, number in zip(groups.tolist(), values, times.tolist(), strict=True):
         if value is not None:

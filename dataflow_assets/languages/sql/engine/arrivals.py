@@ -81,9 +81,9 @@ class Arrivals:
 
     def __call__(self, record: Record) -> list[Arrived]:
         """Change by change; nothing for what changes nothing. Raises RejectedRecord."""
-        return [self._arrived(row, gone) for row, gone in self._input(record)]
+        return [self._arrive(row, gone) for row, gone in self._input(record)]
 
-    def _arrived(self, row: Row, gone: bool) -> Arrived:
+    def _arrive(self, row: Row, gone: bool) -> Arrived:
         key = None if self._key is None else self._key(row)
         if gone and key is not None:
             return Arrived(key, ())

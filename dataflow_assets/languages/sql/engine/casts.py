@@ -35,7 +35,7 @@ def cast(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
     if wanted.text:
         return _to_text(given, wanted, zone)
     if given.items or wanted.items:
-        return _nested(given, wanted, zone)
+        return _cast_nested(given, wanted, zone)
     if wanted.numeric:
         return _to_number(given, wanted)
     if wanted.kind == "BOOLEAN":
@@ -164,7 +164,7 @@ def cutter(wanted: Type) -> Callable[[Any], Any]:
     return cut
 
 
-def _nested(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
+def _cast_nested(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
     if given.kind != wanted.kind or len(given.items) != len(wanted.items):
         return None
     casts = [cast(a, b, zone) for a, b in zip(given.items, wanted.items, strict=True)]

@@ -35,7 +35,7 @@ def changes(
     return pa.table([keys, besides, numbers], schema=SCHEMA)
 
 
-def joined(parts: Iterable[pa.Table]) -> pa.Table:
+def concatenate(parts: Iterable[pa.Table]) -> pa.Table:
     """Changes of one table in their order."""
     found = pa.concat_tables([NONE, *parts])
     return found.combine_chunks()
@@ -63,7 +63,7 @@ def without_zeros(given: pa.Table) -> pa.Table:
     return given.filter(pc.not_equal(given["n"], 0))
 
 
-def kept(values: Mapping[bytes, bytes | None]) -> pa.Table:
+def kept_rows(values: Mapping[bytes, bytes | None]) -> pa.Table:
     return pa.table([list(values), list(values.values())], schema=KEPT)
 
 

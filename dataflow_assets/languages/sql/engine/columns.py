@@ -36,10 +36,10 @@ class Columns:
     def take(self, places: Sequence[int]) -> Self:
         if len(places) == self.count:
             return self
-        return type(self)(len(places), [taken(one, places) for one in self.values])
+        return type(self)(len(places), [take_places(one, places) for one in self.values])
 
 
-def taken(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
+def take_places(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
     return values if len(places) == len(values) else [values[at] for at in places]
 
 

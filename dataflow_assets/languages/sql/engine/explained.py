@@ -30,16 +30,16 @@ _LONGEST = 60
 """Signs of a column's text, above which it has a name."""
 
 
-def explained(made: Plan | ViewPlan) -> str:
+def explain(made: Plan | ViewPlan) -> str:
     """The lines, from the records to the rows of the target."""
     return "\n".join(_lines(made))
 
 
 def _lines(made: Plan | ViewPlan) -> Iterator[str]:
     if isinstance(made, ViewPlan) and made.united:
-        names = yield from _united(made.united)
-        yield from _forgotten(made)
-        yield from _merged(made, names)
+        names = yield from _union(made.united)
+        yield from _forget(made)
+        yield from _merge(made, names)
         return
     names = [one.name for one in made.cells]
     yield f"read     {', '.join(map(_cell, made.cells))}"
@@ -49,41 +49,41 @@ def _lines(made: Plan | ViewPlan) -> Iterator[str]:
         elif made.changelog:
             yield "         each record replaces the row of its key, or deletes it; no state"
         for unnest in made.unnests:
-            yield from _unnested(unnest, names)
-        yield from _written(made.outputs, made.shared, names, made.where, "where")
+            yield from _unnest(unnest, names)
+        yield from _write(made.outputs, made.shared, names, made.where, "where")
         return
     if made.windows is not None:
         yield _window(made.windows, names)
         names += ["window_start", "window_end", "window_time"]
-    yield from _forgotten(made)
+    yield from _forget(made)
     if made.changelog:
         key = ", ".join(names[at] for at, _ in made.primary)
         yield f"latest   of each {key}, before and after: state `rows`"
     for unnest in made.unnests:
-        yield from _unnested(unnest, names)
-    yield from _merged(made, names)
+        yield from _unnest(unnest, names)
+    yield from _merge(made, names)
 
 
-def _forgotten(made: ViewPlan) -> Iterator[str]:
+def _forget(made: ViewPlan) -> Iterator[str]:
     if made.expires:
         yield f"forget   after {_seconds(made.expires)} without a change, but for windows"
 
 
-def _merged(made: ViewPlan, names: list[str]) -> Iterator[str]:
+def _merge(made: ViewPlan, names: list[str]) -> Iterator[str]:
     for number, stage in enumerate(made.stages):
         yield from _stage(number, stage, names)
         names = [_short(one, f"${number}.{at}") for at, one in enumerate(_names(stage, names))]
-    yield from _written(made.outputs, made.shared, names, made.having, "having")
+    yield from _write(made.outputs, made.shared, names, made.having, "having")
 
 
-def _united(tables: Sequence[TableRows]) -> Generator[str, None, list[str]]:
+def _union(tables: Sequence[TableRows]) -> Generator[str, None, list[str]]:
     """The tables of a UNION ALL; gives the names of the columns of their rows."""
     found: list[str] = []
     for table in tables:
         names = [one.name for one in table.cells]
         yield f"read     {', '.join(map(_cell, table.cells))}"
         for unnest in table.unnests:
-            yield from _unnested(unnest, names)
+            yield from _unnest(unnest, names)
         yield from _parts(table.shared, names)
         if table.where is not None:
             yield f"where    {text(table.where, names)}"
@@ -106,7 +106,7 @@ def _window(windows: Windows, names: Sequence[str]) -> str:
     )
 
 
-def _unnested(unnest: Unnest, names: list[str]) -> Iterator[str]:
+def _unnest(unnest: Unnest, names: list[str]) -> Iterator[str]:
     yield from _parts(unnest.shared, names)
     if unnest.where is not None:
         yield f"where    {text(unnest.where, names)}"
@@ -133,7 +133,7 @@ def _stage(number: int, stage: Stage, names: Sequence[str]) -> Iterator[str]:
         yield f"distinct {_call(stage.calls[at], names)}: state `distinct-{number}`"
     keys = ", ".join(text(one, names) for one in stage.keys) or "all rows"
     if isinstance(stage, Ranking):
-        order = ", ".join(_ordered(stage, at, names) for at in range(len(stage.order)))
+        order = ", ".join(_order(stage, at, names) for at in range(len(stage.order)))
         said = f"number   the first {stage.most} of {keys}, by {order}"
     else:
         calls = ", ".join(_call(one, names) for one in stage.calls)
@@ -144,7 +144,7 @@ def _stage(number: int, stage: Stage, names: Sequence[str]) -> Iterator[str]:
     yield f"{said} ({changed}): state `groups-{number}`"
 
 
-def _ordered(stage: Ranking, at: int, names: Sequence[str]) -> str:
+def _order(stage: Ranking, at: int, names: Sequence[str]) -> str:
     order = stage.order[at]
     argument = stage.calls[order.at].argument
     assert argument is not None  # noqa: S101 - so it is made
@@ -169,7 +169,7 @@ def _call(call: Aggregate, names: Sequence[str]) -> str:
     return f"{call.name}({distinct}{given}){condition}"
 
 
-def _written(
+def _write(
     outputs: Sequence[Output],
     shared: Sequence[Expression],
     names: Sequence[str],

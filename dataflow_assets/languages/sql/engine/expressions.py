@@ -198,8 +198,8 @@ def program(
     """What compiles the expressions of one query: what they share is computed once for a row."""
     made: list[Evaluate] = []
     for one in shared:
-        made.append(_once(compiled(one, environment, made)))
-    return lambda expression: compiled(expression, environment, made)
+        made.append(_once(compile_expression(one, environment, made)))
+    return lambda expression: compile_expression(expression, environment, made)
 
 
 def _once(inner: Evaluate) -> Evaluate:
@@ -215,7 +215,7 @@ def _once(inner: Evaluate) -> Evaluate:
     return evaluate
 
 
-def compiled(
+def compile_expression(
     expression: Expression, environment: Environment, shared: Sequence[Evaluate] = ()
 ) -> Evaluate:
     if isinstance(expression, Constant):
@@ -225,7 +225,7 @@ def compiled(
         return operator.itemgetter(expression.at)
     if isinstance(expression, Shared):
         return shared[expression.at]
-    inner = [compiled(one, environment, shared) for one in operands(expression)]
+    inner = [compile_expression(one, environment, shared) for one in operands(expression)]
     if isinstance(expression, CastTo):
         return _cast(expression, inner[0], environment)
     if isinstance(expression, Member):

@@ -19,7 +19,7 @@ def groups(view: ViewPlan, number: int, environment: Environment) -> Merging:
     """The groups of a stage, whose rows go to the next one, or into the target."""
     stage = view.stages[number]
     if number + 1 == len(view.stages):
-        finish = _written(view, environment)
+        finish = _writer(view, environment)
     else:
         finish = _passed_on(view.stages[number + 1], environment)
     if isinstance(stage, Ranking):
@@ -52,7 +52,7 @@ def _passed_on(following: Stage, environment: Environment) -> Finish:
     return finish
 
 
-def _written(view: ViewPlan, environment: Environment) -> Finish:
+def _writer(view: ViewPlan, environment: Environment) -> Finish:
     compiled = program(view.shared, environment)
     having = compiled(view.having) if view.having is not None else None
     outputs = Outputs(view.outputs, compiled, view.times, drops=view.drops_nulls)

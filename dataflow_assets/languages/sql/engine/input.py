@@ -13,7 +13,7 @@ from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layo
 from dataflow_assets.languages.sql.engine.bytes.messages import SKIPPED_KEY
 from dataflow_assets.languages.sql.engine.bytes.read import Reader
 from dataflow_assets.languages.sql.engine.bytes.read_columns import ColumnsReader
-from dataflow_assets.languages.sql.engine.columns import Columns, taken
+from dataflow_assets.languages.sql.engine.columns import Columns, take_places
 from dataflow_assets.languages.sql.engine.function import Row
 from dataflow_assets.languages.sql.engine.metadata import in_envelope, reader
 from dataflow_assets.languages.sql.engine.plan import KEY, Cell
@@ -130,18 +130,18 @@ class Input:
         there = [at for at, body in enumerate(given.bodies) if body is not None]
         if self._raw and len(there) < count:
             raise ValueError("a null message is a row")
-        keys = None if self._keys_of is None else self._keys_of(parse_all(_known(given.keys)))
+        keys = None if self._keys_of is None else self._keys_of(parse_all(_known_keys(given.keys)))
         metadata = given.metadata() if self._cells.reads_metadata else [{}] * count
-        bodies = parse_all(_known(taken(given.bodies, there)))
+        bodies = parse_all(_known_keys(take_places(given.bodies, there)))
         if self._changes is not None:
-            return self._changed(
+            return self._change(
                 self._changes, list(zip(there, bodies, strict=True)), keys, metadata
             )
         gone = sorted(set(range(count)).difference(there)) if self._upserts else []
         rows = self._columns(there, bodies, keys, metadata)
         return Together(rows, there, self._columns(gone, None, keys, metadata), gone, range(count))
 
-    def _changed(
+    def _change(
         self,
         changes: Changes,
         messages: Sequence[tuple[int, Any]],
@@ -173,8 +173,8 @@ class Input:
         keys: Keys,
         metadata: Sequence[Mapping[str, Any]],
     ) -> Columns:
-        key = keys and [taken(one, places) for one in keys]
-        return self._cells.columns(bodies, key, taken(metadata, places), len(places))
+        key = keys and [take_places(one, places) for one in keys]
+        return self._cells.columns(bodies, key, take_places(metadata, places), len(places))
 
     def _key_of(self, record: Record) -> Sequence[Any] | object | None:
         assert self._key is not None  # noqa: S101 - that is what this is called for
@@ -196,7 +196,7 @@ class Input:
             raise RejectedRecord("step", str(error)) from None
 
 
-def _known(texts: Sequence[bytes | None]) -> Sequence[bytes]:
+def _known_keys(texts: Sequence[bytes | None]) -> Sequence[bytes]:
     if None in texts:
         raise ValueError("a message has no key")
     return cast("Sequence[bytes]", texts)

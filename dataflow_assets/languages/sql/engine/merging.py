@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.languages.sql.engine.accumulators import kept
+from dataflow_assets.languages.sql.engine.accumulators import accumulator
 from dataflow_assets.languages.sql.engine.changes import (
     BINARY,
     KEPT,
@@ -64,7 +64,7 @@ class Signed(NamedTuple):
     """How many more there are of each; below 0 less."""
 
 
-def signed(before: Sequence[bytes], now: Sequence[bytes]) -> Signed:
+def sign(before: Sequence[bytes], now: Sequence[bytes]) -> Signed:
     """Rows that go, and rows that come."""
     times = np.ones(len(before) + len(now), np.int64)
     times[: len(before)] = -1
@@ -97,7 +97,7 @@ def merge_rows(old: pa.Table, arrived: pa.Table, *, several: bool) -> Merged:
     if several:
         gone, come = (list(chain.from_iterable(unpack_all(one))) for one in (gone, come))
     puts = pa.table([arrived["k"].filter(changed), now.filter(changed)], schema=KEPT)
-    return Merged(puts, signed(gone, come))
+    return Merged(puts, sign(gone, come))
 
 
 def merge_distinct(stage: Stage, old: pa.Table, given: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -111,7 +111,7 @@ def merge_distinct(stage: Stage, old: pa.Table, given: pa.Table) -> tuple[pa.Tab
     flips = (now > 0) != (before > 0)
     signs = np.where(now > 0, 1, -1)[flips]
     groups = _of_groups(stage, keys.filter(pa.array(flips)).to_pylist(), signs)
-    return _recounted(keys, before, now), groups
+    return _recount(keys, before, now), groups
 
 
 def merge_counted(old: pa.Table, given: pa.Table) -> Merged:
@@ -123,7 +123,7 @@ def merge_counted(old: pa.Table, given: pa.Table) -> Merged:
     now = before + more
     times = np.maximum(0, now) - np.maximum(0, before)
     rows = keys.filter(pa.array(times != 0)).to_pylist()
-    return Merged(_recounted(keys, before, now), Signed(rows, times[times != 0]))
+    return Merged(_recount(keys, before, now), Signed(rows, times[times != 0]))
 
 
 def _numbers(old: pa.Table, given: pa.Table) -> tuple[pa.ChunkedArray, Ints, Ints]:
@@ -134,7 +134,7 @@ def _numbers(old: pa.Table, given: pa.Table) -> tuple[pa.ChunkedArray, Ints, Int
     return counted["k"], before, counted["n"].to_numpy()
 
 
-def _recounted(keys: pa.ChunkedArray, before: Ints, now: Ints) -> pa.Table:
+def _recount(keys: pa.ChunkedArray, before: Ints, now: Ints) -> pa.Table:
     values = [pack(one) if one else None for one in now[now != before].tolist()]
     return pa.table([keys.filter(pa.array(now != before)), pa.array(values, BINARY)], schema=KEPT)
 
@@ -158,11 +158,11 @@ class MergedGroups:
     refused: list[tuple[bytes, str]] = field(default_factory=list)
     """Groups that have no row because it cannot be computed, and why."""
 
-    def signed(self) -> Signed:
+    def sign(self) -> Signed:
         """Its rows on their way into the stage behind it."""
         gone = [before for _, before, _ in self.rows if before is not None]
         come = [now for _, _, now in self.rows if now is not None]
-        return signed(gone, come)
+        return sign(gone, come)
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class Groups(Merging):
     """The groups of a stage, and what their rows become."""
 
     @cached_property
-    def _kept(self) -> list[Kept]:
+    def _accumulators(self) -> list[Kept]:
         return aggregates(self.stage)
 
     @override
@@ -224,7 +224,7 @@ class Groups(Merging):
                 rows += given[0] * times
                 self._add(values, given[1:], times)
             else:
-                self._kept[at].add(values[at], given[0], times)
+                self._accumulators[at].add(values[at], given[0], times)
         results = self._results(values)
         if rows == before and (not rows or pack([rows, sent, *values]) == known):
             return
@@ -237,16 +237,16 @@ class Groups(Merging):
 
     def _read(self, known: bytes | None) -> tuple[int, bytes | None, list[Any]]:
         if known is None:
-            return 0, None, [one.empty() for one in self._kept]
+            return 0, None, [one.empty() for one in self._accumulators]
         rows, sent, *values = unpack(known)
         return rows, sent, values
 
     def _add(self, values: list[Any], folded: Sequence[Any], times: int) -> None:
-        for kept_one, value, one in zip(self._kept, values, folded, strict=True):
+        for kept_one, value, one in zip(self._accumulators, values, folded, strict=True):
             kept_one.merge(value, one, times)
 
     def _results(self, values: list[Any]) -> list[Any]:
-        return [one.result(value) for one, value in zip(self._kept, values, strict=True)]
+        return [one.result(value) for one, value in zip(self._accumulators, values, strict=True)]
 
     def _row(self, group: bytes, results: list[Any], found: MergedGroups) -> bytes | None:
         try:
@@ -283,7 +283,7 @@ class WindowGroups(Groups):
 
 def aggregates(stage: Stage) -> list[Kept]:
     """Returns how the aggregates of a stage are kept."""
-    return [kept(one, retracts=stage.retracts) for one in stage.calls]
+    return [accumulator(one, retracts=stage.retracts) for one in stage.calls]
 
 
 def by_group(given: pa.Table) -> dict[bytes, list[tuple[Any, int]]]:

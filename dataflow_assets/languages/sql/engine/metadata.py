@@ -71,7 +71,7 @@ def in_envelope(key: str) -> bool:
     return key.startswith("value.")
 
 
-def needed(key: str) -> frozenset[str]:
+def metadata_of_key(key: str) -> frozenset[str]:
     """Returns what a source must read for a key of METADATA."""
     if in_envelope(key):
         return frozenset()

@@ -20,7 +20,7 @@ _WORDS = re.compile(r"([+-]?(?:NaN|Infinity))")
 _EXACT = Context(prec=80)  # of what is computed before a result is rounded to its own digits
 
 
-def wrapped(kind: str, value: int) -> int:
+def wrap_around(kind: str, value: int) -> int:
     """A whole number as Java keeps it: what does not fit begins again at the other end."""
     bits = BITS[kind]
     return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
@@ -35,7 +35,7 @@ def bounds(kind: str) -> tuple[int, int]:
 def wrapper(kind: str) -> Callable[[int], int]:
     """The same as `wrapped`, for many values of one kind."""
     least, most = bounds(kind)
-    return lambda value: value if least <= value <= most else wrapped(kind, value)
+    return lambda value: value if least <= value <= most else wrap_around(kind, value)
 
 
 def rounder(wanted: Type) -> Callable[[Decimal], Decimal | None]:
@@ -120,7 +120,7 @@ def numbers(wanted: Type) -> Callable[[Any], Any]:
     if wanted.kind == "FLOAT":
         return lambda value: single(float(value))
     wrap, kind = wrapper(wanted.kind), wanted.kind
-    return lambda value: _clamped(value, kind) if isinstance(value, float) else wrap(int(value))
+    return lambda value: _clamp(value, kind) if isinstance(value, float) else wrap(int(value))
 
 
 def _decimals(wanted: Type) -> Callable[[Any], Any]:
@@ -133,10 +133,10 @@ def _decimals(wanted: Type) -> Callable[[Any], Any]:
     return make
 
 
-def _clamped(value: float, kind: str) -> int:
+def _clamp(value: float, kind: str) -> int:
     if math.isnan(value):
         return 0
     bits = max(BITS[kind], 32)
     most = (1 << bits - 1) - 1
     whole = most if value >= most else -most - 1 if value <= -most - 1 else int(value)
-    return wrapped(kind, whole)
+    return wrap_around(kind, whole)

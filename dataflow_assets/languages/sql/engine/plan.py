@@ -8,7 +8,7 @@ from typing import Literal
 
 from dataflow_assets.languages.sql.engine.bytes.layout import Layout, Times
 from dataflow_assets.languages.sql.engine.expressions import Expression, columns
-from dataflow_assets.languages.sql.engine.metadata import needed
+from dataflow_assets.languages.sql.engine.metadata import metadata_of_key
 from dataflow_assets.languages.sql.engine.types import Type
 from dataflow_assets.languages.sql.engine.unnest import Unnest, made_of
 
@@ -38,7 +38,7 @@ class Cell:
 
 def metadata_of(cells: Iterable[Cell], *, key: bool) -> frozenset[str]:
     """The metadata that a source must read for these cells, and for keys that are decoded."""
-    found = (needed(one.metadata) for one in cells if one.place == "metadata")
+    found = (metadata_of_key(one.metadata) for one in cells if one.place == "metadata")
     return frozenset({KEY} if key else ()).union(*found)
 
 

@@ -41,17 +41,17 @@ class QueryRows:
         """
         taken = self._input(record)
         if len(taken) == 1 and (self._unnested is None or taken[0][1]):
-            return self._changed(record, *taken[0])
+            return self._change(record, *taken[0])
         rows: Iterable[tuple[Row, bool]] = taken
         if self._unnested is not None:
             rows = ((one, False) for row, _ in taken for one in self._unnested(row))
-        found = (self._changed(record, *one) for one in rows)
-        return self._settled([one for one in found if one is not None]) if taken else None
+        found = (self._change(record, *one) for one in rows)
+        return self._settle([one for one in found if one is not None]) if taken else None
 
-    def _changed(self, record: Record, row: Row, gone: bool) -> Record | None:
-        return self._deleted(record, row) if gone else self._of(record, row)
+    def _change(self, record: Record, row: Row, gone: bool) -> Record | None:
+        return self._delete(record, row) if gone else self._of(record, row)
 
-    def _settled(self, found: list[Record]) -> list[Record]:
+    def _settle(self, found: list[Record]) -> list[Record]:
         """Without deletes of rows whose key the next one has again."""
         pairs = zip(found, [*found[1:], None], strict=False)
         return [one for one, other in pairs if other is None or not self._replaces(other, one)]
@@ -62,11 +62,11 @@ class QueryRows:
 
     def _of(self, record: Record, row: Row) -> Record | None:
         if self._where is not None and not holds(self._where, row, "WHERE"):
-            return self._deleted(record, row) if self._plan.changelog else None
+            return self._delete(record, row) if self._plan.changelog else None
         body = self._outputs(row)
         return None if body is None else Record(body, record.metadata, record.route)
 
-    def _deleted(self, record: Record, row: Row) -> Record | None:
+    def _delete(self, record: Record, row: Row) -> Record | None:
         """Unless nothing was ever written for the key, whatever else its rows had in them."""
         if self._key_where is not None and not _may_hold(self._key_where, row):
             return None

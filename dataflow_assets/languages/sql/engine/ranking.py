@@ -135,18 +135,20 @@ class Ranks(Merging):
     ) -> None:
         rows, sent = ([], []) if known is None else unpack(known)
         before = self.stage.first(rows)
-        kept = self.stage.sorted(_changed(rows, counted))
+        kept = self.stage.sorted(_change(rows, counted))
         if not self.stage.retracts:
             del kept[self.stage.most :]
         now = _Passed(group, before, sent, found)
-        passed_on = [now.row(at, row, self._made) for at, row in enumerate(self.stage.first(kept))]
+        passed_on = [
+            now.row(at, row, self._numbered_row) for at, row in enumerate(self.stage.first(kept))
+        ]
         stored = pack([kept, passed_on]) if kept else None
         if stored != known:
             found.puts[group] = stored
         found.rows += _difference(group, sent, passed_on)
         now.tell()
 
-    def _made(self, group: bytes, values: Sequence[Any], number: int) -> bytes | None:
+    def _numbered_row(self, group: bytes, values: Sequence[Any], number: int) -> bytes | None:
         keys = self._keys.unpack(group[self.stage.front :])
         return self.finish([*keys, *self._rows.values(values), number])
 
@@ -179,7 +181,7 @@ class _Passed:
             self.found.refused.append((self.group, "; ".join(self.refused)))
 
 
-def _changed(rows: Iterable[Counted], counted: Iterable[tuple[Any, int]]) -> list[Counted]:
+def _change(rows: Iterable[Counted], counted: Iterable[tuple[Any, int]]) -> list[Counted]:
     found = {pack(values): (values, times) for values, times in rows}
     for (values,), more in counted:
         name = pack(values)

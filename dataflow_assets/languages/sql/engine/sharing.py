@@ -62,8 +62,8 @@ def _key(expression: Expression, inner: tuple[int, ...]) -> object:
     return type(expression), expression.type, own, inner
 
 
-def unified(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
-    """The same expressions, with one object for all that are equal.
+def unify(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
+    """Returns the expressions with one object for all that are equal.
 
     Objects are compared at once; equal ones of many levels by each way through them.
     """
@@ -71,7 +71,7 @@ def unified(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
     return tuple(found.parts[found.number(one)] for one in expressions)
 
 
-def shared(
+def share(
     expressions: Sequence[Expression],
 ) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
     """The parts that are needed more than once, and the expressions over them.

@@ -15,10 +15,10 @@ from dataflow_assets.languages.sql.engine.changes import (
     Ints,
     added_up,
     changes,
-    joined,
+    concatenate,
     without_zeros,
 )
-from dataflow_assets.languages.sql.engine.columns import taken
+from dataflow_assets.languages.sql.engine.columns import take_places
 from dataflow_assets.languages.sql.engine.kept import sums
 from dataflow_assets.languages.sql.engine.merging import FOLDED, Signed, aggregates
 from dataflow_assets.languages.sql.engine.stages import Stage
@@ -46,8 +46,8 @@ def spread(stage: Stage, given: Signed) -> Spread:
     for at in sorted(stage.apart):
         parts.append(_values(stage, groups, at, columns[at], given.times))
         columns[at] = [None] * len(groups)
-    found = without_zeros(added_up(joined(parts)))
-    make = _folded if stage.folds else _listed
+    found = without_zeros(added_up(concatenate(parts)))
+    make = _fold if stage.folds else _list
     return Spread(found, make(stage, groups, columns, given.times))
 
 
@@ -55,7 +55,7 @@ def _values(
     stage: Stage, groups: Sequence[bytes], at: int, column: Sequence[Any], times: Ints
 ) -> pa.Table:
     there = [number for number, value in enumerate(column) if value is not None]
-    owners, values = taken(groups, there), taken(column, there)
+    owners, values = take_places(groups, there), take_places(column, there)
     keys = pack_rows([owners, [at] * len(there), values])
     if stage.front:
         pairs = zip(owners, keys, strict=True)
@@ -63,7 +63,7 @@ def _values(
     return changes(keys, [b""] * len(there), times[there])
 
 
-def _folded(stage: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
+def _fold(stage: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
     coded = pa.array(groups, BINARY).dictionary_encode()
     numbers, count = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
     made = aggregates(stage)
@@ -75,7 +75,7 @@ def _folded(stage: Stage, groups: Sequence[bytes], columns: Arguments, times: In
     return changes(coded.dictionary, besides, counts)
 
 
-def _listed(_: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
+def _list(_: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
     rows = [*zip(*columns, strict=True)] if columns else [()] * len(groups)
     besides = pack_rows([rows])
     return without_zeros(added_up(changes(groups, besides, times)))

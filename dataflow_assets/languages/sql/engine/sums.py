@@ -13,7 +13,7 @@ from typing_extensions import override
 from dataflow_assets.languages.sql.engine.aggregates import Aggregate
 from dataflow_assets.languages.sql.engine.changes import Ints
 from dataflow_assets.languages.sql.engine.kept import Kept, sums
-from dataflow_assets.languages.sql.engine.numbers import rounder, single, wrapped
+from dataflow_assets.languages.sql.engine.numbers import rounder, single, wrap_around
 from dataflow_assets.languages.sql.engine.values import value_of
 
 _EXACT = Context(prec=120)
@@ -61,9 +61,9 @@ class ExactSum(Kept):
             found = _EXACT.divide(found, Decimal(count)) if average else found
             return self._rounded(found)
         if not average:
-            return wrapped(kind.kind, total)
-        whole = abs(wrapped("BIGINT", total)) // count
-        return wrapped(kind.kind, whole if wrapped("BIGINT", total) >= 0 else -whole)
+            return wrap_around(kind.kind, total)
+        whole = abs(wrap_around("BIGINT", total)) // count
+        return wrap_around(kind.kind, whole if wrap_around("BIGINT", total) >= 0 else -whole)
 
 
 class FloatSum(Kept):

@@ -123,10 +123,10 @@ def as_text(value: Any, given: Type, zone: ZoneInfo) -> str:
     if given.moment:
         local = value.astimezone(zone) if given.kind == "TIMESTAMP_LTZ" else value
         return moment_text(local, given.length)
-    return _nested(value, given, zone)
+    return _nested_text(value, given, zone)
 
 
-def _nested(value: Any, given: Type, zone: ZoneInfo) -> str:
+def _nested_text(value: Any, given: Type, zone: ZoneInfo) -> str:
     def inner(one: Any, kind: Type) -> str:
         return "NULL" if one is None else as_text(one, kind, zone)
 

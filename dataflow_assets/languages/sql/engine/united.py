@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.bytes.layout import Layout
-from dataflow_assets.languages.sql.engine.columns import Columns, taken
+from dataflow_assets.languages.sql.engine.columns import Columns, take_places
 from dataflow_assets.languages.sql.engine.expressions import Expression, looked_at, program
 from dataflow_assets.languages.sql.engine.function import Environment, Row
 from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
@@ -77,7 +77,7 @@ class Rows:
         if self._where is not None:
             known = found.of(self._table.where, self._where)
             places = [at for at, value in enumerate(known) if value is True]
-            found, owners = found.take(places), taken(owners, places)
+            found, owners = found.take(places), take_places(owners, places)
         pairs = zip(self._table.selected, self._selected, strict=True)
         return Columns(found.count, [found.of(*one) for one in pairs]), owners
 

@@ -131,7 +131,7 @@ def _same(value: Any) -> Any:
 def plain(kind: Type, *, keys: bool = False) -> Change:
     """Returns what makes a plain value of a value that is not null; `keys`: as Codec has it."""
     if kind.kind in ("FLOAT", "DOUBLE"):
-        return _positive if keys else ordered
+        return _positive if keys else order_preserving
     if kind.kind == "DECIMAL":
         scale = kind.scale
         return lambda value: int(value.scaleb(scale, _EXACT))
@@ -146,14 +146,14 @@ def plain(kind: Type, *, keys: bool = False) -> Change:
     if kind.kind == "TIMESTAMP_LTZ":
         return lambda value: (value.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // _MICRO
     if kind.items:
-        return _nested(kind, partial(plain, keys=keys))
+        return _change_nested(kind, partial(plain, keys=keys))
     return _same
 
 
 def value_of(kind: Type) -> Change:
     """Returns what makes the value of a plain one that is not null."""
     if kind.kind in ("FLOAT", "DOUBLE"):
-        return _unordered
+        return _from_ordered
     if kind.kind == "DECIMAL":
         scale = kind.scale
         return lambda value: Decimal(value).scaleb(-scale, _EXACT)
@@ -166,11 +166,11 @@ def value_of(kind: Type) -> Change:
     if kind.kind == "TIMESTAMP_LTZ":
         return lambda value: (_EPOCH + value * _MICRO).replace(tzinfo=UTC)
     if kind.items:
-        return _nested(kind, value_of)
+        return _change_nested(kind, value_of)
     return _same
 
 
-def _nested(kind: Type, change: Callable[[Type], Change]) -> Change:
+def _change_nested(kind: Type, change: Callable[[Type], Change]) -> Change:
     inner = [change(one) for one in kind.items]
     if kind.kind == "MAP":
         return _map(inner[0], inner[1])
@@ -197,7 +197,7 @@ def _or_null(change: Change, value: Any) -> Any:
     return None if value is None else change(value)
 
 
-def ordered(value: float) -> int:
+def order_preserving(value: float) -> int:
     """A floating number as a whole one: in the same order, each NaN the same."""
     if value != value:  # noqa: PLR0124 - NaN
         return (1 << 63) - 1
@@ -206,10 +206,10 @@ def ordered(value: float) -> int:
 
 
 def _positive(value: float) -> int:
-    return ordered(value + 0.0)  # which is 0.0 where it was -0.0
+    return order_preserving(value + 0.0)  # which is 0.0 where it was -0.0
 
 
-def _unordered(value: int) -> float:
+def _from_ordered(value: int) -> float:
     if value == (1 << 63) - 1:
         return float("nan")
     bits = value if value >= 0 else (-value - 1) | 1 << 63

@@ -13,7 +13,7 @@ from dataflow_assets.records.record import NotJson, Record
 from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 
 
-def _passed(record: Record) -> Record | None:
+def _pass(record: Record) -> Record | None:
     if "operation" not in record.metadata:
         raise RejectedRecord(
             "step", "the query keeps state: what a record changes is not told by the record alone"
@@ -32,7 +32,7 @@ class ViewRows(Step):
 
     @override
     def compile(self, context: Context) -> Apply:
-        return _passed
+        return _pass
 
     @override
     def reads(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.arrivals import PrimaryKey
-from dataflow_assets.languages.sql.engine.expressions import Expression, compiled
+from dataflow_assets.languages.sql.engine.expressions import Expression, compile_expression
 from dataflow_assets.languages.sql.engine.function import Environment, Row
 from dataflow_assets.languages.sql.engine.input import Input, Source
 from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
@@ -67,10 +67,10 @@ class WindowArrivals:
         """Change by change of an upsert table, else of all rows. Raises RejectedRecord."""
         taken = self._input(record)
         if self._key is None:
-            return [self._seen(None, [row for row, _ in taken])] if taken else []
-        return [self._seen(self._key(row), [] if gone else [row]) for row, gone in taken]
+            return [self._see(None, [row for row, _ in taken])] if taken else []
+        return [self._see(self._key(row), [] if gone else [row]) for row, gone in taken]
 
-    def _seen(self, key: bytes | None, rows: Sequence[Row]) -> Seen:
+    def _see(self, key: bytes | None, rows: Sequence[Row]) -> Seen:
         if not rows:
             return Seen(key, (), None, late=False)
         marks = (self._watermark(row) for row in rows)
@@ -86,7 +86,7 @@ class _Moment:
     """The watermark of a row."""
 
     def __init__(self, expression: Expression, environment: Environment) -> None:
-        self._value = compiled(expression, environment)
+        self._value = compile_expression(expression, environment)
 
     def __call__(self, row: Row) -> int | None:
         """None where the row has none. Raises RejectedRecord."""
@@ -102,7 +102,7 @@ class _Assigned:
 
     def __init__(self, windows: Windows, environment: Environment) -> None:
         self._windows, self._zone = windows, environment.local
-        self._time = compiled(windows.time, environment)
+        self._time = compile_expression(windows.time, environment)
         self._known: dict[tuple[int, int], list[Any]] = {}
 
     def __call__(self, row: Row) -> Iterator[list[Any]]:

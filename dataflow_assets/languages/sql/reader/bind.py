@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.languages.common.keys import meant
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.aggregates import AGGREGATES
@@ -29,7 +30,6 @@ from dataflow_assets.languages.sql.reader.syntax import (
     Numbered,
     Star,
 )
-from dataflow_assets.likely_names import did_you_mean_or
 
 ALIASES: Mapping[str, str] = {
     "CONCAT": "||",
@@ -101,9 +101,9 @@ _CHECKS: Mapping[str, tuple[int, Callable[[str], Any]]] = {
     "TO_DATE": (1, patterns.check),
     "FROM_UNIXTIME": (1, patterns.check),
     "UNIX_TIMESTAMP": (1, patterns.check),
-    "JSON_VALUE": (1, json.parsed),
-    "JSON_QUERY": (1, json.parsed),
-    "JSON_EXISTS": (1, json.parsed),
+    "JSON_VALUE": (1, json.parse_path),
+    "JSON_QUERY": (1, json.parse_path),
+    "JSON_EXISTS": (1, json.parse_path),
     "REGEXP": (1, regular.expression),
     "REGEXP_EXTRACT": (1, regular.expression),
     "REGEXP_REPLACE": (1, regular.expression),

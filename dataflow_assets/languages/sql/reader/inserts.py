@@ -20,7 +20,7 @@ from dataflow_assets.languages.sql.engine.expressions import (
 )
 from dataflow_assets.languages.sql.engine.metadata import HEADER_LIST, HEADERS, METADATA, WRITABLE
 from dataflow_assets.languages.sql.engine.plan import Cell, Output, Plan
-from dataflow_assets.languages.sql.engine.sharing import shared
+from dataflow_assets.languages.sql.engine.sharing import share
 from dataflow_assets.languages.sql.engine.stages import Stage
 from dataflow_assets.languages.sql.engine.types import NULL, STRING, assignable
 from dataflow_assets.languages.sql.engine.unnest import Unnest
@@ -81,7 +81,7 @@ def sharing(
 ) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
     """Returns what expressions have in common, and the expressions over that. Raises Unreadable."""
     try:
-        return shared(expressions)
+        return share(expressions)
     except ValueError as error:
         message = f"{error}: write what is inside into a topic of its own"
         raise Unreadable(insert.place, message) from None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.types import LONGEST, MOST_DIGITS, Type
-from dataflow_assets.likely_names import did_you_mean_or
 
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE")
 _ALIASES = {"INTEGER": "INT", "STRING": "VARCHAR", "BYTES": "VARBINARY", "DEC": "DECIMAL"}

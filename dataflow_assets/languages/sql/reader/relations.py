@@ -13,7 +13,7 @@ from dataflow_assets.languages.sql.engine.expressions import (
     conjuncts,
 )
 from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.engine.sharing import unified
+from dataflow_assets.languages.sql.engine.sharing import unify
 from dataflow_assets.languages.sql.engine.stages import Stage
 from dataflow_assets.languages.sql.reader.bind import Named, Scope, bound
 from dataflow_assets.languages.sql.reader.group_windows import over_windows
@@ -91,7 +91,7 @@ def _plain(select: Select, source: Relation, scope: Scope) -> Relation:
 def _selected(select: Select, source: Relation, scope: Scope) -> Relation:
     columns, places = zip(*_columns(select, scope), strict=True)
     names, found = zip(*columns, strict=True)
-    columns = tuple(zip(names, unified(found), strict=True))
+    columns = tuple(zip(names, unify(found), strict=True))
     return replace(source, columns=columns, places=places)
 
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from dataflow_assets.errors.likely_names import did_you_mean
 from dataflow_assets.languages.common.key_tables import Key, entry, names
 from dataflow_assets.languages.common.keys import meant
 from dataflow_assets.languages.common.statements import StatementNotes
 from dataflow_assets.languages.sql.reader.syntax import Option
-from dataflow_assets.likely_names import did_you_mean
 
 _BY_SPARK = "has no effect: the flow is run by Spark, with freshness and lanes of its own"
 SETTINGS: Sequence[Key] = (

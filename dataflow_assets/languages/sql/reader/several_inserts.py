@@ -14,7 +14,7 @@ from dataflow_assets.languages.sql.engine.expressions import (
     Constant,
     Expression,
     Shared,
-    compiled,
+    compile_expression,
     lasting,
     operands,
 )
@@ -147,6 +147,6 @@ def _passed_on(stage: Stage) -> Mapping[int, Expression]:
 
 def _evaluated(one: Expression) -> Constant | None:
     try:
-        return Constant(one.type, compiled(one, Environment())(()))
+        return Constant(one.type, compile_expression(one, Environment())(()))
     except NO_VALUE:
         return None

@@ -9,7 +9,7 @@ import pyarrow as pa
 from msgspec.structs import replace as with_fields
 
 from dataflow_assets.languages.sql.engine.changes import by_key
-from dataflow_assets.languages.sql.engine.changes import kept as as_rows
+from dataflow_assets.languages.sql.engine.changes import kept_rows as as_rows
 from dataflow_assets.languages.sql.engine.windows import at_front
 from dataflow_assets.languages.sql.state import tables
 from dataflow_assets.languages.sql.state.hops import Flowing, Hop, Moved
@@ -23,7 +23,7 @@ def ends(table: Table, final: int | None) -> bool:
     return table.first is not None and final is not None and table.first <= final
 
 
-def closed(
+def close_windows(
     flowing: Flowing, hop: Hop, moved: Moved, kept: Mapping[bytes, bytes], final: int
 ) -> Moved:
     """Returns what was merged, with what comes of windows that are final: nothing is kept of them.
@@ -44,7 +44,7 @@ def closed(
     return replace(moved, puts=as_rows(puts | dict.fromkeys(kept))).and_then(more)
 
 
-def begun(table: Table, puts: pa.Table, final: int | None, load: Load) -> Table:
+def with_first_end(table: Table, puts: pa.Table, final: int | None, load: Load) -> Table:
     """The table with the time at which its first window is final.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.languages.sql.engine.changes import joined
+from dataflow_assets.languages.sql.engine.changes import concatenate
 from dataflow_assets.languages.sql.engine.window_rows import clock_watermark
 from dataflow_assets.languages.sql.engine.windows import Windows, millis
 from dataflow_assets.languages.sql.state.digests import digests
@@ -28,7 +28,7 @@ from dataflow_assets.languages.sql.state.tasks import Place, ReadSlice, part, ru
 from dataflow_assets.languages.sql.state.watermarks import (
     LAST,
     Watermarks,
-    advanced,
+    advance,
     by_clock,
     due,
 )
@@ -84,7 +84,7 @@ class Computation:
         else:
             self._read_in_tasks(pieces)
         self._moments |= dict.fromkeys(closed, LAST)
-        self._watermarks = self._advanced({*waiting, *(one.partition for one in pieces)})
+        self._watermarks = self._advance({*waiting, *(one.partition for one in pieces)})
         for hop in self._flowing.hops:
             self._merges.merge(hop, self._watermarks.reached)
         previous = self._previous
@@ -102,14 +102,14 @@ class Computation:
             forgotten_upto=self._expiry.forgotten_upto,
         )
 
-    def _advanced(self, active: Iterable[str]) -> Watermarks:
+    def _advance(self, active: Iterable[str]) -> Watermarks:
         before, view = self._watermarks, self._reader.view
         if view.windows is None:
             return before
         if view.windows.of_clock:
             over = self._moments and all(one == LAST for one in self._moments.values())
             return by_clock(before, LAST if over else self._clock(view.windows))
-        return advanced(before, self._moments, active, self._flowing.now, view.idle)
+        return advance(before, self._moments, active, self._flowing.now, view.idle)
 
     def _clock(self, windows: Windows) -> int | None:
         return clock_watermark(windows, self._reader.environment)
@@ -150,7 +150,7 @@ class Computation:
             self._count(read.records, len(read.refused), read.late)
             self._moments[piece.partition] = read.moment
             self._merges.parts += part(files, self._place, read.refused)
-        self._merges.hold(self._flowing.arriving(joined(changes)))
+        self._merges.hold(self._flowing.arriving(concatenate(changes)))
         failpoints.reach("view.read")
 
     def _count(self, records: int, refused: int, late: int) -> None:
@@ -159,7 +159,7 @@ class Computation:
         self.late += late
 
 
-def stored(files: StateFiles, place: Place, generation: str, manifest: Manifest) -> Position:
+def store(files: StateFiles, place: Place, generation: str, manifest: Manifest) -> Position:
     """Writes the manifest, which nobody knows of yet; the position that names it."""
     file = files.write(f"{place.folder}/{MANIFEST}", manifest.text(), 0)
     failpoints.reach("view.manifest")

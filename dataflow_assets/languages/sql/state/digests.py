@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dataflow_assets.canonical import Form, Forms
+from dataflow_assets.languages.common.canonical import Form, Forms
 from dataflow_assets.languages.sql.engine.aggregates import Aggregate
 from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layout
 from dataflow_assets.languages.sql.engine.expressions import (

@@ -34,11 +34,11 @@ def expiry(previous: Manifest | None, expires: int, now: int) -> Expiry:
     before = 0 if previous is None else previous.forgotten_upto or 0
     if not expires:
         return Expiry(None, before)
-    begun, since = _begun(previous, now), now - expires
+    begun, since = _first_moment(previous, now), now - expires
     return Expiry(begun, max(before, since) if begun <= since else before)
 
 
-def _begun(previous: Manifest | None, now: int) -> int:
+def _first_moment(previous: Manifest | None, now: int) -> int:
     """A state of an earlier version does not say: that version forgot by the time alone."""
     if previous is None:
         return now

@@ -26,13 +26,13 @@ class StateFiles:
         self._location, self._flow = location, flow
         readable = re.sub(r"[^a-zA-Z0-9_-]+", "-", flow)[:_LONGEST]
         self.folder = f"{readable}.{digest(flow.encode())[:12]}"
-        with self._translated():
+        with self._translate_errors():
             self._files = Folder(location)
 
     def check(self) -> None:
         """Raises TransientError where the location cannot be reached, PermanentError without it."""
         try:
-            with self._translated():
+            with self._translate_errors():
                 self._files.check()
         except FileNotFoundError as error:
             raise PermanentError(
@@ -41,7 +41,7 @@ class StateFiles:
 
     def write(self, name: str, content: bytes, rows: int) -> File:
         """Writes a new file; durable when it returns."""
-        with self._translated():
+        with self._translate_errors():
             self._files.put(self._path(name), content)
         failpoints.reach("view.file")
         return File(name, rows, len(content), hashlib.sha256(content).hexdigest())
@@ -49,30 +49,30 @@ class StateFiles:
     def read(self, name: str, digest: str) -> bytes:
         """The content, as it was written. Raises Lost where it is gone or damaged."""
         try:
-            with self._translated():
+            with self._translate_errors():
                 content: bytes = self._files.read(self._path(name))
         except FileNotFoundError:
-            raise self._broken(name, "is gone") from None
+            raise self._broken_file(name, "is gone") from None
         if hashlib.sha256(content).hexdigest() != digest:
-            raise self._broken(name, "is damaged: it is not what was written")
+            raise self._broken_file(name, "is damaged: it is not what was written")
         return content
 
     def open(self, name: str) -> Any:
         try:
-            with self._translated():
+            with self._translate_errors():
                 return self._files.open(self._path(name))
         except FileNotFoundError:
-            raise self._broken(name, "is gone") from None
+            raise self._broken_file(name, "is gone") from None
 
     def times(self) -> dict[str, int]:
         """By the names of all files of the view when each was written, in ns since 1970."""
-        with self._translated():
+        with self._translate_errors():
             found = self._files.files(self.folder)
         return {one.name.removeprefix(f"{self.folder}/"): one.changed for one in found}
 
     def delete(self, name: str) -> None:
         """Takes a file away, and its folder with the last one; nothing where there is none."""
-        with self._translated():
+        with self._translate_errors():
             self._files.delete(self._path(name))
         if not self._location.on_s3:
             with suppress(OSError):  # others are in it
@@ -81,7 +81,7 @@ class StateFiles:
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}"
 
-    def _broken(self, name: str, what: str) -> Lost:
+    def _broken_file(self, name: str, what: str) -> Lost:
         return Lost(
             f"flow {self._flow}: the file {self._location.path}/{self._path(name)} of its state "
             f"{what}. Put the file back from a copy, or build the state again: dataflow run PATH "
@@ -90,7 +90,7 @@ class StateFiles:
         )
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:

@@ -18,8 +18,8 @@ from dataflow_assets.languages.sql.engine.changes import (
     KEPT,
     added_up,
     changes,
-    joined,
-    kept,
+    concatenate,
+    kept_rows,
     latest,
     looked_up,
 )
@@ -32,7 +32,7 @@ from dataflow_assets.languages.sql.engine.merging import (
     merge_counted,
     merge_distinct,
     merge_rows,
-    signed,
+    sign,
 )
 from dataflow_assets.languages.sql.engine.ranking import Ranking, best
 from dataflow_assets.languages.sql.engine.spread import spread
@@ -96,7 +96,7 @@ class Moved:
         """With what came of the same table afterwards."""
         names = {*self.changes, *more.changes}
         changes = {
-            one: joined(some.changes[one] for some in (self, more) if one in some.changes)
+            one: concatenate(some.changes[one] for some in (self, more) if one in some.changes)
             for one in sorted(names)
         }
         return Moved(self.puts, changes, [*self.output, *more.output])
@@ -122,10 +122,10 @@ class Flowing:
 
     def since(self, hop: Hop) -> int | None:
         """Returns what was touched then, or before, is forgotten; None: nothing is."""
-        return None if self.windowed(hop) else self.forgotten_upto or None
+        return None if self.is_windowed(hop) else self.forgotten_upto or None
 
     def _expires(self, hop: Hop) -> bool:
-        return bool(self.view.expires) and not self.windowed(hop)
+        return bool(self.view.expires) and not self.is_windowed(hop)
 
     def arriving(self, arrived: pa.Table) -> dict[str, pa.Table]:
         """Returns what was read, as changes of the first tables.
@@ -154,14 +154,14 @@ class Flowing:
             given: changes of this table, or of a bucket of it: all changes of a key together. One
                 of the number 0 changes nothing: its key is touched.
         """
-        moved = self._merged(hop, old, given)
+        moved = self._merge(hop, old, given)
         if not self._expires(hop):
             return moved
         as_before = old.filter(pc.invert(pc.is_in(old["k"], moved.puts["k"].combine_chunks())))
         touched = replace(moved, puts=pa.concat_tables([moved.puts, as_before]))
-        return touched.and_then(Moved(NOTHING, self._touched(hop, old, touched.puts)))
+        return touched.and_then(Moved(NOTHING, self._touch(hop, old, touched.puts)))
 
-    def _touched(self, hop: Hop, before: pa.Table, now: pa.Table) -> dict[str, pa.Table]:
+    def _touch(self, hop: Hop, before: pa.Table, now: pa.Table) -> dict[str, pa.Table]:
         """Rows that are passed on as before touch what they are counted in."""
         following = 0 if hop.of_rows else hop.stage + 1
         if hop.kind == "distinct" or following == len(self.view.stages):
@@ -175,14 +175,14 @@ class Flowing:
             if other is not None
             for row in {*self._passed_on(hop, one)} & {*self._passed_on(hop, other)}
         ]
-        found = self._spread(following, signed([], rows))
+        found = self._spread(following, sign([], rows))
         return {table: _touches(some["k"]) for table, some in found.items()}
 
     def _passed_on(self, hop: Hop, kept: bytes) -> Sequence[bytes]:
         """The rows that a table passes on of a key."""
         return self.view.seen(kept) if hop.kind == ROWS else sent_rows(kept)
 
-    def _merged(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
+    def _merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
         if hop.kind == ROWS:
             found = merge_rows(old, latest(given), several=self.view.several)
             return Moved(found.puts, self._spread(0, found.rows))
@@ -192,9 +192,9 @@ class Flowing:
         if hop.kind == "distinct":
             puts, following = merge_distinct(self.view.stages[hop.stage], old, given)
             return Moved(puts, {Hop("groups", hop.stage).table: following})
-        return self._passed(hop, groups(self.view, hop.stage, self.environment).merge(old, given))
+        return self._pass(hop, groups(self.view, hop.stage, self.environment).merge(old, given))
 
-    def windowed(self, hop: Hop) -> bool:
+    def is_windowed(self, hop: Hop) -> bool:
         """Returns whether the keys of a table begin with the end of their window."""
         return not hop.of_rows and self.view.stages[hop.stage].window is not None
 
@@ -207,15 +207,15 @@ class Flowing:
         """
         stage = groups(self.view, hop.stage, self.environment)
         if hop.kind == "groups" and isinstance(stage, WindowGroups):
-            return self._passed(hop, stage.final(ended))
+            return self._pass(hop, stage.final(ended))
         return Moved(NOTHING)
 
-    def _passed(self, hop: Hop, found: MergedGroups) -> Moved:
-        refused = [self._refused(hop.stage, *one) for one in found.refused]
-        puts = kept(found.puts)
+    def _pass(self, hop: Hop, found: MergedGroups) -> Moved:
+        refused = [self._refuse(hop.stage, *one) for one in found.refused]
+        puts = kept_rows(found.puts)
         if hop.stage + 1 == len(self.view.stages):
             return Moved(puts, output=[*self._output(found), *refused])
-        return Moved(puts, self._spread(hop.stage + 1, found.signed()), refused)
+        return Moved(puts, self._spread(hop.stage + 1, found.sign()), refused)
 
     def _spread(self, stage: int, given: Signed) -> dict[str, pa.Table]:
         found = spread(self.view.stages[stage], given)
@@ -234,7 +234,7 @@ class Flowing:
             if now is not None:
                 yield Row(now, UPSERTED)
 
-    def _refused(self, stage: int, group: bytes, reason: str) -> Row:
+    def _refuse(self, stage: int, group: bytes, reason: str) -> Row:
         name = named_group(self.view, group, stage)
         return Row(b"", REFUSED, reason, group=f"{self.environment.now.isoformat()} {name}")
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from dataflow_assets.contracts import OffsetSlice
-from dataflow_assets.languages.sql.engine.changes import NONE, by_key, joined
+from dataflow_assets.languages.sql.engine.changes import NONE, by_key, concatenate
 from dataflow_assets.languages.sql.state.hops import NOTHING, Flowing
-from dataflow_assets.languages.sql.state.output import Row, batches, written
+from dataflow_assets.languages.sql.state.output import Row, batches, write_rows
 from dataflow_assets.languages.sql.state.reading import Reader
 
 
@@ -29,14 +29,14 @@ def looked_at(reader: Reader, messages: Mapping[str, pa.RecordBatch]) -> pa.Reco
         arrived.append(read.changes)
         rows += read.refused
     flowing = Flowing(reader.view, reader.environment)
-    pending = flowing.arriving(joined(arrived))
+    pending = flowing.arriving(concatenate(arrived))
     for hop in flowing.hops:
         moved = flowing.merge(hop, NOTHING, pending.get(hop.table, NONE))
-        if flowing.windowed(hop):
+        if flowing.is_windowed(hop):
             kept = {key: value for key, value in by_key(moved.puts).items() if value is not None}
             moved = moved.and_then(flowing.close(hop, kept))
         for name, some in moved.changes.items():
-            pending[name] = joined([pending.get(name, NONE), some])
+            pending[name] = concatenate([pending.get(name, NONE), some])
         rows += moved.output
-    found = pa.Table.from_batches(batches(written(rows))).combine_chunks() if rows else None
+    found = pa.Table.from_batches(batches(write_rows(rows))).combine_chunks() if rows else None
     return None if found is None else found.to_batches()[0]

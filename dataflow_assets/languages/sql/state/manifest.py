@@ -7,9 +7,9 @@ from datetime import datetime
 import msgspec
 
 from dataflow_assets.contracts import Positions
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.sql.state.watermarks import Watermarks
+from dataflow_assets.records.decoding import decode_json
 
 VIEW = "view"
 """The one partition of a view."""

@@ -13,9 +13,9 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from dataflow_assets import failpoints
-from dataflow_assets.languages.sql.engine.changes import joined
+from dataflow_assets.languages.sql.engine.changes import concatenate
 from dataflow_assets.languages.sql.state import tables
-from dataflow_assets.languages.sql.state.closing import Load, begun, closed, ends
+from dataflow_assets.languages.sql.state.closing import Load, close_windows, ends, with_first_end
 from dataflow_assets.languages.sql.state.driver import FOLDED, Driver
 from dataflow_assets.languages.sql.state.hops import Flowing, Hop, Moved
 from dataflow_assets.languages.sql.state.manifest import File, Table
@@ -56,11 +56,11 @@ class Merges:
         self._cache, self._spark, self._limits = driver.cache, driver.spark, driver.limits
         empty = Table((None,) * self._limits.buckets)
         self.tables = {hop.table: known.get(hop.table, empty) for hop in flowing.hops}
-        self.buckets = {name: self._grown(one) for name, one in self.tables.items()}
+        self.buckets = {name: self._bucket_count(one) for name, one in self.tables.items()}
         self.parts: list[File] = []
         self._pending = {name: _Pending() for name in self.tables}
 
-    def _grown(self, table: Table) -> int:
+    def _bucket_count(self, table: Table) -> int:
         rows, buckets = table.rows, len(table.buckets)
         while rows > buckets * self._limits.full:
             buckets *= 2
@@ -81,7 +81,7 @@ class Merges:
         `reached`: the watermark behind the micro-batch.
         """
         pending, table = self._pending[hop.table], self.tables[hop.table]
-        final = None if reached is None or not self._flowing.windowed(hop) else reached + 1
+        final = None if reached is None or not self._flowing.is_windowed(hop) else reached + 1
         ending = table.rows if ends(table, final) else 0
         changes = self._few(pending, ending)
         if changes is None:
@@ -99,30 +99,30 @@ class Merges:
         most = self._limits.few - ending
         if pending.count > FOLDED * most or pending.size > self._limits.few_bytes:
             return None
-        found = joined([*pending.held, all_changes(self._files, pending.staged)])
+        found = concatenate([*pending.held, all_changes(self._files, pending.staged)])
         few = found.num_rows <= most or len(found["k"].unique()) <= most
         return found if few else None
 
     def _merge_here(self, hop: Hop, changes: pa.Table, final: int | None) -> None:
         table, load = self.tables[hop.table], self._loading(hop)
-        old = tables.found(table, changes["k"].unique(), load)
+        old = tables.find(table, changes["k"].unique(), load)
         moved = self._flowing.merge(hop, old.select(["k", "v"]), changes)
         if final is not None:
-            kept = tables.ended(table, final, load) if ends(table, final) else {}
-            moved = closed(self._flowing, hop, moved, kept, final)
+            kept = tables.final_rows(table, final, load) if ends(table, final) else {}
+            moved = close_windows(self._flowing, hop, moved, kept, final)
         failpoints.reach("view.merged")
         if moved.puts.num_rows:
-            rows = tables.touched(moved.puts, self._flowing.now)
-            content = tables.encoded(rows)
+            rows = tables.touch(moved.puts, self._flowing.now)
+            content = tables.encode(rows)
             file = self._files.write(self._place.name(hop.table), content, rows.num_rows)
             self._cache.put(file.name, rows)
             table = replace(table, recent=(*table.recent, file))
-        if self._flowing.windowed(hop):
-            table = begun(table, moved.puts, final, load)
+        if self._flowing.is_windowed(hop):
+            table = with_first_end(table, moved.puts, final, load)
         self.tables[hop.table] = table
-        self._moved(moved)
+        self._take(moved)
 
-    def _moved(self, moved: Moved) -> None:
+    def _take(self, moved: Moved) -> None:
         self.hold(moved.changes)
         self.parts += part(self._files, self._place, moved.output)
 
@@ -139,7 +139,7 @@ class Merges:
         table, count = self.tables[hop.table], self.buckets[hop.table]
         if pending.held:
             name = self._place.changes(hop.table)
-            pending.staged.append(stage(self._files, name, joined(pending.held), count))
+            pending.staged.append(stage(self._files, name, concatenate(pending.held), count))
         staged = tuple(pending.staged)
         everything = bool(table.recent) or count != len(table.buckets) or ends(table, final)
         touched = {bucket for one in staged for bucket in one.buckets}

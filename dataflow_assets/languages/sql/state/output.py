@@ -20,10 +20,14 @@ from dataflow_assets.contracts import (
     metadata_column,
     reserved,
 )
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.manifest import File
+<<<<<<< HEAD
+from dataflow_assets.languages.sql.state.tables import decode, encode
+=======
 from dataflow_assets.languages.sql.state.tables import decoded, encoded
+from dataflow_assets.records.decoding import decode_json
+>>>>>>> main
 
 UPSERTED, DELETED, REFUSED = "upsert", "delete", "refused"
 BATCH = 10_000
@@ -72,14 +76,14 @@ METADATA_KEYS: Mapping[str, str] = {
 }
 
 
-def written(rows: Sequence[Row]) -> bytes:
+def write_rows(rows: Sequence[Row]) -> bytes:
     columns = zip(*rows, strict=True) if rows else [()] * len(_FILE)
     arrays = [pa.array(one, field.type) for one, field in zip(columns, _FILE, strict=True)]
-    return encoded(pa.Table.from_arrays(arrays, schema=_FILE))
+    return encode(pa.Table.from_arrays(arrays, schema=_FILE))
 
 
 def batches(content: bytes) -> Iterator[pa.RecordBatch]:
-    return map(_entries, decoded(content).combine_chunks().to_batches(BATCH))
+    return map(_entries, decode(content).combine_chunks().to_batches(BATCH))
 
 
 def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ PAST = 100
 """Generations before that a position names; the files of older ones were deleted long ago."""
 
 
-def begun(offsets: Positions) -> Positions:
+def first_position(offsets: Positions) -> Positions:
     """Without a state, in a generation of its own."""
     generation = f"{time.time_ns():020}-{uuid.uuid4().hex[:8]}"
     return Position(whole(offsets), generation).positions()

@@ -94,9 +94,9 @@ class Reader:
                 bad = {at - first: why for at, why in unreadable.items() if first <= at < last}
                 if bad or not taking.take_all(some, rows):
                     _one_by_one(taking, some, rows, bad, batch["body"].slice(first, TOGETHER))
-        return taking.found(self._numbered(number))
+        return taking.found(self._number(number))
 
-    def _numbered(self, number: int) -> int | None:
+    def _number(self, number: int) -> int | None:
         """Which table of its topic a table is; None: the first."""
         topics = identities(self.identity)
         before = topics[:number].count(topics[number])

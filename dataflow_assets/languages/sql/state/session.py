@@ -25,7 +25,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.state.compute import Computation, folder_of, stored
+from dataflow_assets.languages.sql.state.compute import Computation, folder_of, store
 from dataflow_assets.languages.sql.state.driver import Cache, Driver, Limits
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.garbage import collect
@@ -35,7 +35,13 @@ from dataflow_assets.languages.sql.state.manifest import Position as ViewPositio
 from dataflow_assets.languages.sql.state.notices import Notices
 from dataflow_assets.languages.sql.state.options import ViewSourceOptions
 from dataflow_assets.languages.sql.state.output import Part
-from dataflow_assets.languages.sql.state.positions import begun, ending, is_due, rewound, whole
+from dataflow_assets.languages.sql.state.positions import (
+    ending,
+    first_position,
+    is_due,
+    rewound,
+    whole,
+)
 from dataflow_assets.languages.sql.state.reading import Reader
 from dataflow_assets.languages.sql.state.states import States
 from dataflow_assets.languages.sql.state.tasks import Place
@@ -80,11 +86,11 @@ class ViewSession(SourceSession):
 
     @override
     def start(self) -> Positions:
-        return begun(self._messages.start())
+        return first_position(self._messages.start())
 
     @override
     def seek(self, where: str) -> Positions:
-        return begun(self._messages.seek(where))
+        return first_position(self._messages.seek(where))
 
     @override
     def understands(self, positions: Positions) -> bool:
@@ -99,7 +105,7 @@ class ViewSession(SourceSession):
 
     @override
     def take_over(self, known: Positions) -> Positions:
-        return begun(self._messages.take_over(known))
+        return first_position(self._messages.take_over(known))
 
     @override
     def end(self) -> Positions:
@@ -127,7 +133,9 @@ class ViewSession(SourceSession):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """A part that stands for all of the messages, until they are computed."""
         start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
-        self._states.checked(start)  # a changed query is said at once, not with the next record
+        self._states.checked_state(
+            start
+        )  # a changed query is said at once, not with the next record
         most = replace(limit, records=min(limit.records, self._most))
         found = self._messages.plan(
             self._read_upto(start), most, None if end is None else end.offsets
@@ -148,7 +156,7 @@ class ViewSession(SourceSession):
         assert span.planned is not None  # noqa: S101 - the loop says from where
         self._files.check()
         start = position_of(span.planned[VIEW])
-        previous = self._states.checked(start)
+        previous = self._states.checked_state(start)
         if start.state and self._source.view.changelog:
             self._notices.new_partitions(messages.upto.keys() - start.offsets.keys())
         number, now = start.number + 1, _later(previous)
@@ -162,14 +170,14 @@ class ViewSession(SourceSession):
             messages,
             small=small,
             waiting=self._waiting(messages),
-            closed=self._closed(messages.upto),
+            closed=self._closed_partitions(messages.upto),
         )
         work.check(self._flow, self._source.max_rejected_percent)
         self._notices.late(work.late, manifest.late)
         if not self._source.view.idle:
             self._notices.empty(manifest.watermarks.waiting_for())
         manifest, left = self._states.without_stale(place, manifest, start.earlier, rebuilt_at)
-        position = stored(self._files, place, start.generation, manifest)
+        position = store(self._files, place, start.generation, manifest)
         position = msgspec.structs.replace(
             position,
             earlier=left,
@@ -207,13 +215,13 @@ class ViewSession(SourceSession):
         rows: int = max(windows * ITEMS ** len(table.unnests) for table in view.tables)
         return max(1, MOST // rows)
 
-    def _closed(self, offsets: Positions) -> frozenset[str]:
+    def _closed_partitions(self, offsets: Positions) -> frozenset[str]:
         """The partitions of which nothing more is ever read: no window waits for them."""
         windows = self._source.view.windows
         return frozenset() if windows is None else self._messages.closed(offsets)
 
     def _is_closing(self, start: ViewPosition) -> bool:
-        closed = self._closed(start.offsets) if start.state else frozenset()
+        closed = self._closed_partitions(start.offsets) if start.state else frozenset()
         if not closed:
             return False
         manifest = self._states.at(start)
@@ -264,9 +272,9 @@ class ViewSession(SourceSession):
         position = position_of(upto[VIEW])
         self._messages.acknowledge(position.offsets)
         now = time.monotonic()
-        if self._states.followed(position) and now >= self._collected + LOOK:
+        if self._states.follows_another(position) and now >= self._collected + LOOK:
             self._collected = now
-            collect(self._files, position, self._states.needed(position))
+            collect(self._files, position, self._states.states_needed(position))
 
     @override
     def close(self) -> None:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Address, PartSlice, Slice, Source, SourceSession
 from dataflow_assets.languages.sql.state.options import ViewSourceOptions
 from dataflow_assets.languages.sql.state.output import METADATA_KEYS
-from dataflow_assets.languages.sql.state.target_keys import check, narrowed
+from dataflow_assets.languages.sql.state.target_keys import check, narrow
 from dataflow_assets.languages.sql.state.united import UnitedSession
 from dataflow_assets.secrets import SecretRef
 
@@ -77,7 +77,7 @@ class ViewSource(ViewSourceOptions):
 
     @override
     def check_keys(self, target: pa.Schema, name: str) -> None:
-        check(narrowed(self.view), target, name, self.equal_keys)
+        check(narrow(self.view), target, name, self.equal_keys)
 
     @override
     def open(self, flow: str) -> SourceSession:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from dataflow_assets.languages.sql.engine.changes import SCHEMA, joined
+from dataflow_assets.languages.sql.engine.changes import SCHEMA, concatenate
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.tables import buckets_of
 
@@ -56,7 +56,7 @@ def _parts(
 
 def changes_of(files: StateFiles, staged: Iterable[Staged], bucket: int) -> pa.Table:
     """The changes of one bucket, of all files."""
-    return joined(
+    return concatenate(
         _read(files, one, [at for at, other in enumerate(one.buckets) if other == bucket])
         for one in staged
         if bucket in one.buckets
@@ -64,7 +64,7 @@ def changes_of(files: StateFiles, staged: Iterable[Staged], bucket: int) -> pa.T
 
 
 def all_changes(files: StateFiles, staged: Iterable[Staged]) -> pa.Table:
-    return joined(_read(files, one, range(len(one.buckets))) for one in staged)
+    return concatenate(_read(files, one, range(len(one.buckets))) for one in staged)
 
 
 def _read(files: StateFiles, one: Staged, parts: Sequence[int] | range) -> pa.Table:

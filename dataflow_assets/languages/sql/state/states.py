@@ -25,7 +25,7 @@ class States:
         self._known: dict[str, Manifest] = {}
         self._digests = digests(source.view), former_digests(source.view)
 
-    def checked(self, position: Position) -> Manifest | None:
+    def checked_state(self, position: Position) -> Manifest | None:
         """The state at a position; None: there is none yet.
 
         Raises PermanentError where it is of another query, Lost where a file of it is gone.
@@ -50,11 +50,11 @@ class States:
         before = {name: one for name, one in self._known.items() if name == start.state}
         self._known = {position.state: manifest, **before}
 
-    def followed(self, position: Position) -> bool:
+    def follows_another(self, position: Position) -> bool:
         """Returns whether the state at a position was made here of another one."""
         return position.state in self._known and len(self._known) > 1
 
-    def needed(self, position: Position) -> dict[str, Manifest]:
+    def states_needed(self, position: Position) -> dict[str, Manifest]:
         """The states whose files are needed still, while the one at a position is the newest."""
         earlier = {one.state: self.read(one.state, one.digest) for one in position.earlier}
         return {**self._known, **earlier}

@@ -30,20 +30,20 @@ def buckets_of(keys: pa.Array, buckets: int) -> npt.NDArray[np.uint32]:
     return hashes & np.uint32(buckets - 1)
 
 
-def encoded(table: pa.Table) -> bytes:
-    """As a file, which does not say how large its columns were in memory."""
+def encode(table: pa.Table) -> bytes:
+    """Writes a file that does not say how large its columns were in memory."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", use_dictionary=False, store_schema=False)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
 
-def decoded(content: bytes) -> pa.Table:
+def decode(content: bytes) -> pa.Table:
     return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
 
 
-def touched(puts: pa.Table, at: int) -> pa.Table:
-    """What is kept from now on, in the order of the keys: it is written in the same way again."""
+def touch(puts: pa.Table, at: int) -> pa.Table:
+    """Returns rows that are kept from now on, sorted by key: a repetition writes the same file."""
     times = pa.array(np.full(puts.num_rows, at, np.int64))
     return puts.append_column("t", times).sort_by("k").combine_chunks()
 
@@ -53,7 +53,7 @@ def alive(rows: pa.Table, since: int | None) -> pa.Table:
     return rows if since is None else rows.filter(pc.greater(rows["t"], since))
 
 
-def found(table: Table, keys: pa.Array, load: Load) -> pa.Table:
+def find(table: Table, keys: pa.Array, load: Load) -> pa.Table:
     """Returns what is kept under some keys.
 
     Args:
@@ -65,7 +65,7 @@ def found(table: Table, keys: pa.Array, load: Load) -> pa.Table:
     files = [file for bucket in buckets if (file := table.buckets[bucket]) is not None]
     base = [matching(load(file), keys) for file in files]
     layers = [pa.concat_tables(base)] if base else []
-    return merged([*layers, *(matching(load(file), keys) for file in table.recent)])
+    return merge([*layers, *(matching(load(file), keys) for file in table.recent)])
 
 
 def matching(rows: pa.Table, keys: pa.Array) -> pa.Table:
@@ -81,20 +81,20 @@ def bucket_rows(table: Table, bucket: int, buckets: int, load: Load) -> pa.Table
     if buckets != size:
         layers = [_only(one, bucket, buckets) for one in layers]
     layers += [_only(load(one), bucket, buckets) for one in table.recent]
-    return merged(layers)
+    return merge(layers)
 
 
-def ended(table: Table, upto: int, load: Load) -> dict[bytes, bytes]:
+def final_rows(table: Table, upto: int, load: Load) -> dict[bytes, bytes]:
     """Returns what is kept under the keys of windows that are final up to a time."""
     buckets = [load(file) for file in table.buckets if file is not None]
     layers = [pa.concat_tables(buckets)] if buckets else []
     layers += [load(file) for file in table.recent]
-    found, _ = divided(merged(one.filter(_is_final(one, upto)) for one in layers), upto)
+    found, _ = divide(merge(one.filter(_is_final(one, upto)) for one in layers), upto)
     return found
 
 
-def divided(rows: pa.Table, upto: int) -> tuple[dict[bytes, bytes], pa.Table]:
-    """What is kept under the keys of windows that are final up to a time, and the other rows."""
+def divide(rows: pa.Table, upto: int) -> tuple[dict[bytes, bytes], pa.Table]:
+    """Separates rows under the keys of windows that are final up to a time from the others."""
     mask = _is_final(rows, upto)
     final = rows.filter(mask)
     found = dict(zip(final["k"].to_pylist(), final["v"].to_pylist(), strict=True))
@@ -123,7 +123,7 @@ def _only(rows: pa.Table, bucket: int, buckets: int) -> pa.Table:
     return rows.filter(pa.array(buckets_of(rows["k"], buckets) == bucket))
 
 
-def merged(layers: Iterable[pa.Table]) -> pa.Table:
+def merge(layers: Iterable[pa.Table]) -> pa.Table:
     """The newest of each key, the oldest layer first; what is kept no more is left out."""
     newest: pa.Table | None = None
     for layer in reversed(list(layers)):

@@ -19,14 +19,14 @@ _BOUNDS = 2  # columns behind the cells; `window_time` has milliseconds
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
-def narrowed(view: ViewPlan) -> Iterator[Output]:
+def narrow(view: ViewPlan) -> Iterator[Output]:
     """The columns of the target, with types that say no more than their values keep to."""
     for one in view.outputs:
         found = one.expression
-        yield replace(one, expression=replace(found, type=_narrowed(view, found)))
+        yield replace(one, expression=replace(found, type=_narrow(view, found)))
 
 
-def _narrowed(view: ViewPlan, found: Expression) -> Type:
+def _narrow(view: ViewPlan, found: Expression) -> Type:
     """A CHAR is filled by a cast alone; bounds of windows of whole seconds have no digits."""
     way = [*_way(view, found)]
     if found.type.kind == "CHAR" and not any(isinstance(one, CastTo) for one in way):

@@ -88,7 +88,7 @@ class ReadSlice:
         files, found = self.place.files(), Done()
         for _, read in self.reader.together([self.piece]):
             flowing = Flowing(self.reader.view, self.reader.environment)
-            staged = _staged(files, self.place, flowing.arriving(read.changes), self.buckets)
+            staged = _stage(files, self.place, flowing.arriving(read.changes), self.buckets)
             parts = part(files, self.place, read.refused)
             found = Done(
                 staged,
@@ -127,18 +127,18 @@ class MergeBucket:
         changes = changes_of(files, self.staged, self.bucket)
         old = tables.matching(before, changes["k"].combine_chunks())
         moved = self.flowing.merge(self.hop, old.select(["k", "v"]), changes)
-        rows = tables.merged([before, tables.touched(moved.puts, self.flowing.now)])
+        rows = tables.merge([before, tables.touch(moved.puts, self.flowing.now)])
         if self.final is not None:
-            ended, rows = tables.divided(rows, self.final)
+            ended, rows = tables.divide(rows, self.final)
             moved = moved.and_then(self.flowing.close(self.hop, ended))
         failpoints.reach("view.merged")
         kept = None
         if rows.num_rows:
             name = self.place.name(f"{self.hop.table}-{self.bucket:05}")
-            kept = files.write(name, tables.encoded(rows), rows.num_rows)
-        staged = _staged(files, self.place, moved.changes, self.buckets)
+            kept = files.write(name, tables.encode(rows), rows.num_rows)
+        staged = _stage(files, self.place, moved.changes, self.buckets)
         parts = part(files, self.place, moved.output)
-        first = tables.first([rows]) if self.flowing.windowed(self.hop) else None
+        first = tables.first([rows]) if self.flowing.is_windowed(self.hop) else None
         return Done(staged, parts, self.bucket, kept, first=first)
 
     def _before(self, files: StateFiles) -> pa.Table:
@@ -155,7 +155,7 @@ def load_alive(files: StateFiles, since: int | None, file: File) -> pa.Table:
     return tables.alive(load(files, file), since)
 
 
-def _staged(
+def _stage(
     files: StateFiles,
     place: Place,
     changes: Mapping[str, pa.Table],
@@ -169,13 +169,13 @@ def _staged(
 
 def load(files: StateFiles, file: File) -> pa.Table:
     """The rows of a file of a table."""
-    return tables.decoded(files.read(file.name, file.digest)).cast(tables.SCHEMA)
+    return tables.decode(files.read(file.name, file.digest)).cast(tables.SCHEMA)
 
 
 def part(files: StateFiles, place: Place, rows: Sequence[output.Row]) -> tuple[File, ...]:
     if not rows:
         return ()
-    found = files.write(place.name("output"), output.written(rows), len(rows))
+    found = files.write(place.name("output"), output.write_rows(rows), len(rows))
     failpoints.reach("view.output")
     return (found,)
 
@@ -191,10 +191,10 @@ class _InTasks:
         spare_worker()
         failpoints.arm(self.failpoint)
         for batch in batches:
-            found = [self._done(number) for number in batch.column("id").to_pylist()]
+            found = [self._do(number) for number in batch.column("id").to_pylist()]
             yield pa.record_batch([[pickle.dumps(one) for one in found]], RESULT)
 
-    def _done(self, number: int) -> Any:
+    def _do(self, number: int) -> Any:
         task = self.tasks[number]
         try:
             with reported(*task.about):

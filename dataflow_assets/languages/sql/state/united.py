@@ -31,7 +31,7 @@ def of_table(partition: str) -> tuple[int, str]:
     return int(number or 0), own
 
 
-def named(number: int, partition: str) -> str:
+def name_partition(number: int, partition: str) -> str:
     """The opposite, where there are several tables."""
     return f"{number}{_BETWEEN}{partition}"
 
@@ -54,15 +54,15 @@ class UnitedSession(SourceSession):
 
     @override
     def start(self) -> Positions:
-        return _merged(one.start() for one in self._sessions)
+        return _merge(one.start() for one in self._sessions)
 
     @override
     def seek(self, where: str) -> Positions:
-        return _merged(one.seek(where) for one in self._sessions)
+        return _merge(one.seek(where) for one in self._sessions)
 
     @override
     def take_over(self, known: Positions) -> Positions:
-        return _merged(one.take_over(some) for one, some in self._each(known))
+        return _merge(one.take_over(some) for one, some in self._each(known))
 
     @override
     def understands(self, positions: Positions) -> bool:
@@ -74,12 +74,12 @@ class UnitedSession(SourceSession):
 
     @override
     def end(self) -> Positions:
-        return _merged(one.end() for one in self._sessions)
+        return _merge(one.end() for one in self._sessions)
 
     @override
     def closed(self, after: Positions) -> frozenset[str]:
         found = [one.closed(some) for one, some in self._each(after)]
-        return frozenset(named(n, one) for n, some in enumerate(found) for one in some)
+        return frozenset(name_partition(n, one) for n, some in enumerate(found) for one in some)
 
     @override
     def lags(self, partition: str, position: Position | None, end: Position) -> bool:
@@ -88,10 +88,10 @@ class UnitedSession(SourceSession):
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        untils = [None] * len(self._sessions) if until is None else _divided(until, self._sessions)
+        untils = [None] * len(self._sessions) if until is None else _divide(until, self._sessions)
         pairs = zip(self._each(after), untils, strict=True)
         spans = [one.plan(some, limit, bound) for (one, some), bound in pairs]
-        slices = [_moved(n, piece) for n, span in enumerate(spans) for piece in span.slices]
+        slices = [_move(n, piece) for n, span in enumerate(spans) for piece in span.slices]
         return Span(tuple(slices), any(span.full for span in spans))
 
     @override
@@ -107,20 +107,22 @@ class UnitedSession(SourceSession):
     def lag(self, after: Positions) -> Lag:
         found = [one.lag(some) for one, some in self._each(after)]
         partitions = [
-            {named(n, name): at for name, at in one.partitions.items()}
+            {name_partition(n, name): at for name, at in one.partitions.items()}
             for n, one in enumerate(found)
         ]
         return Lag(
             records=sum(one.records for one in found),
             seconds=oldest([one.seconds for one in found]),
-            ends=_merged(one.ends for one in found),
+            ends=_merge(one.ends for one in found),
             partitions=dict(chain.from_iterable(one.items() for one in partitions)),
         )
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
         found = [one.peek(some, limit) for one, some in self._each(after)]
-        return {named(n, name): at for n, some in enumerate(found) for name, at in some.items()}
+        return {
+            name_partition(n, name): at for n, some in enumerate(found) for name, at in some.items()
+        }
 
     @override
     def acknowledge(self, upto: Positions) -> None:
@@ -133,14 +135,16 @@ class UnitedSession(SourceSession):
             one.close()
 
     def _each(self, positions: Positions) -> Iterable[tuple[SourceSession, Positions]]:
-        return zip(self._sessions, _divided(positions, self._sessions), strict=True)
+        return zip(self._sessions, _divide(positions, self._sessions), strict=True)
 
 
-def _merged(found: Iterable[Positions]) -> Positions:
-    return {named(n, name): at for n, some in enumerate(found) for name, at in some.items()}
+def _merge(found: Iterable[Positions]) -> Positions:
+    return {
+        name_partition(n, name): at for n, some in enumerate(found) for name, at in some.items()
+    }
 
 
-def _divided(positions: Positions, among: Sequence[SourceSession]) -> list[Positions]:
+def _divide(positions: Positions, among: Sequence[SourceSession]) -> list[Positions]:
     found: list[dict[str, Position]] = [{} for _ in among]
     for name, at in positions.items():
         number, own = of_table(name)
@@ -148,6 +152,6 @@ def _divided(positions: Positions, among: Sequence[SourceSession]) -> list[Posit
     return [*found]
 
 
-def _moved(number: int, piece: object) -> OffsetSlice:
+def _move(number: int, piece: object) -> OffsetSlice:
     found = cast("OffsetSlice", piece)
-    return replace(found, partition=named(number, found.partition))
+    return replace(found, partition=name_partition(number, found.partition))

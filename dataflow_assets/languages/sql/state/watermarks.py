@@ -36,7 +36,7 @@ class Watermarks(msgspec.Struct, frozen=True, omit_defaults=True):
         return sorted(late) if len(late) < len(self.marks) else []
 
 
-def advanced(
+def advance(
     before: Watermarks,
     arrived: Mapping[str, int | None],
     active: Iterable[str],
@@ -55,10 +55,9 @@ def advanced(
     """
     at = dict.fromkeys(active, now)
     known = {
-        name: _moved(before.marks.get(name), at.get(name), now)
-        for name in {*before.marks, *arrived}
+        name: _move(before.marks.get(name), at.get(name), now) for name in {*before.marks, *arrived}
     }
-    marks = {name: _risen(one, arrived.get(name)) for name, one in sorted(known.items())}
+    marks = {name: _rise(one, arrived.get(name)) for name, one in sorted(known.items())}
     found = Watermarks(marks, before.reached)
     return Watermarks(marks, reached(found, now, idle))
 
@@ -74,13 +73,13 @@ def by_clock(before: Watermarks, moment: int | None) -> Watermarks:
     return Watermarks(reached=max(known, default=None))
 
 
-def _moved(before: Mark | None, at: int | None, now: int) -> Mark:
+def _move(before: Mark | None, at: int | None, now: int) -> Mark:
     if before is None:
         return Mark(now)
     return before if at is None else Mark(at, before.moment)
 
 
-def _risen(mark: Mark, moment: int | None) -> Mark:
+def _rise(mark: Mark, moment: int | None) -> Mark:
     known = [one for one in (mark.moment, moment) if one is not None]
     return Mark(mark.active, max(known, default=None))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from dataflow_assets.languages.sql.engine.bytes.json_as_flink import stripped
+from dataflow_assets.languages.sql.engine.bytes.json_as_flink import strip_zeros
 from dataflow_assets.languages.sql.engine.bytes.layout import Layout, Spelling
 from dataflow_assets.languages.sql.engine.texts import double_text, float_text
 from dataflow_assets.languages.sql.engine.types import Type
@@ -58,7 +58,7 @@ def _split(text: str, cell: re.Pattern[str], layout: Layout) -> list[str]:
         found = cell.match(text, at)
         if found is None:
             raise ValueError("not CSV: a quote that is not closed")
-        cells.append(_unquoted(found, layout))
+        cells.append(_unquote(found, layout))
         at = found.end()
         if at == len(text) or text[at] in _ENDS:
             break
@@ -70,7 +70,7 @@ def _split(text: str, cell: re.Pattern[str], layout: Layout) -> list[str]:
     return cells
 
 
-def _unquoted(found: re.Match[str], layout: Layout) -> str:
+def _unquote(found: re.Match[str], layout: Layout) -> str:
     text, quote = found["plain"], layout.quote
     if text is None:
         text = found["quoted"]
@@ -104,13 +104,13 @@ def _writer(kind: Type, layout: Layout, *, strips: bool) -> Callable[[Any], str]
         return lambda value: _item(value, kind, layout, strips=strips)
     if kind.kind == "ARRAY":
         inner, between = kind.items[0], layout.array_delimiter
-        return lambda value: _quoted(
+        return lambda value: _quote(
             between.join(
                 "" if one is None else _item(one, inner, layout, strips=strips) for one in value
             ),
             layout,
         )
-    return lambda value: _quoted(str(value), layout)
+    return lambda value: _quote(str(value), layout)
 
 
 def _item(value: Any, kind: Type, layout: Layout, *, strips: bool) -> str:
@@ -118,13 +118,13 @@ def _item(value: Any, kind: Type, layout: Layout, *, strips: bool) -> str:
         return "true" if value else "false"
     if kind.kind == "DECIMAL":
         plain = f"{Decimal(value):f}" if layout.plain_decimals else str(value)
-        return str(stripped(value)) if strips else plain
+        return str(strip_zeros(value)) if strips else plain
     if kind.kind in ("FLOAT", "DOUBLE"):
         return float_text(float(value)) if kind.kind == "FLOAT" else double_text(float(value))
     return str(value)
 
 
-def _quoted(text: str, layout: Layout) -> str:
+def _quote(text: str, layout: Layout) -> str:
     """Jackson's loose check: whatever sorts before the delimiter or the quote is suspect."""
     quote, escape = layout.quote, layout.escape
     if quote is None:

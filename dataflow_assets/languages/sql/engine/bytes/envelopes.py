@@ -74,22 +74,22 @@ class Changes:
     def _rows(self, change: _Change) -> list[tuple[Fields, bool]]:
         before = change.before
         if change.kind == _DELETE:
-            return [(self._known(before, "which row is gone"), True)]
+            return [(self._known_row(before, "which row is gone"), True)]
         if change.after is None:
-            raise _rejected("the change has no row after it")
+            raise _rejection("the change has no row after it")
         absent = [name for name in change.absent if name in self._layout.names]
         after = _whole(change.after, absent, before)
         if change.kind == _INSERT:
             return [(after, False)]
         if self._layout.primary and (before is None or not self._has_moved(before, after)):
             return [(after, False)]
-        return [(self._known(before, "which row was replaced"), True), (after, False)]
+        return [(self._known_row(before, "which row was replaced"), True), (after, False)]
 
     def _has_moved(self, before: Fields, after: Fields) -> bool:
         pairs = ((before.get(name), after.get(name)) for name in self._layout.primary)
         return any(old is not None and old != new for old, new in pairs)
 
-    def _known(self, before: Fields | None, what: str) -> Fields:
+    def _known_row(self, before: Fields | None, what: str) -> Fields:
         """The row before. Raises RejectedRecord where it does not say `what`."""
         primary = self._layout.primary
         missing = [name for name in primary if (before or {}).get(name) is None]
@@ -97,7 +97,7 @@ class Changes:
             return before
         lacks = f"no {', '.join(missing)}, the PRIMARY KEY" if primary else "no row before it"
         advice = "" if primary else "declare the PRIMARY KEY of the table in SQL, or "
-        raise _rejected(
+        raise _rejection(
             f"the change has {lacks}, and so does not say {what}: {advice}set REPLICA IDENTITY "
             "FULL for a table of PostgreSQL"
         )
@@ -115,14 +115,14 @@ class Changes:
             return
         old = _rows_of(fields, "old") if fields.get("old") is not None else [None] * len(rows)
         if len(old) != len(rows):
-            raise _rejected(f"old has {len(old)} rows, and data {len(rows)}")
+            raise _rejection(f"old has {len(old)} rows, and data {len(rows)}")
         for row, changed in zip(rows, old, strict=True):
             yield _Change(kind, None if changed is None else {**row, **changed}, row)
 
     def _is_included(self, fields: Fields, name: str) -> bool:
         value = fields.get(name)
         if not isinstance(value, str):
-            raise _rejected(f"the message does not say of which {name} it is")
+            raise _rejection(f"the message does not say of which {name} it is")
         return self._included[name].fullmatch(value, timeout=SECONDS) is not None
 
     def metadata(self, body: Any) -> dict[str, Any]:
@@ -141,11 +141,11 @@ class Changes:
 def _debezium(body: Any) -> Iterator[_Change]:
     event = change_event(body)
     if event is None:
-        raise _rejected("no change event of Debezium: it has no op, or neither before nor after")
+        raise _rejection("no change event of Debezium: it has no op, or neither before nor after")
     event = replace(event, schema=None)  # values are read by the types of the columns
     kind = event.fields["op"]
     if kind not in (_SNAPSHOT, _INSERT, _UPDATE, _DELETE):
-        raise _rejected(f"{event.place}op is none of c, r, u, d")
+        raise _rejection(f"{event.place}op is none of c, r, u, d")
     found = event.row("before", {}, ())
     before = None if found is None else found[0]
     after = None if kind == _DELETE else event.row("after", {}, _ABSENT)
@@ -159,7 +159,7 @@ def _whole(after: Fields, absent: Sequence[str], before: Fields | None) -> Field
     known = {name: (before or {}).get(name) for name in absent}
     left = [name for name, value in known.items() if value is None or value in _ABSENT]
     if left:
-        raise _rejected(
+        raise _rejection(
             f"the change has left {', '.join(left)} alone, and does not say the value: set REPLICA "
             "IDENTITY FULL for the table"
         )
@@ -190,23 +190,23 @@ def _kind(fields: Fields, kinds: Mapping[str, str]) -> str | None:
     if isinstance(found, str) and found in _NO_ROWS:
         return None
     known = ", ".join(kinds)
-    raise _rejected(f"type is none of {known}: what a target should do about it is not known")
+    raise _rejection(f"type is none of {known}: what a target should do about it is not known")
 
 
 def _rows_of(fields: Fields, name: str) -> list[Fields]:
     found = fields.get(name)
     if not isinstance(found, list):
-        raise _rejected(f"{name} is not an array of rows")
+        raise _rejection(f"{name} is not an array of rows")
     return [_object(one, f"a row of {name}") for one in found]
 
 
 def _object(value: Any, name: str = "the message") -> Fields:
     if not isinstance(value, dict):
-        raise _rejected(f"{name} is not a JSON object")
+        raise _rejection(f"{name} is not a JSON object")
     return value
 
 
-def _rejected(reason: str) -> RejectedRecord:
+def _rejection(reason: str) -> RejectedRecord:
     return RejectedRecord("step", reason)
 
 
@@ -244,4 +244,4 @@ def _moment(millis: Any) -> datetime | None:
     try:
         return _EPOCH + timedelta(milliseconds=millis) if isinstance(millis, int) else None
     except OverflowError:
-        raise _rejected("a time of the envelope is beyond the year 9999") from None
+        raise _rejection("a time of the envelope is beyond the year 9999") from None

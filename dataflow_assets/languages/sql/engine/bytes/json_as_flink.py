@@ -37,14 +37,14 @@ def encoder(layout: Layout) -> Callable[[Mapping[str, Any]], bytes]:
             for name, value, form in values
             if nulls or value is not None
         }
-        return _escaped(_encode(found))
+        return _escape(_encode(found))
 
     return encode
 
 
 def _form(kind: Type, layout: Layout) -> Form | None:
     if kind.kind == "DECIMAL":
-        return _plain if layout.plain_decimals else stripped
+        return _plain if layout.plain_decimals else strip_zeros
     if kind.kind in ("FLOAT", "DOUBLE"):
         text = float_text if kind.kind == "FLOAT" else double_text
         return lambda value: _floating(value, text)
@@ -71,7 +71,7 @@ def _row(forms: Mapping[str, Form | None], *, nulls: bool) -> Form:
     return form
 
 
-def stripped(value: Decimal | int) -> Decimal:
+def strip_zeros(value: Decimal | int) -> Decimal:
     """Without zeros at the end, also in front of the point: `1.50` is `1.5`, and 100 `1E+2`."""
     return Decimal(value).normalize(_EXACT) if value else _ZERO
 
@@ -89,7 +89,7 @@ def _floating(value: Any, text: Callable[[float], str]) -> Any:
     return msgspec.Raw(text(float(value)).encode())
 
 
-def _escaped(text: bytes) -> bytes:
+def _escape(text: bytes) -> bytes:
     """Characters beyond 16 bits as two escapes, and hexadecimal digits of escapes as capitals."""
     if b"\\u" in text:
         text = _ESCAPES.sub(lambda found: _capital(found.group()), text)

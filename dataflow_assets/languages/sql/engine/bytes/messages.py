@@ -67,7 +67,7 @@ def _texts(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | N
     if layout.kind == "json" and _all_json(given):
         keep = _keeper(layout)
         return Texts(given if keep is None else keep(given))
-    text = _texted(layout)
+    text = _as_text(layout)
     texts: list[bytes | None] = []
     refused: dict[int, str] = {}
     for row, one in enumerate(given.to_pylist()):
@@ -101,7 +101,7 @@ def _of_avro(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas |
 
 
 @lru_cache(maxsize=64)
-def _texted(layout: Layout) -> Texted:
+def _as_text(layout: Layout) -> Texted:
     if layout.kind == "json":
         return partial(_json, lenient=layout.ignore_errors)
     if layout.kind == "csv":

@@ -45,12 +45,14 @@ def keeper(layout: Layout) -> Callable[[pa.Array], pa.Array] | None:
         if not pc.any(found).as_py():
             return texts
         pairs = zip(texts.to_pylist(), found.to_pylist(), strict=True)
-        return pa.array([_kept(one, fields) if yes else one for one, yes in pairs], texts.type)
+        return pa.array(
+            [_keep_numbers(one, fields) if yes else one for one, yes in pairs], texts.type
+        )
 
     return kept
 
 
-def _kept(text: bytes, fields: dict[str, Keep]) -> bytes:
+def _keep_numbers(text: bytes, fields: dict[str, Keep]) -> bytes:
     try:
         body = _DECODER.decode(text.decode())
         return _encode(_fields(body, fields))

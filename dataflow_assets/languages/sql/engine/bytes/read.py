@@ -17,7 +17,7 @@ from dataflow_assets.languages.sql.engine.numbers import (
     number_reader,
     rounder,
     single,
-    wrapped,
+    wrap_around,
 )
 from dataflow_assets.languages.sql.engine.types import DOUBLE, STRING, Type
 from dataflow_assets.records.record import exact_json
@@ -42,7 +42,7 @@ class Reader:
             self.reads = [reader(one, layout) for one in layout.types]
         if used is not None:
             pairs = enumerate(self.reads)
-            self.reads = [read if at in used else _unused for at, read in pairs]
+            self.reads = [read if at in used else _read_nothing for at, read in pairs]
 
     def __call__(self, body: Any) -> list[Any] | None:
         """The values in the order of the layout; None where the bytes are to be skipped.
@@ -100,7 +100,7 @@ class Reader:
             raise ValueError(f"the field {name}: {error}") from None
 
 
-def _unused(_: Any) -> None: ...
+def _read_nothing(_: Any) -> None: ...
 
 
 def reader(kind: Type, layout: Layout) -> Read:
@@ -116,7 +116,7 @@ def reader(kind: Type, layout: Layout) -> Read:
         return _SIMPLE[kind.kind]
     if kind.moment or kind.kind in ("DATE", "TIME"):
         return time_reader(kind, layout)
-    return _nested(kind, layout)
+    return _read_nested(kind, layout)
 
 
 def _text(value: Any) -> str:
@@ -146,7 +146,7 @@ def _whole(value: Any, kind: Type) -> int:
         found = int(_digits(value) if isinstance(value, str) else value)
     except (ValueError, InvalidOperation):
         raise ValueError(f"not a number, as {kind} needs it") from None
-    if found != wrapped(kind.kind, found):
+    if found != wrap_around(kind.kind, found):
         raise ValueError(f"a number beyond the range of {kind}")
     return found
 
@@ -200,7 +200,7 @@ _SIMPLE: Mapping[str, Read] = {
 }
 
 
-def _nested(kind: Type, layout: Layout) -> Read:
+def _read_nested(kind: Type, layout: Layout) -> Read:
     inner = [_part(reader(one, layout), layout) for one in kind.items]
     if kind.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in _is(value, list, "array")]

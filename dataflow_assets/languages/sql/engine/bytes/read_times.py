@@ -35,14 +35,14 @@ def time_reader(kind: Type, layout: Layout) -> Read:
 
 
 def _day(value: Any) -> date:
-    return parsed_date(_shaped(value, _DAY, "a date like 2020-12-30"))
+    return parsed_date(_of_shape(value, _DAY, "a date like 2020-12-30"))
 
 
 def _short_clock(value: Any) -> time:
-    return parsed_time(_shaped(value, _SHORT, "a time like 12:13:14"))
+    return parsed_time(_of_shape(value, _SHORT, "a time like 12:13:14"))
 
 
-def _shaped(value: Any, shape: re.Pattern[str], what: str) -> str:
+def _of_shape(value: Any, shape: re.Pattern[str], what: str) -> str:
     if not isinstance(value, str) or not shape.fullmatch(value):
         raise ValueError(f"not {what}")
     return value
@@ -50,7 +50,7 @@ def _shaped(value: Any, shape: re.Pattern[str], what: str) -> str:
 
 def _clock(value: Any) -> time:
     """The end of a day is its beginning, as in Flink."""
-    text = _shaped(value, _CLOCK, "a time like 12:13:14")
+    text = _of_shape(value, _CLOCK, "a time like 12:13:14")
     return time() if _DAYS_END.fullmatch(text) else parsed_time(text)
 
 
@@ -72,7 +72,7 @@ def _moments(kind: Type, times: Times) -> Read:
             found = datetime.fromisoformat(value)
         except ValueError:  # whose message has the value in it
             try:
-                found = _adjusted(*parts.group(1, 2, 3))
+                found = _moment(*parts.group(1, 2, 3))
             except (ValueError, OverflowError):
                 raise ValueError(message) from None
         made: datetime = cut(found if local or not found.tzinfo else found.replace(tzinfo=None))
@@ -81,7 +81,7 @@ def _moments(kind: Type, times: Times) -> Read:
     return read
 
 
-def _adjusted(day: str, clock: str, zone: str) -> datetime:
+def _moment(day: str, clock: str, zone: str) -> datetime:
     short = clock if clock.count(":") == 2 else f"{clock}:00"
     found = parsed_moment(f"{day} {_DAYS_END.sub('24:00:00', short)}")
     return found.replace(tzinfo=UTC) if zone else found

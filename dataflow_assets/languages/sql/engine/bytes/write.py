@@ -41,10 +41,10 @@ def writer(kind: Type, times: Times) -> Write | None:
     if kind.kind == "DATE":
         return date_text
     if kind.kind == "TIME":
-        return lambda value: _trimmed(clock_text(value, 6))
+        return lambda value: _trim(clock_text(value, 6))
     if kind.moment:
         return _moments(kind, times)
-    return _nested(kind, times) if kind.items else None
+    return _write_nested(kind, times) if kind.items else None
 
 
 def _moments(kind: Type, times: Times) -> Write:
@@ -58,7 +58,7 @@ def _moments(kind: Type, times: Times) -> Write:
     return write
 
 
-def _trimmed(text: str) -> str:
+def _trim(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -66,7 +66,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _nested(kind: Type, times: Times) -> Write:
+def _write_nested(kind: Type, times: Times) -> Write:
     inner = [or_null(writer(one, times) or _same) for one in kind.items]
     if kind.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in value]

@@ -11,13 +11,13 @@ from decimal import (
 from typing import Any
 
 from dataflow_assets.languages.sql.engine.function import Environment, Function, Resolve, Resolved
-from dataflow_assets.languages.sql.engine.functions.moments import shifted
+from dataflow_assets.languages.sql.engine.functions.moments import shift
 from dataflow_assets.languages.sql.engine.functions.signatures import fit, is_time
 from dataflow_assets.languages.sql.engine.numbers import (
     positive_zero,
     rounder,
     single,
-    wrapped,
+    wrap_around,
     wrapper,
 )
 from dataflow_assets.languages.sql.engine.types import (
@@ -95,15 +95,15 @@ def _additive(sign: int, numbers: Resolve) -> Resolve:
         if first.interval and second == first:
             return Resolved(first, lambda x, y: x + sign * y)
         if first.interval and sign > 0:
-            move = shifted(second, first)
+            move = shift(second, first)
             return Resolved(second, lambda x, y: move(y, x))
-        move = shifted(first, second)
+        move = shift(first, second)
         return Resolved(first, lambda x, y: move(x, sign * y))
 
     return resolve
 
 
-def _divided(a: int, b: int) -> int:
+def _divide(a: int, b: int) -> int:
     """The fraction is cut, as in Java."""
     if b == 0:
         raise ValueError("division by zero")
@@ -111,8 +111,8 @@ def _divided(a: int, b: int) -> int:
     return found if (a < 0) == (b < 0) else -found
 
 
-def _left(a: int, b: int) -> int:
-    return a - b * _divided(a, b)
+def _modulo(a: int, b: int) -> int:
+    return a - b * _divide(a, b)
 
 
 def _decimal_divided(a: Decimal, b: Decimal) -> Decimal:
@@ -143,13 +143,13 @@ def _unary(call: Callable[[Any], Any]) -> Resolve:
         fit(types, ("number",))
         if types[0].integer:
             kind = types[0].kind
-            return Resolved(types[0], lambda value: wrapped(kind, call(value)))
+            return Resolved(types[0], lambda value: wrap_around(kind, call(value)))
         return Resolved(types[0], call)
 
     return resolve
 
 
-def _negated(types: Sequence[Type], environment: Environment) -> Resolved:
+def _negate(types: Sequence[Type], environment: Environment) -> Resolved:
     if types[0].interval:
         return Resolved(types[0], lambda value: -value)
     if types[0].kind == "DECIMAL":
@@ -197,7 +197,7 @@ FUNCTIONS = (
         "a / b",
         "Of whole numbers the fraction is cut: 10 / 3 is 3. By zero the record is rejected, "
         "floating numbers aside.",
-        _operator(_divided, _decimal_divided, float_divided, _quotient),
+        _operator(_divide, _decimal_divided, float_divided, _quotient),
         (
             ("10 / 3", "3"),
             ("-7 / 2", "-3"),
@@ -210,10 +210,10 @@ FUNCTIONS = (
         "%",
         "a % b",
         "With the sign of a. Also `MOD(a, b)`.",
-        _operator(_left, _decimal_left, _float_left, _remainder),
+        _operator(_modulo, _decimal_left, _float_left, _remainder),
         (("-7 % 3", "-1"), ("MOD(7, 3)", "1")),
         _GROUP,
     ),
-    Function("NEGATE", "-a", "", _negated, (("-(1 + 2)", "-3"),), _GROUP),
+    Function("NEGATE", "-a", "", _negate, (("-(1 + 2)", "-3"),), _GROUP),
     Function("ABS", "ABS(a)", "", _unary(abs), (("ABS(-2)", "2"), ("ABS(-1.5)", "1.5")), _GROUP),
 )

@@ -18,7 +18,7 @@ from dataflow_assets.languages.sql.engine.functions.signatures import fit
 from dataflow_assets.languages.sql.engine.types import Type, common
 
 
-def _joined(types: Sequence[Type]) -> Type:
+def _common_type(types: Sequence[Type]) -> Type:
     found = common(types)
     if found is None:
         named = " and ".join(dict.fromkeys(map(str, types)))
@@ -42,7 +42,7 @@ def _case(types: Sequence[Type], environment: Environment) -> Resolved:
     """Conditions and results in turns, the other result last."""
     fit(types[:-1:2], ("boolean*",))
     results = [*types[1:-1:2], types[-1]]
-    wanted = _joined(results)
+    wanted = _common_type(results)
 
     def build(*inner: Evaluate) -> Evaluate:
         made = [*inner[1:-1:2], inner[-1]]
@@ -69,7 +69,7 @@ def _if(types: Sequence[Type], environment: Environment) -> Resolved:
 
 def _coalesce(types: Sequence[Type], environment: Environment) -> Resolved:
     fit(types, ("any", "any*"))
-    wanted = _joined(types)
+    wanted = _common_type(types)
 
     def build(*inner: Evaluate) -> Evaluate:
         pairs = zip(inner, types, strict=True)
@@ -103,7 +103,7 @@ def _nullif(types: Sequence[Type], environment: Environment) -> Resolved:
 def _extreme(choose: Callable[..., Any]) -> Callable[[Sequence[Type], Environment], Resolved]:
     def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
         fit(types, ("any*",))
-        wanted = _joined(types)
+        wanted = _common_type(types)
         casts = [None if one == wanted else cast(one, wanted, environment.local) for one in types]
 
         def call(*values: Any) -> Any:

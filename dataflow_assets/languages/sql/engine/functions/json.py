@@ -34,7 +34,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 @lru_cache(maxsize=256)
-def parsed(path: str) -> tuple[bool, tuple[str | int, ...]]:
+def parse_path(path: str) -> tuple[bool, tuple[str | int, ...]]:
     """Returns whether it is strict, as it is unless it says `lax`; keys and indexes.
 
     Raises ValueError for anything else that a path may have.
@@ -55,13 +55,13 @@ def parsed(path: str) -> tuple[bool, tuple[str | int, ...]]:
     return mode is None or mode[1].lower() == "strict", tuple(parts)
 
 
-def _found(text: str, path: str) -> Any:
+def _find(text: str, path: str) -> Any:
     """MISSING is an error, None is empty.
 
     At a strict path null, nothing and a text that is not JSON are errors, at a lax one they are
     empty. The text `null` is an error at both.
     """
-    strict, parts = parsed(path)
+    strict, parts = parse_path(path)
     value = _whole(text)
     if value is None:
         return MISSING
@@ -96,7 +96,7 @@ def _whole(text: str) -> Any:
 
 
 def _empty(path: str, *, scalar: bool) -> str:
-    return "ERROR" if scalar and parsed(path)[0] else "EMPTY"
+    return "ERROR" if scalar and parse_path(path)[0] else "EMPTY"
 
 
 def _value(types: Sequence[Type], environment: Environment) -> Resolved:
@@ -109,7 +109,7 @@ def _value(types: Sequence[Type], environment: Environment) -> Resolved:
     def call(text: str | None, path: str, _: None, *others: Any) -> Any:
         if text is None:
             return None
-        found = _found(text, path)
+        found = _find(text, path)
         if found is not MISSING and found is not None and not isinstance(found, dict | list):
             return read(found)
         nested = isinstance(found, dict | list)
@@ -137,14 +137,14 @@ def _instead(name: str, what: str, behaviour: str, default: Value) -> Value:
 def _reads(wanted: Type) -> Callable[[Any], Any]:
     if wanted.text:
         return _text
-    return lambda value: _typed(value, wanted)
+    return lambda value: _as_type(value, wanted)
 
 
 def _text(value: Any) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def _typed(value: Any, wanted: Type) -> Any:
+def _as_type(value: Any, wanted: Type) -> Any:
     number = isinstance(value, int | Decimal) and not isinstance(value, bool)
     if wanted.kind == "BOOLEAN" and isinstance(value, bool):
         return value
@@ -162,7 +162,7 @@ def _query(types: Sequence[Type], _: Environment) -> Resolved:
     fit(types, ("text", "text", "text", "text", "text"))
 
     def call(text: str, path: str, wrapper: str, on_empty: str, on_error: str) -> str | None:
-        found = _found(text, path)
+        found = _find(text, path)
         if found is MISSING:
             return _instead("JSON_QUERY", "ERROR", on_error, _WITHOUT.get(on_error))
         if found is not None and (
@@ -185,7 +185,7 @@ def _exists(types: Sequence[Type], _: Environment) -> Resolved:
     fit(types, ("text", "text", "text"))
 
     def call(text: str, path: str, on_error: str) -> bool | None:
-        found = _found(text, path)
+        found = _find(text, path)
         if found is not MISSING:
             return found is not None
         default = {"TRUE": True, "UNKNOWN": None}.get(on_error, False)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from dataflow_assets.languages.sql.engine.functions.patterns import DAYS, MONTHS, parsed
+from dataflow_assets.languages.sql.engine.functions.patterns import DAYS, MONTHS, parse_pattern
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of clocks without a zone
 _NUMBERS = ("y", "u", "d", "H", "h", "m", "s", "S")
@@ -30,7 +30,7 @@ def seconds(text: str, pattern: str, zone: ZoneInfo, now: datetime) -> int | Non
     `now`: years of two digits lie between 80 years before and 20 behind it. Raises ValueError for a
     pattern that cannot be used.
     """
-    given = _read(text, parsed(pattern), now)
+    given = _read(text, parse_pattern(pattern), now)
     return None if given is None else _instant(_millis(given), zone)
 
 

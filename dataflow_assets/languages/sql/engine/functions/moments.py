@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
-from dataflow_assets.languages.sql.engine.numbers import wrapped
+from dataflow_assets.languages.sql.engine.numbers import wrap_around
 from dataflow_assets.languages.sql.engine.types import Type
 
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of clocks without a zone
 _MILLI = timedelta(milliseconds=1)
 
 
-def shifted(given: Type, interval: Type) -> Callable[[Any, int], Any]:
+def shift(given: Type, interval: Type) -> Callable[[Any, int], Any]:
     """Returns what moves a time; an instant by the calendar of UTC.
 
     Raises ValueError where Flink moves no such values.
@@ -115,8 +115,8 @@ def between(unit: str, first: datetime, second: datetime) -> int:
     millis = (second.replace(tzinfo=None) - _EPOCH) // _MILLI
     millis -= (first.replace(tzinfo=None) - _EPOCH) // _MILLI
     if unit == "WEEK":  # Flink counts weeks by an INT of seconds
-        return _cut(wrapped("INT", _cut(millis, 1000)), MILLIS["WEEK"] // 1000)
-    return wrapped("INT", _cut(millis, MILLIS[unit]))
+        return _cut(wrap_around("INT", _cut(millis, 1000)), MILLIS["WEEK"] // 1000)
+    return wrap_around("INT", _cut(millis, MILLIS[unit]))
 
 
 def _cut(number: int, size: int) -> int:

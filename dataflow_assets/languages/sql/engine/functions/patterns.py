@@ -43,7 +43,7 @@ _LONGEST = 9  # of one part, but for the parts of a second
 
 
 @lru_cache(maxsize=256)
-def parsed(pattern: str) -> tuple[tuple[str, str], ...]:
+def parse_pattern(pattern: str) -> tuple[tuple[str, str], ...]:
     """Letter and text of each part; no letter: a text. Raises ValueError."""
     found = tuple(_split(pattern))
     depth = 0
@@ -74,12 +74,12 @@ def _split(pattern: str) -> Iterator[tuple[str, str]]:
 
 def check(pattern: str) -> None:
     """Raises ValueError where a pattern cannot be used."""
-    parsed(pattern)
+    parse_pattern(pattern)
 
 
-def written(value: datetime, pattern: str) -> str:
+def format_time(value: datetime, pattern: str) -> str:
     """A time by a pattern. Raises ValueError."""
-    return "".join(_part(value, letter, text) for letter, text in parsed(pattern))
+    return "".join(_part(value, letter, text) for letter, text in parse_pattern(pattern))
 
 
 def _part(value: datetime, letter: str, text: str) -> str:
@@ -91,9 +91,9 @@ def _part(value: datetime, letter: str, text: str) -> str:
     if letter in "yu":
         return f"{value.year % 100:02}" if size == 2 else f"{value.year:0{size}}"
     if letter in "ML" and size > 2:
-        return _named(MONTHS, value.month - 1, size)
+        return _name_of(MONTHS, value.month - 1, size)
     if letter == "E":
-        return _named(DAYS, value.weekday(), size)
+        return _name_of(DAYS, value.weekday(), size)
     if letter == "S":
         return f"{value.microsecond:06}".ljust(9, "0")[:size]
     if letter == "a":
@@ -103,7 +103,7 @@ def _part(value: datetime, letter: str, text: str) -> str:
     return f"{getattr(value, _READS[letter]):0{size}}"
 
 
-def _named(names: Sequence[str], at: int, size: int) -> str:
+def _name_of(names: Sequence[str], at: int, size: int) -> str:
     name = names[at]
     return name if size > 3 else name[:3]
 
@@ -117,12 +117,12 @@ def read(text: str, pattern: str) -> datetime | None:
         name.rpartition("_")[0]: one for name, one in found.groupdict().items() if one is not None
     }
     try:
-        return _made(given)
+        return _make(given)
     except (ValueError, OverflowError):
         return None
 
 
-def _made(given: dict[str, str]) -> datetime:
+def _make(given: dict[str, str]) -> datetime:
     """Raises ValueError where there is no such time."""
     year, month = _year(given), _month(given.get("month", "1"))
     last = calendar.monthrange(year, month)[1]
@@ -168,7 +168,7 @@ def _hour(given: dict[str, str]) -> int:
 
 @lru_cache(maxsize=256)
 def _reader(pattern: str) -> re.Pattern[str]:
-    parts = enumerate(parsed(pattern))
+    parts = enumerate(parse_pattern(pattern))
     return re.compile("".join(_shape(at, letter, text) for at, (letter, text) in parts))
 
 

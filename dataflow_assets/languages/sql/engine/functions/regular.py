@@ -39,25 +39,25 @@ def expression(text: str) -> regex.Pattern[str]:
 
 def matches(text: str, pattern: str) -> bool:
     """Whether a part of a text matches; nothing matches an empty pattern. Raises ValueError."""
-    return pattern != "" and _searched(text, pattern) is not None
+    return pattern != "" and _search(text, pattern) is not None
 
 
-def extracted(text: str, pattern: str, group: int = 0) -> str | None:
+def extract(text: str, pattern: str, group: int = 0) -> str | None:
     """A group of the first match. Raises ValueError."""
-    found = _searched(text, pattern)
+    found = _search(text, pattern)
     if found is None or not 0 <= group <= expression(pattern).groups:
         return None
     return found[group]
 
 
-def _searched(text: str, pattern: str) -> regex.Match[str] | None:
+def _search(text: str, pattern: str) -> regex.Match[str] | None:
     try:
         return expression(pattern).search(text, timeout=SECONDS)
     except TimeoutError:
         raise _endless() from None
 
 
-def replaced(text: str, pattern: str, by: str) -> str:
+def replace_matches(text: str, pattern: str, by: str) -> str:
     """Returns what matches, replaced by a text as it is: without groups. Raises ValueError."""
     length = len(text)
 
@@ -95,7 +95,7 @@ FUNCTIONS = (
         "REGEXP_EXTRACT",
         "REGEXP_EXTRACT(a, pattern[, group])",
         _REGEX,
-        takes("text text integer?", STRING, extracted),
+        takes("text text integer?", STRING, extract),
         (("REGEXP_EXTRACT('foothebar', 'foo(.*?)(bar)', 2)", "bar"),),
         _GROUP,
     ),
@@ -103,7 +103,7 @@ FUNCTIONS = (
         "REGEXP_REPLACE",
         "REGEXP_REPLACE(a, pattern, b)",
         f"b is taken as it is: `$1` in it is no group. {_REGEX}",
-        takes("text text text", STRING, replaced),
+        takes("text text text", STRING, replace_matches),
         (
             ("REGEXP_REPLACE('foobar', 'oo|ar', '')", "fb"),
             ("REGEXP_REPLACE('ab', '(a)(b)', '$2$1')", "$2$1"),

@@ -17,7 +17,7 @@ from typing import Any
 from dataflow_assets.languages.sql.engine.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.languages.sql.engine.functions.arithmetic import EXACT
 from dataflow_assets.languages.sql.engine.functions.signatures import fit
-from dataflow_assets.languages.sql.engine.numbers import positive_zero, wrapped
+from dataflow_assets.languages.sql.engine.numbers import positive_zero, wrap_around
 from dataflow_assets.languages.sql.engine.types import NULL, Type, decimal
 
 
@@ -53,7 +53,7 @@ def _cut_to(direction: str) -> Resolve:
                 exact = Decimal(repr(value)) if math.isfinite(value) else None
                 return value if exact is None else float(_cut(exact, digits, direction))
             if kind.integer:
-                return wrapped(kind.kind, int(_cut(Decimal(value), digits, direction)))
+                return wrap_around(kind.kind, int(_cut(Decimal(value), digits, direction)))
             cut = _cut(_cut(value, min(digits, kind.scale), direction), kind.scale, direction)
             return positive_zero(cut)
 

@@ -13,7 +13,7 @@ from dataflow_assets.languages.sql.engine.functions.signatures import fit, takes
 from dataflow_assets.languages.sql.engine.types import INT, STRING, Type
 
 
-def _concatenated(types: Sequence[Type], environment: Environment) -> Resolved:
+def _concatenate(types: Sequence[Type], environment: Environment) -> Resolved:
     fit(types, ("any", "any*"))
     return Resolved(STRING, _joiner(types, environment, "".join))
 
@@ -64,7 +64,7 @@ def _trim(way: str, characters: str, text: str) -> str:
     return text if way == "LEADING" else text.rstrip(characters)
 
 
-def _padded(text: str, length: int, fill: str, *, left: bool) -> str | None:
+def _pad(text: str, length: int, fill: str, *, left: bool) -> str | None:
     if length < 0 or not fill:
         return None
     missing = length - len(text)
@@ -75,12 +75,12 @@ def _padded(text: str, length: int, fill: str, *, left: bool) -> str | None:
     return filled + text if left else text + filled
 
 
-def _repeated(text: str, times: int) -> str:
+def _repeat(text: str, times: int) -> str:
     check_length(len(text) * times)
     return text * max(times, 0)
 
 
-def _replaced(text: str, part: str, by: str) -> str:
+def _replace(text: str, part: str, by: str) -> str:
     if len(by) > len(part):
         check_length(len(text) + text.count(part) * (len(by) - len(part)))
     return text.replace(part, by)
@@ -102,7 +102,7 @@ FUNCTIONS = (
         "||",
         "a || b",
         "Also `CONCAT(a, ...)`: null where one is null; other types are written as CAST does.",
-        _concatenated,
+        _concatenate,
         (
             ("'a' || 'b'", "ab"),
             ("'a' || CAST(NULL AS STRING)", None),
@@ -201,7 +201,7 @@ FUNCTIONS = (
         "LPAD",
         "LPAD(a, length, fill)",
         "",
-        takes("text integer text", STRING, lambda *given: _padded(*given, left=True)),
+        takes("text integer text", STRING, lambda *given: _pad(*given, left=True)),
         (
             ("LPAD('hi', 4, '??')", "??hi"),
             ("LPAD('hi', 1, '??')", "h"),
@@ -213,7 +213,7 @@ FUNCTIONS = (
         "RPAD",
         "RPAD(a, length, fill)",
         "",
-        takes("text integer text", STRING, lambda *given: _padded(*given, left=False)),
+        takes("text integer text", STRING, lambda *given: _pad(*given, left=False)),
         (("RPAD('hi', 4, '?')", "hi??"),),
         _GROUP,
     ),
@@ -221,7 +221,7 @@ FUNCTIONS = (
         "REPLACE",
         "REPLACE(a, b, c)",
         "",
-        takes("text text text", STRING, _replaced),
+        takes("text text text", STRING, _replace),
         (
             ("REPLACE('hello world', 'world', 'flink')", "hello flink"),
             ("REPLACE('ab', '', 'x')", "xaxbx"),
@@ -232,7 +232,7 @@ FUNCTIONS = (
         "REPEAT",
         "REPEAT(a, times)",
         "",
-        takes("text integer", STRING, _repeated),
+        takes("text integer", STRING, _repeat),
         (("REPEAT('ab', 2)", "abab"),),
         _GROUP,
     ),

@@ -69,11 +69,11 @@ def _to_unit(move: Callable[[Any, str], Any]) -> Callable[[Sequence[Type], Envir
     return resolve
 
 
-def _added(types: Sequence[Type], _: Environment) -> Resolved:
+def _add(types: Sequence[Type], _: Environment) -> Resolved:
     """TIMESTAMPADD(unit, number, time), where the unit of a date is one of days."""
     fit(types, ("text", "integer", "time"))
-    months = moments.shifted(types[2], MONTHS)
-    millis = moments.shifted(types[2], MILLIS)
+    months = moments.shift(types[2], MONTHS)
+    millis = moments.shift(types[2], MILLIS)
 
     def call(unit: str, number: int, value: Any) -> Any:
         if unit in moments.MONTHS:
@@ -163,7 +163,7 @@ FUNCTIONS = (
         "TIMESTAMPADD",
         "TIMESTAMPADD(unit, number, a)",
         f"{_UNITS}. Of a DATE a TIMESTAMP(0) where the unit is smaller than a day.",
-        _added,
+        _add,
         (
             (f"TIMESTAMPADD(MINUTE, 3, {_NOON})", "2020-12-30 12:16:14"),
             ("TIMESTAMPADD(HOUR, 25, DATE '2020-12-30')", "2020-12-31 01:00:00"),

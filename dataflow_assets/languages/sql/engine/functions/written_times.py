@@ -20,17 +20,17 @@ _NO_TIME = -(2**63)  # what Flink makes of a text that is no time
 _SECONDS = "yyyy-MM-dd HH:mm:ss"
 
 
-def _formatted(types: Sequence[Type], environment: Environment) -> Resolved:
+def _format(types: Sequence[Type], environment: Environment) -> Resolved:
     fit(types, ("date|moment|text", "text"))
     if types[0].text:
-        return Resolved(STRING, _reformatted)
+        return Resolved(STRING, _reformat)
     local = at_midnight(types[0], environment)
-    return Resolved(STRING, lambda value, pattern: patterns.written(local(value), pattern))
+    return Resolved(STRING, lambda value, pattern: patterns.format_time(local(value), pattern))
 
 
-def _reformatted(text: str, pattern: str) -> str | None:
+def _reformat(text: str, pattern: str) -> str | None:
     found = patterns.read(text[:19], _SECONDS)
-    return None if found is None else patterns.written(found, pattern)
+    return None if found is None else patterns.format_time(found, pattern)
 
 
 def _to_timestamp(types: Sequence[Type], _: Environment) -> Resolved:
@@ -102,7 +102,7 @@ def _from_unix(types: Sequence[Type], environment: Environment) -> Resolved:
     zone = environment.local
 
     def call(seconds: int, pattern: str = _SECONDS) -> str:
-        return patterns.written(to_local(EPOCH + timedelta(seconds=seconds), zone), pattern)
+        return patterns.format_time(to_local(EPOCH + timedelta(seconds=seconds), zone), pattern)
 
     return Resolved(STRING, call)
 
@@ -134,7 +134,7 @@ FUNCTIONS = (
         "DATE_FORMAT",
         "DATE_FORMAT(a, pattern)",
         _PATTERN,
-        _formatted,
+        _format,
         (
             (f"DATE_FORMAT({_NOON}, 'yyyy/MM/dd HH')", "2020/12/30 12"),
             ("DATE_FORMAT('2020-12-30 12:13:14', 'yyyyMMdd')", "20201230"),

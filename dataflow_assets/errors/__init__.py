@@ -18,9 +18,9 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import TypeVar
 
-from dataflow_assets.defects import is_defect
+from dataflow_assets.errors.defects import is_defect
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parent.parent
 
 Answer = TypeVar("Answer")
 

@@ -9,9 +9,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from dataflow_assets.cli.preview.messages import Message, given, plain
+from dataflow_assets.cli.preview.trace import Trace, Visit
 from dataflow_assets.flow import Flow
-from dataflow_assets.preview.messages import Message, given, plain
+<<<<<<< HEAD:dataflow_assets/preview/lines.py
+from dataflow_assets.preview.messages import Message, body_key, plain
 from dataflow_assets.preview.trace import Trace, Visit
+=======
+>>>>>>> main:dataflow_assets/cli/preview/lines.py
 from dataflow_assets.records.record import Record, encode
 from dataflow_assets.testing import Result
 
@@ -27,7 +32,7 @@ class Line:
     text: str
     kind: Kind
 
-    def indented(self) -> Line:
+    def indent(self) -> Line:
         """The line as one of a record that a step has made."""
         return replace(self, text=f"    {self.text}")
 
@@ -70,16 +75,16 @@ class _Way:
             if visit is None:  # an earlier child was rejected, or the body was never read
                 return
             one = visit.reason is None and len(visit.after) == 1
-            if one and _shown(visit.before) == _shown(visit.after[0]):
+            if one and _show(visit.before) == _show(visit.after[0]):
                 yield from self._same(visit)
             else:
                 yield from self._flush()
-                yield from self._changed(visit)
+                yield from self._change(visit)
                 if len(visit.after) != 1:
                     return
             step += 1
         yield from self._flush()
-        yield from self._arrived()
+        yield from self._arrival()
 
     def _same(self, visit: Visit) -> Iterator[Line]:
         if visit.skipped:
@@ -96,7 +101,7 @@ class _Way:
         if names:
             yield Line(f"{names}: unchanged", "quiet")
 
-    def _changed(self, visit: Visit) -> Iterator[Line]:
+    def _change(self, visit: Visit) -> Iterator[Line]:
         name = self._name(visit.step)
         if visit.reason is not None:
             self._ended = True
@@ -115,10 +120,10 @@ class _Way:
         if self._ended:
             return
         yield Line(f"    record {number} of {len(visit.after)}", "title")
-        yield from (line.indented() for line in _difference(visit.before, child))
-        yield from (line.indented() for line in self._from(visit.step + 1))
+        yield from (line.indent() for line in _difference(visit.before, child))
+        yield from (line.indent() for line in self._from(visit.step + 1))
 
-    def _arrived(self) -> Iterator[Line]:
+    def _arrival(self) -> Iterator[Line]:
         """The sink of a record behind the last step; none where another one was rejected."""
         found = next(self._out, None)
         if found is None:
@@ -131,7 +136,7 @@ class _Way:
 
 
 def _difference(before: Record, after: Record) -> Iterator[Line]:
-    found = difflib.unified_diff(_shown(before), _shown(after), lineterm="", n=CONTEXT)
+    found = difflib.unified_diff(_show(before), _show(after), lineterm="", n=CONTEXT)
     _names, _of_files, _first_place, *texts = found
     for text in texts:
         if text.startswith("@@"):
@@ -140,14 +145,14 @@ def _difference(before: Record, after: Record) -> Iterator[Line]:
             yield Line(f"  {text[0]} {text[1:]}", _KINDS[text[0]])
 
 
-def _shown(record: Record) -> list[str]:
+def _show(record: Record) -> list[str]:
     """Body and metadata, a line for each value; without the commas, which would differ too."""
     metadata = (f"metadata.{key}: {_text(value)}" for key, value in plain(record.metadata).items())
     return [*_body(record.body), *metadata]
 
 
 def _body(body: Any) -> list[str]:
-    ((kind, value),) = given(body).items()
+    ((kind, value),) = body_key(body).items()
     if kind != "body":
         return [f"{kind}: {_text(value)}"]
     pretty = msgspec.json.format(encode(value), indent=2).decode()

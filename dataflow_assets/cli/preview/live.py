@@ -11,12 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from dataflow_assets.cli.preview.messages import Message, unreadable, written
 from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages
-from dataflow_assets.preview.messages import Message, unreadable, written
+<<<<<<< HEAD:dataflow_assets/preview/live.py
+from dataflow_assets.preview.messages import Message, unreadable, write
+=======
+>>>>>>> main:dataflow_assets/cli/preview/live.py
 from dataflow_assets.runs.branch_turns import lowest
 
 _WIDEN = 8  # offsets may name no record: markers of transactions, what compaction took
@@ -42,7 +46,7 @@ def waiting(flow: Flow, limit: int) -> Found:
     resolved = flow.resolved()
     with closing(resolved.source.open(flow.id)) as session:
         after, place = _stands(resolved, session)
-        rows = _merged(resolved, session.peek(after, limit))[:limit]
+        rows = _merge(resolved, session.peek(after, limit))[:limit]
         which = f"the next {_count(rows)} after {place}"
         if not rows:
             rows = _last(resolved, session, limit)
@@ -55,7 +59,7 @@ def waiting(flow: Flow, limit: int) -> Found:
 def _message(raw: bytes | None, metadata: Mapping[str, Any], reason: str | None) -> Message:
     if reason is not None:
         return unreadable(raw, metadata, reason)
-    return Message(raw, metadata, written(raw, metadata))
+    return Message(raw, metadata, write(raw, metadata))
 
 
 def _count(rows: Sequence[Row]) -> str:
@@ -64,9 +68,9 @@ def _count(rows: Sequence[Row]) -> str:
 
 def _stands(flow: Flow, session: SourceSession) -> tuple[Positions, str]:
     """The lowest position of each partition: what some branch has not got yet."""
-    found = [_stored(flow, branch, session) for branch in flow.branches]
+    found = [_stored_positions(flow, branch, session) for branch in flow.branches]
     stored = [positions for positions in found if not isinstance(positions, str)]
-    if not stored and (left := _inherited(flow)):
+    if not stored and (left := _inherited_positions(flow)):
         return {**session.start(), **left}, "where the program before this flow has stopped"
     if not stored:
         reason = next((one for one in found if isinstance(one, str) and one), "never run")
@@ -74,7 +78,7 @@ def _stands(flow: Flow, session: SourceSession) -> tuple[Positions, str]:
     return lowest(stored, session.lags), "the stored checkpoint"
 
 
-def _stored(flow: Flow, branch: Branch, session: SourceSession) -> Positions | str:
+def _stored_positions(flow: Flow, branch: Branch, session: SourceSession) -> Positions | str:
     """The branch's positions, or why there are none; a sink that is down does not matter much."""
     try:
         checkpoint = branch.sink.peek(flow.target(branch))
@@ -87,7 +91,7 @@ def _stored(flow: Flow, branch: Branch, session: SourceSession) -> Positions | s
     return lasting(checkpoint.positions)
 
 
-def _inherited(flow: Flow) -> Positions:
+def _inherited_positions(flow: Flow) -> Positions:
     for branch in flow.branches:
         with suppress(DataflowError):
             if found := branch.sink.inherited(flow.target(branch)):
@@ -98,17 +102,17 @@ def _inherited(flow: Flow) -> Positions:
 def _last(flow: Flow, session: SourceSession, limit: int) -> list[Row]:
     lows, ends = session.seek("earliest"), session.end()
     if flow.source.delivers != "messages":
-        return _merged(flow, session.peek(lows, limit))[:limit]
+        return _merge(flow, session.peek(lows, limit))[:limit]
     back = limit
     while True:
         after = {p: max(int(lows[p]), int(end) - back) for p, end in ends.items() if p in lows}
-        rows = _merged(flow, session.peek(after, back))
+        rows = _merge(flow, session.peek(after, back))
         if len(rows) >= limit or all(after[p] == lows[p] for p in after):
             return rows[-limit:]
         back *= _WIDEN
 
 
-def _merged(flow: Flow, found: Mapping[str, pa.RecordBatch]) -> list[Row]:
+def _merge(flow: Flow, found: Mapping[str, pa.RecordBatch]) -> list[Row]:
     """Partitions side by side in the order of time, each in its own order."""
     several = [list(_rows(flow, partition, batch)) for partition, batch in sorted(found.items())]
     return list(heapq.merge(*several, key=lambda row: row[1].get("timestamp") or _LONG_AGO))

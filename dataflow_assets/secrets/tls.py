@@ -23,8 +23,20 @@ from pydantic import SecretStr
 from typing_extensions import override
 
 from dataflow_assets.errors import PermanentError
+<<<<<<< HEAD:dataflow_assets/tls.py
 from dataflow_assets.private_files import private_file
+from dataflow_assets.secrets import (
+    FOLDER,
+    Fills,
+    SecretRef,
+    is_place,
+    mounted_file,
+    replaced_meanwhile,
+)
+=======
 from dataflow_assets.secrets import FOLDER, Fills, SecretRef, is_place, mounted, replaced_meanwhile
+from dataflow_assets.secrets.private_files import private_file
+>>>>>>> main:dataflow_assets/secrets/tls.py
 from dataflow_assets.spec import Spec
 
 LONGEST = 1024 * 1024  # bytes of a PEM file; a bundle of all public CAs has a quarter of it
@@ -252,7 +264,7 @@ def _named(text: str, option: str) -> Path:
     if text.startswith("/") and "\n" not in text:
         return Path(text)
     if is_place(text):
-        path = mounted(text)
+        path = mounted_file(text)
         if path is None:
             raise PermanentError(f"{option}: {FOLDER} has no file {text}")
         return path

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from dataflow_assets.decoding import decode_json
 from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.records import record
+from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.records.record import NotJson
 from dataflow_assets.testing import Result
 
@@ -65,14 +65,14 @@ def _message(line: bytes) -> Message:
     try:
         found = decode_json(line, _Line)
     except (msgspec.MsgspecError, RecursionError) as error:
-        return _unkept(line, error)
+        return _without_parts(line, error)
     if sum(one is not msgspec.UNSET for one in (found.body, found.text, found.base64)) != 1:
         raise ValueError("one of body, text and base64 has to be there")
     metadata = {} if found.metadata is msgspec.UNSET else _metadata(bytes(found.metadata))
     return Message(_raw(found), metadata, line)
 
 
-def _unkept(line: bytes, error: Exception) -> Message:
+def _without_parts(line: bytes, error: Exception) -> Message:
     """JSON of which not even the parts can be told exactly: the record is rejected for that."""
     try:
         found = record.parse(line)
@@ -101,10 +101,10 @@ def _metadata(text: bytes) -> dict[str, Any]:
     return found
 
 
-def written(raw: bytes | None, metadata: Mapping[str, Any]) -> bytes:
+def write(raw: bytes | None, metadata: Mapping[str, Any]) -> bytes:
     """A message as a line that `read` understands."""
     try:
-        body = given(record.parse(raw))
+        body = body_key(record.parse(raw))
     except RejectedRecord:
         body = exact(raw)
     return record.encode({**body, "metadata": plain(metadata)})
@@ -116,7 +116,7 @@ def unreadable(raw: bytes | None, metadata: Mapping[str, Any], reason: str) -> M
     return Message(raw, metadata, line, reason)
 
 
-def given(body: Any) -> dict[str, Any]:
+def body_key(body: Any) -> dict[str, Any]:
     """A body under the key that says what it is."""
     return exact(body.raw) if isinstance(body, NotJson) else {"body": body}
 
@@ -140,7 +140,7 @@ def as_json(message: Message, result: Result) -> str:
     """`in` is the message as it was given; `out` is empty where it is filtered or rejected."""
     rejected = asdict(result.rejected) if result.rejected else None
     found = [
-        {**given(one.body), "metadata": plain(one.metadata), "route": one.route}
+        {**body_key(one.body), "metadata": plain(one.metadata), "route": one.route}
         for one in result.out
     ]
     answer = {"in": msgspec.Raw(message.line), "out": found, "rejected": rejected}

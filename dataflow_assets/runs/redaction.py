@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
-from dataflow_assets.secrets import given, inside, is_secret
+from dataflow_assets.secrets import inside, is_secret, resolved_values
 from dataflow_assets.spec import Spec
 
 MASK = "***"
@@ -39,7 +39,7 @@ def _values(flow: Flow) -> Iterator[str]:
     ends = (*_ends(flow), *_ends(_resolved(flow)))
     direct = (value for end in ends for value in _declared(end))
     # A message may show a value that was replaced since.
-    known = (*given(), *(secret.get_secret_value() for secret in (*documents, *direct)))
+    known = (*resolved_values(), *(secret.get_secret_value() for secret in (*documents, *direct)))
     # Where a value is used without the line break at its end, a message shows it so.
     for value in dict.fromkeys(text for one in known for text in (one, one.strip())):
         if len(value) >= SHORTEST and value not in shown:
