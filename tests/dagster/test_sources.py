@@ -20,14 +20,16 @@ import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
+from dataflow_assets.connectors.memory.source.session import MemoryPartSession
 from dataflow_assets.connectors.postgresql import PostgresqlSource
-from dataflow_assets.contracts import Lag, Positions, Run, Source, SourceSession
+from dataflow_assets.contracts import Lag, Positions, Run, Source
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.location.sensors.flows import Board
 from dataflow_assets.location.sensors.ingest import Location
 from dataflow_assets.location.sensors.lag import lag_sensor
 from dataflow_assets.location.sensors.sources import Sources, sources
+from dataflow_assets.runs.together import open_together
 from dataflow_assets.spark import system
 from tests.conftest import Topics
 from tests.connectors.kafka.test_session import eventually
@@ -159,14 +161,14 @@ def test_a_session_whose_opening_takes_longer_than_a_tick_waits_is_used_by_a_lat
 ) -> None:
     monkeypatch.setattr("dataflow_assets.location.sensors.sources.OPEN_SECONDS", 0.2)
     own, opened = Sources(), list[float]()
-    original = PostgresqlSource.open_together
+    original = open_together
 
-    def slowly(sources: Mapping[str, PostgresqlSource]) -> object:
+    def slowly(sources: Mapping[str, Source]) -> object:
         opened.append(time.monotonic())
         time.sleep(1)
         return original(sources)
 
-    monkeypatch.setattr(PostgresqlSource, "open_together", slowly)
+    monkeypatch.setattr("dataflow_assets.location.sensors.sources.open_together", slowly)
     flow = Flow("default", "slow", orders, (), hash="h")
     assert isinstance(own.news([(flow, (None,))])[flow.id], TransientError)
     time.sleep(2)  # it is open before the next tick comes
@@ -183,7 +185,7 @@ def test_a_server_that_takes_long_to_connect_delays_one_tick(
     own, connected = Sources(), threading.Event()
 
     class Slow(MemoryPartSource):
-        def open(self, flow: str) -> SourceSession:
+        def open(self, flow: str) -> MemoryPartSession:
             connected.wait(20)
             return super().open(flow)
 

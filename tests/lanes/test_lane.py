@@ -5,9 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +20,10 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     MemorySpanSink,
 )
-from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice, Ticket
+from dataflow_assets.connectors.memory.source.session import MemoryPartSession
+from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice, SourceTraits, Span, Ticket
+from dataflow_assets.contracts.capabilities import PreparesSpans
+from dataflow_assets.contracts.reading import ReadsInOrder
 from dataflow_assets.errors import Locked, PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
 from dataflow_assets.lanes.events import Began, Ended, Event
@@ -204,7 +206,7 @@ class Unframed(MemoryOffsetSource):
         def frame(*_: Any) -> Any:
             raise ZeroDivisionError("nobody has thought of this")
 
-        session.frame = frame  # type: ignore[assignment]
+        session.frame = frame  # type: ignore[assignment,method-assign]
         return session
 
 
@@ -343,8 +345,7 @@ def test_too_many_rejected_records_end_the_flow(memory: Any, drive: Any) -> None
     driven.until(lambda: other.complete, SOON)
 
 
-class InOrder(MemoryPartSource):
-    parts_in_order: ClassVar[bool] = True
+class InOrder(MemoryPartSource, ReadsInOrder):
     seen: ClassVar[list[str]] = []
 
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
@@ -428,8 +429,8 @@ class Polled(MemoryPartSource):
     looks: ClassVar[list[float]] = []
 
     @property
-    def poll_seconds(self) -> float:
-        return 1.5
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, poll_seconds=1.5)
 
     def open(self, flow: str) -> Any:
         session = super().open(flow)
@@ -461,8 +462,8 @@ class Query(MemoryPartSource):
     plans: ClassVar[list[float]] = []
 
     @property
-    def poll_seconds(self) -> float:
-        return 3600.0
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, poll_seconds=3600.0)
 
     def open(self, flow: str) -> Any:
         session = super().open(flow)
@@ -478,8 +479,8 @@ class Query(MemoryPartSource):
 
 class Whole(MemoryPartSource):
     @property
-    def incremental(self) -> bool:
-        return False
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, incremental=False)
 
 
 def test_a_query_that_is_read_as_a_whole_joins_no_others(memory: Any, drive: Any) -> None:
@@ -588,20 +589,23 @@ class Preparing(MemoryPartSource):
     most: ClassVar[list[int]] = []
 
     def open(self, flow: str) -> Any:
-        session: Any = super().open(flow)
-        session.prepare = partial(_prepared, flow)
+        session = PreparingSession(self)
+        session.flow = flow
         return session
 
 
-def _prepared(flow: str, span: Any, spark: Any) -> Any:
-    for _ in range(2):
-        spark()
-        if flow not in Preparing.now:
-            Preparing.now.append(flow)
-        Preparing.most.append(len(Preparing.now))
-        time.sleep(0.1)
-    Preparing.now.remove(flow)
-    return span
+class PreparingSession(MemoryPartSession, PreparesSpans):
+    flow = ""
+
+    def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:
+        for _ in range(2):
+            spark()
+            if self.flow not in Preparing.now:
+                Preparing.now.append(self.flow)
+            Preparing.most.append(len(Preparing.now))
+            time.sleep(0.1)
+        Preparing.now.remove(self.flow)
+        return span
 
 
 def test_only_some_flows_prepare_with_spark_at_the_same_time(memory: Any, drive: Any) -> None:
@@ -618,8 +622,8 @@ class Known(MemoryPartSource):
     """Only a run can know what it delivers."""
 
     @property
-    def keeps_running(self) -> bool:
-        return True
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, keeps_running=True)
 
 
 def test_a_lane_does_not_end_while_only_a_run_can_know_what_is_new(memory: Any, drive: Any) -> None:

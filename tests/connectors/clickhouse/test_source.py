@@ -360,7 +360,7 @@ def test_a_query_without_one_is_read_as_a_whole_each_time(server: Any) -> None:
     make(server, "id Int64")
     insert(server, "(1), (2)")
     flow = reader(server, query="SELECT id FROM t ORDER BY id")
-    assert flow.source.rereads
+    assert flow.source.traits.rereads
     assert ids(flow.read()) == [1, 2]
     assert ids(flow.read()) == [1, 2]
 
