@@ -26,12 +26,14 @@ from dataflow_assets.contracts.capabilities import PreparesSpans
 from dataflow_assets.contracts.reading import ReadsInOrder
 from dataflow_assets.errors import Locked, PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
+from dataflow_assets.lanes import lane
 from dataflow_assets.lanes.events import Began, Ended, Event
 from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.lane import POLL_SECONDS
 from dataflow_assets.lanes.member import AT_ONCE, Beside, Member
 from dataflow_assets.lanes.pace import PART
 from dataflow_assets.runs.request import Patience, Report, Request
+from tests.clock import Clock
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
 from tests.contract.test_branches import Branched, Flaky
@@ -573,13 +575,17 @@ def test_what_a_table_s_turn_may_hold_is_small(memory: Any) -> None:
     assert member.limit(few) == Limit(10, PART.bytes, declared=few)
 
 
-def test_a_lane_waits_for_the_interval_of_a_polled_table(memory: Any, drive: Any) -> None:
+def test_a_lane_waits_for_the_interval_of_a_polled_table(
+    memory: Any, drive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driven: Driving = drive(memory(source=Query).flow)
     driven.going_on(1.0)
-    driven.lane._committed = time.monotonic() - POLL_SECONDS + 5
-    assert driven.lane.idle_seconds == 0
-    driven.lane._committed -= 65
-    assert 59 < driven.lane.idle_seconds < 62
+    with monkeypatch.context() as patch:
+        patch.setattr(lane, "time", Clock())
+        driven.lane._committed = Clock.now - POLL_SECONDS + 5
+        assert driven.lane.idle_seconds == 0
+        driven.lane._committed -= 65
+        assert driven.lane.idle_seconds == 60
 
 
 class Preparing(MemoryPartSource):
