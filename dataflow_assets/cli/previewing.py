@@ -18,17 +18,8 @@ from dataflow_assets.contracts import local_now
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-<<<<<<< HEAD
-from dataflow_assets.preview.lines import Line, as_lines
-from dataflow_assets.preview.live import Found, waiting
-from dataflow_assets.preview.messages import Message, as_json, read
-from dataflow_assets.preview.trace import Tracer
-from dataflow_assets.redaction import mask
-from dataflow_assets.testing import Result, choose
-=======
 from dataflow_assets.runs.redaction import mask
-from dataflow_assets.testing import Result, chosen
->>>>>>> main
+from dataflow_assets.testing import Result, choose
 
 LIVE = 10  # records, unless --limit says otherwise
 STYLES = {

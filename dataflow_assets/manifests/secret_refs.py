@@ -25,7 +25,7 @@ from dataflow_assets.secrets import (
     mounted_file,
 )
 from dataflow_assets.secrets.lookup import Documents
-from dataflow_assets.secrets.tls import EVERYWHERE, shown
+from dataflow_assets.secrets.tls import EVERYWHERE, show
 from dataflow_assets.spec import Spec
 
 Pair = tuple[Flow, Document]
@@ -101,7 +101,7 @@ def _absence(value: str) -> str:
         return f"{FOLDER} has no file {text} on this machine"
     is_path = text.startswith("/") and "\n" not in text
     if is_path and not os.path.isfile(text):  # noqa: PTH113 - never raises
-        return f"{shown(text)} is not on this machine"
+        return f"{show(text)} is not on this machine"
     return ""
 
 

@@ -23,8 +23,6 @@ from pydantic import SecretStr
 from typing_extensions import override
 
 from dataflow_assets.errors import PermanentError
-<<<<<<< HEAD:dataflow_assets/tls.py
-from dataflow_assets.private_files import private_file
 from dataflow_assets.secrets import (
     FOLDER,
     Fills,
@@ -33,10 +31,7 @@ from dataflow_assets.secrets import (
     mounted_file,
     replaced_meanwhile,
 )
-=======
-from dataflow_assets.secrets import FOLDER, Fills, SecretRef, is_place, mounted, replaced_meanwhile
 from dataflow_assets.secrets.private_files import private_file
->>>>>>> main:dataflow_assets/secrets/tls.py
 from dataflow_assets.spec import Spec
 
 LONGEST = 1024 * 1024  # bytes of a PEM file; a bundle of all public CAs has a quarter of it
@@ -260,7 +255,7 @@ def names_one(value: str) -> bool:
     return _BEGIN in text or text.startswith("/") or is_place(text)
 
 
-def _named(text: str, option: str) -> Path:
+def _path_of(text: str, option: str) -> Path:
     if text.startswith("/") and "\n" not in text:
         return Path(text)
     if is_place(text):
@@ -277,21 +272,21 @@ def _named(text: str, option: str) -> Path:
 def _read(text: str, option: str) -> tuple[str, str]:
     """The path of the file that a value names, and what the file holds."""
     try:
-        with replaced_meanwhile(lambda: _named(text, option).open("rb")) as file:
+        with replaced_meanwhile(lambda: _path_of(text, option).open("rb")) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
-                raise PermanentError(f"{option}: {shown(str(file.name))} is not a PEM file")
+                raise PermanentError(f"{option}: {show(str(file.name))} is not a PEM file")
             return str(file.name), file.read(LONGEST).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
         path, reason = text, None
         if isinstance(error, OSError):
             path, reason = str(error.filename or text), error.strerror
         raise PermanentError(
-            f"{option}: {shown(path)}: {reason or 'cannot be read'}; {EVERYWHERE}"
+            f"{option}: {show(path)}: {reason or 'cannot be read'}; {EVERYWHERE}"
         ) from None
 
 
-def shown(path: str) -> str:
+def show(path: str) -> str:
     """A path as messages may have it: what may be a secret itself is not repeated."""
     return path if _PATH.fullmatch(path) else "the file that it names"
 

@@ -18,12 +18,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import devservers
 from dataflow_assets.cli import main
-from dataflow_assets.cli.preview.messages import read, written
+from dataflow_assets.cli.preview.messages import read, write
 from dataflow_assets.connectors.memory import Store
-<<<<<<< HEAD
-from dataflow_assets.preview.messages import read, write
-=======
->>>>>>> main
 from tests import ROOT
 from tests.conftest import Topics
 from tests.connectors.kafka.impatient import impatient

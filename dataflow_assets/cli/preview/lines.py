@@ -9,14 +9,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from dataflow_assets.cli.preview.messages import Message, given, plain
+from dataflow_assets.cli.preview.messages import Message, body_key, plain
 from dataflow_assets.cli.preview.trace import Trace, Visit
 from dataflow_assets.flow import Flow
-<<<<<<< HEAD:dataflow_assets/preview/lines.py
-from dataflow_assets.preview.messages import Message, body_key, plain
-from dataflow_assets.preview.trace import Trace, Visit
-=======
->>>>>>> main:dataflow_assets/cli/preview/lines.py
 from dataflow_assets.records.record import Record, encode
 from dataflow_assets.testing import Result
 

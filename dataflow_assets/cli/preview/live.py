@@ -11,16 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.cli.preview.messages import Message, unreadable, written
+from dataflow_assets.cli.preview.messages import Message, unreadable, write
 from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages
-<<<<<<< HEAD:dataflow_assets/preview/live.py
-from dataflow_assets.preview.messages import Message, unreadable, write
-=======
->>>>>>> main:dataflow_assets/cli/preview/live.py
 from dataflow_assets.runs.branch_turns import lowest
 
 _WIDEN = 8  # offsets may name no record: markers of transactions, what compaction took

@@ -28,17 +28,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataflow_assets.connectors.kafka_connect.errors import other_spool
-<<<<<<< HEAD
 from dataflow_assets.connectors.kafka_connect.parts import (
     EMPTIED,
     Part,
     published_parts,
     still_open,
 )
-from dataflow_assets.decoding import decode_json
-=======
-from dataflow_assets.connectors.kafka_connect.parts import EMPTIED, Part, published, still_open
->>>>>>> main
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.durable_files import make_folder, sync

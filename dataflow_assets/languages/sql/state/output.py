@@ -22,12 +22,8 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.manifest import File
-<<<<<<< HEAD
 from dataflow_assets.languages.sql.state.tables import decode, encode
-=======
-from dataflow_assets.languages.sql.state.tables import decoded, encoded
 from dataflow_assets.records.decoding import decode_json
->>>>>>> main
 
 UPSERTED, DELETED, REFUSED = "upsert", "delete", "refused"
 BATCH = 10_000
