@@ -17,6 +17,7 @@ from dataflow_assets.contracts import (
     Source,
     Target,
 )
+from dataflow_assets.contracts.declared import FormatsMessages
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.secrets import Lookup, Secrets
@@ -146,7 +147,7 @@ class Flow:
         own, first = self.source.address().connection, self.source_address
         others = [
             replace(one, connection=first.connection) if one.connection == own else one
-            for one in self.source.also_reads
+            for one in self.source.traits.also_reads
         ]
         return (first, *(one for one in others if one != first))
 
@@ -159,12 +160,13 @@ class Flow:
     def reads(self) -> frozenset[str]:
         """The metadata keys that steps and conditions look at, and what names a row to delete."""
         steps = frozenset[str]().union(*(one.reads() for one in self.transformations))
-        tombstones = frozenset({"key"} if self.source.null_messages == "delete" else ())
+        tombstones = frozenset({"key"} if self.source.traits.null_messages == "delete" else ())
         return steps | tombstones
 
     def message_format(self) -> MessageFormat | None:
         """What the bodies of its source's messages are written in, as its steps need them."""
-        form = self.source.message_format()
+        source = self.source
+        form = source.message_format() if isinstance(source, FormatsMessages) else None
         fields = [one.step.event_fields for one in self.transformations]
         known = [found for found in fields if found is not None]
         return form.of_events(frozenset().union(*known)) if form and known else form
@@ -219,7 +221,9 @@ def loops(source: Source, sink: Sink, one: Address, other: Address) -> bool:
     """
     named = (one.system, one.namespace, one.name) == (other.system, other.namespace, other.name)
     together = set(source.spellings()) & set(sink.spellings())
-    return named and bool(together) and source.reads_back and not getattr(source, "query", None)
+    return (
+        named and bool(together) and source.traits.reads_back and not getattr(source, "query", None)
+    )
 
 
 def _check_apart(flow: Flow) -> None:

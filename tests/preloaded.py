@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-import dataflow_assets.connectors.files.sink.session
-import dataflow_assets.connectors.files.source.session
-import dataflow_assets.runs.drain
-from dataflow_assets import registry
+import importlib
+import pkgutil
+from types import ModuleType
 
-__all__ = ["dataflow_assets"]
+import pyarrow.dataset
+import pyarrow.parquet
 
-for found in (registry.sources, registry.sinks, registry.steps):
-    found()
+from dataflow_assets import connectors, languages, manifests, micro_batch, runs
+from dataflow_assets.registry import sinks, sources, steps
+
+__all__ = ["pyarrow"]
+
+
+def _import_all(package: ModuleType) -> None:
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(found.name)
+
+
+for named in (sources, sinks, steps):
+    named()
+for package in (connectors, languages, manifests, micro_batch, runs):
+    _import_all(package)

@@ -26,6 +26,7 @@ from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.runs import SENSOR
 from dataflow_assets.assets.stopping import Interrupts
 from dataflow_assets.assets.switches import INGEST
+from dataflow_assets.contracts.declared import KeepsLog
 from dataflow_assets.errors import (
     DataflowError,
     PermanentError,
@@ -292,6 +293,7 @@ class Ingest:
 
 def _left_behind(flow: Flow) -> str:
     try:
-        return mask(flow.resolved().source.left_behind(), [flow])
+        source = flow.resolved().source
+        return mask(source.left_behind(), [flow]) if isinstance(source, KeepsLog) else ""
     except DataflowError:
         return ""

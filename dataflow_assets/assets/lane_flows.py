@@ -46,7 +46,7 @@ def drivable(flow: Flow) -> bool:
 
     Asked of each flow by the run of a lane, and by the sensor `ingest`.
     """
-    return flow.source.incremental and not flow.suspended
+    return flow.source.traits.incremental and not flow.suspended
 
 
 class LaneFlows:
@@ -121,9 +121,10 @@ class LaneFlows:
 
         Of a manifest with mistakes nobody knows: it may be corrected in a moment.
         """
-        others = {one.source.reserved for one in self._loaded.flows if one.id != flow.id} - {""}
+        loaded = (one for one in self._loaded.flows if one.id != flow.id)
+        others = {one.source.traits.reserved for one in loaded} - {""}
         gone = not self.over and self._why.get(flow.id) in {_REMOVED, _SUSPENDED}
-        return gone and flow.source.reserved not in others
+        return gone and flow.source.traits.reserved not in others
 
     @property
     def none(self) -> bool:

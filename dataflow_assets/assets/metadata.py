@@ -15,6 +15,7 @@ from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.lineage import origins
 from dataflow_assets.assets.tally import Figures
 from dataflow_assets.contracts import Address, Checkpoint, Lag, Note, kind_of
+from dataflow_assets.contracts.declared import KeepsLog
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.language import languages
 from dataflow_assets.registry import sinks, sources
@@ -192,7 +193,7 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     return [
         dg.AssetCheckSpec(LAG_CHECK, asset=key, description=late),
         dg.AssetCheckSpec(REJECTED_CHECK, asset=key, description=rejected),
-        *(kept if node.flow.source.holds_log else ()),
+        *(kept if isinstance(node.flow.source, KeepsLog) else ()),
     ]
 
 
@@ -219,7 +220,7 @@ def check_results(
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"rejected_in_total": _number(rejected), **_rejects(node.flow)},
     )
-    if node.flow.source.holds_log:
+    if isinstance(node.flow.source, KeepsLog):
         passed, metadata = slot_check(lag.held or 0)
         yield dg.AssetCheckResult(
             asset_key=key,

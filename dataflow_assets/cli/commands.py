@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out, paint, sentence, trace
 from dataflow_assets.cli.logs import show_log
+from dataflow_assets.contracts.declared import KeepsLog
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import folders
@@ -135,7 +136,8 @@ def _reset(flow: Flow, asked: Namespace) -> Iterator[str]:
     else:
         for branch in resetting.reset(flow, run):
             yield f"the checkpoint of {branch.address} is forgotten; its rows stay"
-        if left := flow.resolved().source.left_behind():
+        source = flow.resolved().source
+        if isinstance(source, KeepsLog) and (left := source.left_behind()):
             yield left
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dataflow_assets.cli.console import err, out
-from dataflow_assets.contracts import Offset
+from dataflow_assets.contracts import Position
+from dataflow_assets.contracts.declared import ListsOffsets, Offset
 from dataflow_assets.runs.statuses import Answer, Status
 
 
@@ -56,7 +57,22 @@ def _lines(answer: Answer) -> Iterator[str]:
 
 def _offsets(answer: Answer, found: Status) -> Sequence[Offset]:
     positions = found.checkpoint.positions if found.checkpoint else {}
-    return answer.flow.source.offsets(positions)
+    source = answer.flow.source
+    if isinstance(source, ListsOffsets):
+        return source.offsets(positions)
+    return [
+        Offset(task, {"partition": name}, _value_of(position))
+        for task, (name, position) in enumerate(sorted(positions.items()))
+    ]
+
+
+def _value_of(position: Position) -> Mapping[str, Any]:
+    """A position that is a JSON object is the value itself."""
+    try:
+        value = json.loads(position) if isinstance(position, str) else None
+    except json.JSONDecodeError:
+        value = None
+    return value if isinstance(value, dict) else {"offset": position}
 
 
 def _text(value: object) -> str:

@@ -148,12 +148,9 @@ from dataflow_assets.contracts.slices import (
 from dataflow_assets.contracts.source import (
     MessageSource,
     NewColumnRule,
-    Offset,
     Source,
-)
-from dataflow_assets.contracts.source_reader import Asked
-from dataflow_assets.contracts.source_session import (
     SourceSession,
+    SourceTraits,
 )
 from dataflow_assets.contracts.target import (
     Rejects,
@@ -190,7 +187,6 @@ __all__ = [
     "UPDATE",
     "Address",
     "AddsColumns",
-    "Asked",
     "Checkpoint",
     "ChecksTarget",
     "Chunk",
@@ -214,7 +210,6 @@ __all__ = [
     "NewColumnRule",
     "Note",
     "NotesEnd",
-    "Offset",
     "OffsetSlice",
     "PartSlice",
     "Place",
@@ -233,6 +228,7 @@ __all__ = [
     "Slice",
     "Source",
     "SourceSession",
+    "SourceTraits",
     "Span",
     "StagesWithSpark",
     "StoredSchema",

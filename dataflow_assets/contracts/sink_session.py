@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dataflow_assets.contracts.checkpoint import Checkpoint
 from dataflow_assets.contracts.slices import Cut, Positions, Span
-from dataflow_assets.contracts.source_session import SourceSession
+from dataflow_assets.contracts.source import SourceSession
 from dataflow_assets.contracts.tasks import Receipt, Ticket
 
 

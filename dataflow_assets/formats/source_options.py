@@ -10,6 +10,7 @@ from pydantic import ValidationInfo, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import MessageFormat, MessageSource
+from dataflow_assets.contracts.declared import FormatsMessages
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.schema_files import default_problem, folder_of, problem, read
 from dataflow_assets.formats.schema_registry import SchemaRegistry
@@ -20,7 +21,7 @@ Ref = SecretRef | None
 _AVRO = Needs("format", "avro")
 
 
-class FormattedSource(MessageSource):
+class FormattedSource(MessageSource, FormatsMessages):
     """A source whose messages are JSON, or values of a schema."""
 
     format: Literal["json", "avro", "protobuf"] = "json"

@@ -119,7 +119,7 @@ class Lane:
         return max(0.0, time.monotonic() - self._committed - longest)
 
     def _longest_silence(self, member: Member) -> float:
-        polled = min(member.flow.source.poll_seconds, POLL_SECONDS)
+        polled = min(member.flow.source.traits.poll_seconds, POLL_SECONDS)
         return max(self._joint.interval(member), polled)
 
     def state(self, flow: Flow) -> str:
@@ -194,7 +194,7 @@ class Lane:
 
 
 def _is_needed(member: Member) -> bool:
-    return member.busy or member.waiting is not None or member.flow.source.keeps_running
+    return member.busy or member.waiting is not None or member.flow.source.traits.keeps_running
 
 
 def _flow(event: Began | Report | Failing | Recovered | Left | Ended) -> str:

@@ -49,5 +49,5 @@ def _is_small(planned: Planned) -> bool:
     """
     span = planned.work.span
     if planned.work.source.delivers == "messages":
-        return planned.source.is_small(span)
-    return planned.work.source.incremental and not span.full and len(span.slices) <= PARTS
+        return planned.reader == "driver"
+    return planned.work.source.traits.incremental and not span.full and len(span.slices) <= PARTS

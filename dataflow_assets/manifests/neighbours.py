@@ -30,8 +30,8 @@ def clashes(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
         "in Dagster the flow would be called {0}, and so would the one in {1}: rename one",
     )
     yield from _duplicates(
-        [pair for pair in single if pair[0].source.reserved],
-        lambda flow: flow.source.reserved,
+        [pair for pair in single if pair[0].source.traits.reserved],
+        lambda flow: flow.source.traits.reserved,
         "{0} is also read by the flow in {1}: each of the two would take changes from the other",
         _SOURCE,
     )

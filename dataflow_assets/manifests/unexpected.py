@@ -53,7 +53,7 @@ def ask_names(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
     """
     for flow, _ in flows:
         ends = (flow.source, *(branch.sink for branch in flow.branches))
-        _ = flow.slug, flow.read_addresses, flow.source.reserved
+        _ = flow.slug, flow.read_addresses, flow.source.traits.reserved
         _ = [(end.address(), end.spellings()) for end in ends]
         _ = [(branch.id, branch.sink.folder()) for branch in flow.branches]
         _ = list(references(flow))

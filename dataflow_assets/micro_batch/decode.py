@@ -31,7 +31,7 @@ class Decoding:
     def __init__(
         self, branches: Sequence[PassBranch], rows: Rows, form: MessageFormat | None
     ) -> None:
-        tombstones = rows.source.null_messages
+        tombstones = rows.source.traits.null_messages
         self._rows, self._places = rows, Places(rows.piece)
         self._decodes = [
             (_decode(branch, tombstones, form), branch.traits.record_time) for branch in branches

@@ -33,6 +33,7 @@ from dataflow_assets.contracts import (
     Span,
     Writer,
 )
+from dataflow_assets.contracts.reading import ConfirmsTopics
 from dataflow_assets.errors import DataflowError, PermanentError, blamed
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.batch_bytes import fitting
@@ -46,6 +47,7 @@ from dataflow_assets.micro_batch.message_metadata import (
     numbered,
     wanted,
 )
+from dataflow_assets.micro_batch.parts import are_in_order, message_form, read_in_order
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.rejected_share import RejectedShare
 from dataflow_assets.micro_batch.results import Result, Told, encoded
@@ -85,7 +87,7 @@ class Pass:
     def in_order(self) -> bool:
         """One task reads all parts, one after the other: the last record of a key counts."""
         upserts = any(branch.traits.upserts for branch in self.branches)
-        return self.source.reads_in_order(self.span, upserts=upserts)
+        return are_in_order(self.source, self.span, upserts=upserts)
 
     @property
     def _forwards(self) -> bool:
@@ -100,7 +102,7 @@ class Pass:
     def wanted(self) -> frozenset[str]:
         """The metadata to read beside the bodies, of what the source offers as columns."""
         reads = self._reads
-        if self.source.null_messages == "delete":
+        if self.source.traits.null_messages == "delete":
             reads |= {"key"}
         if any(branch.traits.record_time for branch in self.branches):
             reads |= {TIMESTAMP}
@@ -189,7 +191,7 @@ class Pass:
 
     def _parts(self, indexes: Sequence[int]) -> Generator[Chunks, None, None]:
         pieces = [self.span.slices[index] for index in indexes]
-        each = self.source.batches_in_order(pieces, self.wanted)
+        each = read_in_order(self.source, pieces, self.wanted)
         try:
             for piece, batches in zip(pieces, each, strict=True):
                 yield piece, self._confirmed(self._columns(piece, batches))
@@ -201,12 +203,16 @@ class Pass:
         """Only of a slice that was read to its end is it known whose records they were."""
         yield from chunks
         if piece.partition in told.cuts:
-            self.source.confirm(self.branches[0].ticket.target.source_id)
+            self._confirm()
 
     def _confirmed(self, chunks: Shares) -> Shares:
         """Before the commit: what was read is the source's own."""
         yield from chunks
-        self.source.confirm(self.branches[0].ticket.target.source_id)
+        self._confirm()
+
+    def _confirm(self) -> None:
+        if isinstance(self.source, ConfirmsTopics):
+            self.source.confirm(self.branches[0].ticket.target.source_id)
 
     def _bounded(
         self, index: int, batches: Iterable[pa.RecordBatch], told: Told
@@ -250,7 +256,8 @@ class Pass:
                 yield from self._routed(piece, batches, self.steps)
             elif self.steps is not None or self._forwards:
                 yield from self._messages(
-                    index, as_messages(map(self.source.message_form, batches), index, slices)
+                    index,
+                    as_messages(map(partial(message_form, self.source), batches), index, slices),
                 )
             else:
                 yield from self._typed(piece, batches)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow_assets.contracts import OffsetSlice, Receipt, SourceSession, Span
+from dataflow_assets.contracts.reading import SpanReader, SparkFrames
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.results import Result, encoded
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
-from dataflow_assets.micro_batch.tasks import JobDied, collect, spare_worker
+from dataflow_assets.micro_batch.tasks import JobDied, collect, span_reader, spare_worker
 from dataflow_assets.records.decoding import decode_msgpack
 
 if TYPE_CHECKING:
@@ -43,7 +44,12 @@ class Planned:
     def in_tasks(self) -> bool:
         """The tasks read the span themselves, and need no frame of Spark's reader."""
         messages = self.work.source.delivers == "messages"
-        return not messages or self._stores_times or self.source.reads_in_tasks(self.work.span)
+        return not messages or self._stores_times or self.reader != "spark"
+
+    @property
+    def reader(self) -> SpanReader:
+        """Returns who reads a span of messages, as far as its session says."""
+        return span_reader(self.source, self.work.span)
 
     @property
     def _stores_times(self) -> bool:
@@ -67,11 +73,13 @@ def run(spark: SparkSession, planned: Planned) -> Outcome:
     work = planned.work
     if planned.in_tasks:
         return _read_alone(spark, work, _one_each)
-    frame = planned.source.frame(spark, work.span, work.wanted)
+    session = planned.source
+    assert isinstance(session, SparkFrames)  # noqa: S101 - messages are read in one of two ways
+    frame = session.frame(spark, work.span, work.wanted)
     try:
         return _outcome(work, _decoded(collect(frame, work)))
     except JobDied as error:
-        if not planned.source.frame_failed(str(error)):
+        if not session.frame_failed(str(error)):
             raise
         log.warning("%s; the tasks read the records themselves", error)
     return _read_alone(spark, work, _one_each)
@@ -84,7 +92,7 @@ def run_in_one_task(spark: SparkSession, planned: Planned) -> Outcome:
     """
     work = planned.work
     messages = work.source.delivers == "messages"
-    if planned.in_tasks and (not messages or planned.source.is_small(work.span)):
+    if planned.in_tasks and (not messages or planned.reader == "driver"):
         return _read_alone(spark, work, _all_in_one)
     return run(spark, replace(planned, work=replace(work, span=_one_slice(work.span))))
 

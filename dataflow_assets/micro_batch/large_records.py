@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.contracts import Slice, Source
+from dataflow_assets.contracts.reading import ReadsLargeRecords
 from dataflow_assets.micro_batch.batch_bytes import divided, joined
 
 DECODED_BYTES = 8 * 1024 * 1024  # of a batch; decoded, it takes several times as much
@@ -37,6 +38,7 @@ def _filled(
 ) -> Iterator[pa.RecordBatch]:
     positions = [-1 - batch.column("_at")[row].as_py() for row in large]
     offsets = [position // len(slices) for position in positions]
+    assert isinstance(source, ReadsLargeRecords)  # noqa: S101 - its frame has left them out
     records = source.large_records(slices[positions[0] % len(slices)].partition, offsets)
     begin = 0
     for row, position, record in zip(large, positions, records, strict=True):

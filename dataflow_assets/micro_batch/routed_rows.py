@@ -17,6 +17,7 @@ from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.formats.rows import values
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.originals import placed
+from dataflow_assets.micro_batch.parts import message_form
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.typed_rows import (
     SentRows,
@@ -61,7 +62,7 @@ class RoutedRows:
 
     def __call__(self, batch: pa.RecordBatch, seen: int) -> list[Chunk]:
         """Each branch's chunk of a batch whose first row has the ordinal `seen` in its part."""
-        metadata = self._metadata(self._source.message_form(batch))
+        metadata = self._metadata(message_form(self._source, batch))
         routes = [self._route(one) for one in metadata]
         rows = with_ordinals(batch, seen)
         places = [placed(one, seen + row) for row, one in enumerate(metadata)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,6 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.contracts import (
-    Asked,
     Group,
     Kind,
     MessageFormat,
@@ -24,6 +23,7 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
 )
+from dataflow_assets.contracts.reading import Asked, ReadsMessages
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, objects, table_columns
@@ -31,8 +31,21 @@ from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.formatted import in_json, is_wrapped
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
+from dataflow_assets.micro_batch.parts import (
+    are_in_order,
+    message_form,
+    part_reader,
+    read_in_order,
+)
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
-from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, numbers, spare_worker
+from dataflow_assets.micro_batch.tasks import (
+    RESULT,
+    collect,
+    frame,
+    numbers,
+    span_reader,
+    spare_worker,
+)
 from dataflow_assets.micro_batch.transform import sampled
 from dataflow_assets.records.decoding import decode_msgpack
 from dataflow_assets.records.record import exact_json
@@ -136,7 +149,7 @@ class Sampler:
         for index in indexes:
             piece = self.span.slices[index]
             yield from numbered(
-                self.source.batches(piece, self.wanted), index, len(self.span.slices)
+                part_reader(self.source).batches(piece, self.wanted), index, len(self.span.slices)
             )
 
     def read_together(self, indexes: Iterable[int]) -> Iterator[pa.RecordBatch]:
@@ -148,22 +161,23 @@ class Sampler:
             if isinstance(piece := slices[index], OffsetSlice) and not piece.empty
         ]
         if asked:
+            assert isinstance(self.source, ReadsMessages)  # noqa: S101 - its session has chosen
             for _, batches in self.source.messages_together(asked):
                 yield from batches
 
     def glance(self) -> Sample | None:
         """Returns what the first typed rows tell; None where none of them reaches the branch."""
         if self.steps is None:
-            first = next(self.source.batches(self.span.slices[0], frozenset()), None)
+            first = next(part_reader(self.source).batches(self.span.slices[0], frozenset()), None)
             columns = [] if first is None else table_columns(first.schema)
             return Sample(1, pa.schema(columns, {Note.TYPED: b"1"}))
-        with _ended(self.source.batches(self.span.slices[0], self.wanted)) as rows:
+        with _ended(part_reader(self.source).batches(self.span.slices[0], self.wanted)) as rows:
             return next((one for one in islice(self._of_rows(0, rows), 1) if one.records), None)
 
     def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> Sample:
         indexes = [index for batch in batches for index in batch.column("id").to_pylist()]
         pieces = [self.span.slices[index] for index in indexes]
-        with _ended(self.source.batches_in_order(pieces, self.wanted)) as each:
+        with _ended(read_in_order(self.source, pieces, self.wanted)) as each:
             for index, given in zip(indexes, each, strict=True):
                 with _ended(given) as rows:
                     found = (one for one in self._of_rows(index, rows) if one.records)
@@ -173,7 +187,7 @@ class Sampler:
 
     def _of_rows(self, index: int, rows: Iterable[pa.RecordBatch]) -> Iterator[Sample]:
         assert self.steps is not None  # noqa: S101 - without steps rows have their types
-        for batch in map(self.source.message_form, rows):
+        for batch in map(partial(message_form, self.source), rows):
             for messages in as_messages([batch], index, len(self.span.slices)):
                 bodies = list(self._bodies(messages))
                 yield Sample(len(bodies), _with_types(infer(bodies), bodies, batch))
@@ -264,12 +278,13 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
     if typed and (found := work.glance()) is not None:
         return found
     messages = work.source.delivers == "messages"
-    if messages and source.reads_in_tasks(work.span):
+    reader = span_reader(source, work.span) if messages else "spark"
+    if reader != "spark":
         work = replace(work, identity=source.identity)
-        if work.steps is None and source.is_small(work.span):
+        if work.steps is None and reader == "driver":
             return work.sample(work.read_together(range(len(work.span.slices))))
         read = numbers(spark(), len(work.span.slices))
-    elif typed and work.source.reads_in_order(work.span, upserts=work.sink.traits.upserts):
+    elif typed and are_in_order(work.source, work.span, upserts=work.sink.traits.upserts):
         read = numbers(spark(), len(work.span.slices), tasks=1)
     else:
         read = frame(spark(), source, work.span, work.source, work.wanted)

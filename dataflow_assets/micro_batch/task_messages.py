@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import Asked, OffsetSlice
+from dataflow_assets.contracts import OffsetSlice
+from dataflow_assets.contracts.reading import Asked, ReadsMessages
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.micro_batch.fused import Pass
 
@@ -44,6 +45,7 @@ def read_together(
     for group in groups.values():
         source = works[group[0][0]].source
         asked = [_asked(works[n], index) for n, index in group]
+        assert isinstance(source, ReadsMessages)  # noqa: S101 - its session has chosen
         for at, batches in source.messages_together(asked):
             yield *group[at], batches
 

@@ -19,6 +19,7 @@ from zipimport import zipimporter
 import pyarrow as pa
 
 from dataflow_assets.contracts import Source, SourceSession, Span
+from dataflow_assets.contracts.reading import ChoosesReader, SpanReader, SparkFrames
 from dataflow_assets.errors import Defect, TransientError
 from dataflow_assets.errors.defects import is_defect_of
 from dataflow_assets.spark.errors import python_error, sentence
@@ -42,9 +43,14 @@ def frame(
 
     Work passes messages through `large_records.completed` before it looks at them.
     """
-    if declared.delivers == "messages":
+    if isinstance(source, SparkFrames) and declared.delivers == "messages":
         return source.frame(spark, span, wanted)
     return numbers(spark, len(span.slices))
+
+
+def span_reader(source: SourceSession, span: Span) -> SpanReader:
+    """Returns who reads a span of messages: Spark's reader, unless their session chooses."""
+    return source.reader(span) if isinstance(source, ChoosesReader) else "spark"
 
 
 def numbers(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:

@@ -62,7 +62,7 @@ class Transforming:
         rows: Rows,
         form: MessageFormat | None,
     ) -> None:
-        tombstones = rows.source.null_messages
+        tombstones = rows.source.traits.null_messages
         self._steps, self._form = steps, form
         self._keys = bool(rows.reads & {"key", EVERYTHING})
         self._chain = self._compiled()

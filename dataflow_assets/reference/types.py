@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Kind, Sink, Source, TypeRow
+from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.formats import avro_columns
 from dataflow_assets.languages.common.pages import escaped
 
@@ -62,7 +63,7 @@ INTERCHANGE = tuple(
 
 
 def render() -> str:
-    sources = (one for one in registry.sources().values() if one.types())
+    sources = (one for one in registry.sources().values() if issubclass(one, ListsTypes))
     return "\n".join([_TOP, _interchange(), *map(_source, sources), _avro()])
 
 
@@ -78,6 +79,7 @@ def _interchange() -> str:
 
 
 def _source(source: type[Source]) -> str:
+    assert issubclass(source, ListsTypes)  # noqa: S101 - as `render` has chosen
     rows = [[one.system, one.travels, *_stored(one, source), one.note] for one in source.types()]
     columns = [source.type, "travels as", *(f"in {name}" for name in tables()), ""]
     return _table(f"## From `{source.type}`", columns, rows)

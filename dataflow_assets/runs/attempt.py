@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import Limit, Positions, Receipt, Span, StagesWithSpark, local_now
+from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog, PreparesSpans
 from dataflow_assets.errors import DataflowError, NewColumns, blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
@@ -65,8 +66,10 @@ class Attempt:
         self._open_branches = open_branches(
             self._flow, self._source, self._progress, self._request, self._stack
         )
-        known = [one.session.checkpoint.positions for one in self._open_branches]
-        self._source.begin_after(known)
+        if isinstance(self._source, FollowsBranches):
+            self._source.begin_after(
+                [one.session.checkpoint.positions for one in self._open_branches]
+            )
         reason = ""
         while not reason:
             turn, span = self._next(until)
@@ -162,7 +165,7 @@ class Attempt:
         due = [] if self._acknowledge_in is None else [self._acknowledge_in]
         most = min([*backs, *due], default=None)
         return self._host.pause(
-            Pause(source, session, self._lowest(), source.poll_seconds, most, self._asked)
+            Pause(source, session, self._lowest(), source.traits.poll_seconds, most, self._asked)
         )
 
     def _asked(self) -> bool:
@@ -179,10 +182,14 @@ class Attempt:
         return wait and bool(returning)
 
     def _makes_room(self) -> bool:
-        if not (self._complete and self._source.holds):
+        if not (self._complete and self._holds):
             return False
         self._acknowledge()
-        return not self._source.holds
+        return not self._holds
+
+    @property
+    def _holds(self) -> bool:
+        return isinstance(self._source, HoldsLog) and self._source.holds
 
     def _drained(self, until: Positions) -> str:
         places = [opened.positions for opened in self._open_branches]
@@ -208,8 +215,9 @@ class Attempt:
             raise shows_less(self._flow, turn.until or {}, turn.after)
 
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
-        with self._host.beside() as spark:
-            span = self._source.prepare(span, spark)
+        if isinstance(self._source, PreparesSpans):
+            with self._host.beside() as spark:
+                span = self._source.prepare(span, spark)
         ready: Sequence[OpenBranch]
         ready = [one for one in turn.branches if self._has_table(one, span)]
         span, ready = begun(span, ready, self._source, self._limit)
@@ -265,7 +273,7 @@ class Attempt:
         """
         if not self._complete or self._acknowledged >= self._committed:
             return None
-        seconds = 0.0 if self._source.holds else self._host.acknowledge_seconds
+        seconds = 0.0 if self._holds else self._host.acknowledge_seconds
         return self._acknowledged + seconds - time.monotonic()
 
     def _acknowledge_when_due(self) -> None:
@@ -278,7 +286,7 @@ class Attempt:
         self._acknowledged = time.monotonic()
 
     def _pass(self, span: Span, ready: Sequence[OpenBranch]) -> Pass:
-        rule = self._flow.source.new_columns
+        rule = self._flow.source.traits.new_columns
         branches = tuple(
             PassBranch(one.branch.sink, one.session.ticket(), one.branch.routes, rule)
             for one in ready

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from dataflow_assets.contracts import Cut, Limit, PartSlice, SourceSession, Span
+from dataflow_assets.contracts.capabilities import RenewsParts, ReplansParts
 from dataflow_assets.errors import Outdated, blamed
 from dataflow_assets.runs.branch_turns import OpenBranch
 
@@ -70,12 +71,17 @@ def _abandoned(opened: OpenBranch, why: str) -> Span:
 
 def _cut(left: Sequence[PartSlice], source: SourceSession, limit: Limit, *, upserts: bool) -> Cut:
     borders, gone = dict[PartSlice, Sequence[str]](), set[PartSlice]()
+    if not isinstance(source, ReplansParts):
+        return Cut(borders)
+    renews = source if isinstance(source, RenewsParts) else None
     for part in left:
         try:
             borders[part] = source.smaller(part, limit)
         except Outdated:
-            if not upserts:
+            if renews is None or not upserts:
                 raise
-            borders[part] = source.renewed(part, limit)
+            borders[part] = renews.renewed(part, limit)
             gone.add(part)
-    return Cut(borders, frozenset(gone), {part: source.upto(part) for part in left})
+    return Cut(
+        borders, frozenset(gone), {part: renews.upto(part) for part in left} if renews else {}
+    )

@@ -39,7 +39,7 @@ def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
     columns = narrowed(pa.ipc.read_schema(pa.py_buffer(error.columns)))
     session = opened.session
     with blamed(opened.branch.id):
-        if flow.source.new_columns != "add" or not isinstance(session, AddsColumns):
+        if flow.source.traits.new_columns != "add" or not isinstance(session, AddsColumns):
             advice = f". To add them, run{run}" if (run := _statement(session, columns)) else ""
             raise PermanentError(f"{error}{advice}")
         _check_renamed(opened, columns, error.gone)

@@ -11,6 +11,7 @@ from functools import partial
 from dataflow_assets.contracts import Positions, Source, SourceSession
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.runs.questions import SILENCE, Group, Question, grouped
+from dataflow_assets.runs.together import ends_together
 
 PATIENCE = 1.0  # seconds in which servers usually answer
 
@@ -138,7 +139,7 @@ class Looks:
         answers = look.question.answers(self._silence)
         for flow, one in look.sources.items():
             # The thread of a question without an answer still uses the session.
-            again = since + one.source.poll_seconds if done else float("inf")
+            again = since + one.source.traits.poll_seconds if done else float("inf")
             self._known[flow] = _Known(one, answers[flow], again)
         del self._under_way[group]
 
@@ -146,7 +147,7 @@ class Looks:
 def _asked(sources: Mapping[str, OpenSource]) -> dict[str, Answer]:
     """In the question's own thread: some sessions ask their server to compare two positions."""
     sessions = [one.session for one in sources.values()]
-    answers = zip(sources.items(), type(sessions[0]).ends_together(sessions), strict=True)
+    answers = zip(sources.items(), ends_together(sessions), strict=True)
     return {
         flow: ends if isinstance(ends, DataflowError) else outcome(partial(_found, one, ends))
         for (flow, one), ends in answers

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from dataflow_assets.contracts import ChecksTarget, NotesEnd, SinkSession, SourceSession
+from dataflow_assets.contracts.declared import ChecksKeys, KeepsLog
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
@@ -69,9 +70,9 @@ def _check(flow: Flow, branch: Branch, session: SinkSession) -> None:
     """Raises at once where the table does not fit, or where a slot would hold log for no reader."""
     columns = session.schema()
     branch.sink.shape(columns)
-    if columns is not None:
+    if columns is not None and isinstance(flow.source, ChecksKeys):
         flow.source.check_keys(columns, branch.sink.address().name)
-    begins_log = flow.source.holds_log and not session.checkpoint.positions
+    begins_log = isinstance(flow.source, KeepsLog) and not session.checkpoint.positions
     if begins_log and not flow.transformations and isinstance(session, ChecksTarget):
         session.check_target()
 

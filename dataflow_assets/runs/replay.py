@@ -115,7 +115,7 @@ def replay(
     Raises PermanentError where entries cannot be read back, TransientError when a server is down:
     the next replay goes on where this one stopped.
     """
-    if not flow.source.replays:
+    if not flow.source.traits.replays:
         raise PermanentError(
             f"flow {flow.id} keeps state, which a replay cannot change: send the records to "
             f"{flow.source_address} again, and delete their entries"
@@ -234,7 +234,7 @@ class _Putting:
     def _pass(self, span: Span, session: EntrySession, waiting: Waiting) -> None:
         named = (waiting.named(names_of(piece)) for piece in span.slices)
         entries = tuple(entry for found in named for entry in found)
-        tombstones = self._flow.source.null_messages
+        tombstones = self._flow.source.traits.null_messages
         source = EntrySource(
             entries=entries,
             tombstones=tombstones,
@@ -245,7 +245,7 @@ class _Putting:
             self.branch.sink,
             self._sink.ticket(),
             self.branch.routes,
-            self._flow.source.new_columns,
+            self._flow.source.traits.new_columns,
         )
         steps = _steps(self._flow, span.at or local_now(), branch, source)
         work = Pass(source, span, (branch,), 100.0, steps, format=self._format)

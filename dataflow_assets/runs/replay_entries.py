@@ -34,6 +34,7 @@ from dataflow_assets.contracts import (
     named_in,
     part_of,
 )
+from dataflow_assets.contracts.reading import ReadsParts
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.message_metadata import ORDINAL
 from dataflow_assets.micro_batch.row_changes import RowChange, parsed, told
@@ -60,7 +61,7 @@ _SCHEMA = pa.schema(
 )
 
 
-class EntrySource(MessageSource):
+class EntrySource(MessageSource, ReadsParts):
     """The entries of one part that still wait."""
 
     type: ClassVar[str] = "entries"

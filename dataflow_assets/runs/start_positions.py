@@ -14,6 +14,11 @@ from dataflow_assets.contracts import (
     TakesOver,
     lasting,
 )
+from dataflow_assets.contracts.capabilities import (
+    ReloadsTables,
+    RewindsTargets,
+    TakesOverPositions,
+)
 from dataflow_assets.errors import Outdated, PermanentError, blamed
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.request import Start
@@ -55,7 +60,7 @@ def settle(
     elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
         log.warning("flow %s: checkpointReset: starting over", flow.id)
         session.restart(source.start(), source.identity)
-    elif start.reload or (flow.source.loads_each_run and not start.resumed):
+    elif start.reload or (flow.source.traits.loads_each_run and not start.resumed):
         _load_again(flow, branch, source, session, start)
 
 
@@ -80,7 +85,7 @@ def _check_start(flow: Flow, start: Start) -> None:
 
 def _check_understood(flow: Flow, source: SourceSession, session: SinkSession) -> None:
     known = lasting(session.checkpoint.positions)
-    if known and not source.understands(known):
+    if known and isinstance(source, TakesOverPositions) and not source.understands(known):
         raise PermanentError(
             f"flow {flow.id}: its checkpoint was written when the flow read {flow.source_address} "
             "in another way (a query of SQL with state, without, or over other tables): begin "
@@ -122,6 +127,10 @@ def again(
         PermanentError: the source has no such table, rows would be stored twice, or a load is not
             finished.
     """
+    if not isinstance(source, ReloadsTables):
+        raise PermanentError(
+            "this source loads no single table again; begin again with start: earliest"
+        )
     positions, upserts = known.positions, branch.sink.traits.upserts
     loads = _loads(source, known)
     if loads and start.reload:
@@ -160,6 +169,8 @@ def check_opened(
 
 
 def _loads(source: SourceSession, known: Checkpoint) -> list[PartSlice]:
+    if not isinstance(source, ReloadsTables):
+        return []
     return [one for one in known.unfinished if source.is_load(one)]
 
 
@@ -206,9 +217,12 @@ def first(source: SourceSession, session: SinkSession) -> Positions:
     Called on the driver, when the branch begins and by `dataflow reset --checkpoint`. Raises
     TransientError while that program still writes; PermanentError when a person must decide.
     """
-    if isinstance(session, TakesOver):
-        return source.take_over(session.inheritance())
-    return source.start()
+    if not isinstance(session, TakesOver):
+        return source.start()
+    known = session.inheritance()
+    if isinstance(source, TakesOverPositions):
+        return source.take_over(known)
+    return {**source.start(), **known}
 
 
 def _meet_another(
@@ -243,7 +257,7 @@ def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> 
         )
     log.warning("flow %s: the topic was recreated: reading from its start", flow.id)
     before = session.checkpoint.positions
-    session.restart(source.rewound(source.seek("earliest"), before, stay=False), source.identity)
+    session.restart(_rewound(source, source.seek("earliest"), before), source.identity)
 
 
 def _sources(flow: Flow) -> str:
@@ -264,8 +278,16 @@ def _rewind(
         )
     empty, before = start.table == "truncate", session.checkpoint.positions
     stay = start.at == "earliest" and not empty
-    chosen = source.rewound(_chosen(flow, source, start), before, stay=stay)
+    chosen = _rewound(source, _chosen(flow, source, start), before, stay=stay)
     session.restart(chosen, source.identity, empty=empty)
+
+
+def _rewound(
+    source: SourceSession, chosen: Positions, before: Positions, *, stay: bool = False
+) -> Positions:
+    if isinstance(source, RewindsTargets):
+        return source.rewound(chosen, before, stay=stay)
+    return chosen
 
 
 def _chosen(flow: Flow, source: SourceSession, start: Start) -> Positions:

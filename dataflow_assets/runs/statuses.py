@@ -20,6 +20,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.questions import SILENCE, End, Question, grouped
+from dataflow_assets.runs.together import lags_together, open_together
 
 Key = tuple[str, str]
 """Flow and branch."""
@@ -125,7 +126,7 @@ def _inherited(sink: Sink, target: Target) -> Checkpoint | None:
 
 def _opened(sources: Mapping[Key, Source]) -> None:
     by_flow = {flow: source for (flow, _), source in sources.items()}
-    for session in type(next(iter(by_flow.values()))).open_together(by_flow).values():
+    for session in open_together(by_flow).values():
         if isinstance(session, SourceSession):
             session.close()
 
@@ -134,7 +135,7 @@ def _lags(
     sources: Mapping[Key, Source], peeked: Callable[[], Mapping[Key, Stored]]
 ) -> dict[Key, Lag | DataflowError]:
     by_flow = {flow: source for (flow, _), source in sources.items()}
-    opened = type(next(iter(by_flow.values()))).open_together(by_flow)
+    opened = open_together(by_flow)
     sessions = [one for one in opened.values() if isinstance(one, SourceSession)]
     try:
         stored = peeked()
@@ -159,8 +160,7 @@ def _compared(
         else:
             asked[key] = session, (checkpoint.positions or None) if checkpoint else None
     if asked:
-        kind = type(next(iter(asked.values()))[0])
-        found |= zip(asked, kind.lags_together(list(asked.values())), strict=True)
+        found |= zip(asked, lags_together(list(asked.values())), strict=True)
     return found
 
 

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from dataflow_assets.contracts import Run, TakesOver
+from dataflow_assets.contracts.capabilities import AdoptsCheckpoints
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.start_positions import first
@@ -39,6 +40,8 @@ def adopt_file(flow: Flow, run: Run, text: str) -> list[Branch]:
     document = checkpoint(text, flow.source.type)
     resolved = flow.resolved()
     with closing(resolved.source.open(flow.id)) as source:
+        if not isinstance(source, AdoptsCheckpoints):
+            raise PermanentError("this source takes over no checkpoint of the DataFlow Operator")
         positions, identity = source.adopt(document), source.identity
         for branch in resolved.branches:
             with closing(branch.sink.open(resolved.target(branch), run)) as session:

@@ -12,9 +12,10 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink
+from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, MemorySpanSink
 from dataflow_assets.connectors.memory.source.session import MemoryPartSession
 from dataflow_assets.contracts import Positions, Run, SourceSession
+from dataflow_assets.contracts.capabilities import FollowsBranches
 from dataflow_assets.errors import TransientError
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
@@ -133,9 +134,11 @@ def test_the_source_learns_where_all_branches_are_before_it_plans(
         assert told, "before it plans"
         return plan(self, *given)
 
-    monkeypatch.setattr(
-        SourceSession, "begin_after", lambda _, places: told.append([dict(one) for one in places])
-    )
+    class Follows(MemoryPartSession, FollowsBranches):
+        def begin_after(self, positions: Sequence[Positions]) -> None:
+            told.append([dict(one) for one in positions])
+
+    monkeypatch.setattr(MemoryPartSource, "open", lambda source, _: Follows(source))
     monkeypatch.setattr(MemoryPartSession, "plan", planned)
     apart.drain()
     ((even, odd),) = told

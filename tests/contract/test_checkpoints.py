@@ -27,6 +27,7 @@ from dataflow_assets.contracts import (
     Ticket,
     local_now,
 )
+from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
@@ -97,6 +98,7 @@ class Driving:
     def _batch(self, work: Pass, index: int) -> pa.RecordBatch:
         slices, piece = work.span.slices, work.span.slices[index]
         records = int(piece.upto) - int(piece.after or 0)
+        assert isinstance(self.source, Peeks)
         batch = self.source.peek(work.span.after, records)[piece.partition]
         at = pa.array(
             [o * len(slices) + index for o in batch.column("_at").to_pylist()], pa.int64()

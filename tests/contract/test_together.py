@@ -11,6 +11,7 @@ from typing import TypeVar
 from dataflow_assets.contracts import Lag, Positions, Run, Sink, Source, SourceSession, Target
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.runs.news import Found, Looks, OpenSource
+from dataflow_assets.runs.together import ends_together, lags_together, open_together
 from tests.contract.conftest import numbered
 from tests.contract.drivers import SinkDriver, SourceDriver
 
@@ -22,17 +23,17 @@ def test_sources_are_asked_together_as_one_by_one(source: SourceDriver) -> None:
     source.seed(numbered(0, 5))
     declared = source.declare()
     with ExitStack() as stack:
-        opened = type(declared).open_together(dict.fromkeys(FLOWS, declared))
+        opened = open_together(dict.fromkeys(FLOWS, declared))
         sessions = [stack.enter_context(closing(_open(opened[flow]))) for flow in FLOWS]
         alone = stack.enter_context(closing(declared.open("together/alone")))
         ends = _agreed(
-            lambda: [_timeless(one) for one in type(alone).ends_together(sessions)],
+            lambda: [_timeless(one) for one in ends_together(sessions)],
             lambda: [_timeless(alone.end())] * 2,
         )
         start, end = dict(alone.start()), dict(alone.end())
         asked = [(sessions[0], start), (sessions[1], end), (sessions[1], None)]
         lags = _agreed(
-            lambda: [_counted(one) for one in type(alone).lags_together(asked)],
+            lambda: [_counted(one) for one in lags_together(asked)],
             lambda: [_counted(alone.lag(at)) for at in (start, end, start)],
         )
         assert lags[0][0] == 5 * source.knows_ahead

@@ -26,10 +26,16 @@ from dataflow_assets.manifests.load import Loaded
 
 
 def memory_flow(
-    store: Store, name: str = "orders", *, topic: str = "orders", table: str = "orders", **more: Any
+    store: Store,
+    name: str = "orders",
+    *,
+    topic: str = "orders",
+    table: str = "orders",
+    kind: type[MemoryOffsetSource] = MemoryOffsetSource,
+    **more: Any,
 ) -> Flow:
     """topic -> table, both in memory."""
-    source = MemoryOffsetSource(store=store.name, topic=topic)
+    source = kind(store=store.name, topic=topic)
     sink = MemorySliceSink(store=store.name, table=table)
     branches = more.pop("branches", (Branch(sink),))
     return Flow("default", name, source, branches, hash=more.pop("hash", "h" * 64), **more)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import dagster as dg
 import pytest
@@ -29,7 +29,8 @@ from dataflow_assets.connectors.memory import (
     Store,
 )
 from dataflow_assets.connectors.memory.sink.session import MemorySinkSession
-from dataflow_assets.contracts import Run
+from dataflow_assets.contracts import Run, SourceTraits
+from dataflow_assets.contracts.declared import KeepsLog
 from dataflow_assets.errors import Finding, PermanentError, TransientError
 from dataflow_assets.flow import Flow, Policies
 from dataflow_assets.location.jobs.ingest import ingest_job
@@ -46,6 +47,20 @@ from tests.stand_in import until
 
 QUIET = 1.0  # seconds, after which a lane ends
 OFTEN = Policies(freshness_seconds=4)  # a lane ends sooner, too
+
+
+class Slot(MemoryOffsetSource, KeepsLog):
+    """A topic whose server keeps log for its reader, who may have runs of its own."""
+
+    own_runs: ClassVar[set[str]] = set()
+
+    @property
+    def traits(self) -> SourceTraits:
+        alone = self.topic in self.own_runs
+        return replace(super().traits, reserved=f"slot {self.topic}", incremental=not alone)
+
+    def left_behind(self) -> str:
+        return f"slot {self.topic} stays"
 
 
 class Shop:
@@ -66,7 +81,9 @@ class Shop:
 
     def add(self, *names: str, **more: Any) -> None:
         for name in names:
-            flow = memory_flow(self.store, name, topic=name, table=name, policies=OFTEN, **more)
+            flow = memory_flow(
+                self.store, name, topic=name, table=name, policies=OFTEN, kind=Slot, **more
+            )
             self.flows = [*self.flows, flow]
 
     def edit(self, name: str, /, **more: Any) -> None:
@@ -396,7 +413,6 @@ def test_an_edited_manifest_is_tried_at_once(shop: Shop) -> None:
 
 
 def test_edited_added_and_removed_manifests_are_noticed(shop: Shop) -> None:
-    shop.patch.setattr(MemoryOffsetSource, "left_behind", lambda self: f"slot {self.topic} stays")
     shop.add("a", "b")
     shop.produce("a", 1)
     running = shop.aside()
@@ -417,10 +433,8 @@ def test_edited_added_and_removed_manifests_are_noticed(shop: Shop) -> None:
 
 def test_a_slot_is_named_only_where_nobody_reads_it_any_more(shop: Shop, tmp_path: Path) -> None:
     """Whoever follows such a line drops the slot."""
-    patch, own_runs = shop.patch.setattr, set[str]()
-    patch(MemoryOffsetSource, "left_behind", lambda self: f"slot {self.topic} stays")
-    patch(MemoryOffsetSource, "reserved", property(lambda self: f"slot {self.topic}"))
-    patch(MemoryOffsetSource, "incremental", property(lambda self: self.topic not in own_runs))
+    own_runs = set[str]()
+    shop.patch.setattr(Slot, "own_runs", own_runs)
     shop.add("always", "off")
     shop.add("broken", file=tmp_path)
     shop.add("gone", "renamed", "moved", file=tmp_path / "gone.yaml")
@@ -678,7 +692,6 @@ def test_a_flow_that_ends_while_its_server_is_down_has_not_failed(
 ) -> None:
     """No run of its own would try again, and where it is removed its slot is named."""
     monkeypatch.setenv("DATAFLOW_PATIENCE", "600")
-    monkeypatch.setattr(MemoryOffsetSource, "left_behind", lambda self: f"slot {self.topic} stays")
     _refuse_table(monkeypatch, "a", TransientError)
     shop.add("a", "b")
     (flow, _), off = shop.flows, dict[str, bool]()

@@ -19,7 +19,8 @@ from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import LOCATION, LaneRuns
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
-from dataflow_assets.contracts import Run, SourceSession
+from dataflow_assets.connectors.memory.source.session import MemoryPartSession
+from dataflow_assets.contracts import Run, SourceTraits
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.location.sensors.flows import Board
@@ -262,8 +263,8 @@ class Query(MemoryPartSource):
     """Each read is of all its rows."""
 
     @property
-    def incremental(self) -> bool:
-        return False
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, incremental=False)
 
 
 def test_a_flow_from_a_table_is_driven_by_its_lane_and_one_from_a_query_by_itself(
@@ -281,7 +282,7 @@ class Unmade(MemoryPartSource):
 
     made: ClassVar[bool] = False
 
-    def open(self, flow: str) -> SourceSession:
+    def open(self, flow: str) -> MemoryPartSession:
         if not Unmade.made:
             raise PermanentError("the table does not exist")
         return super().open(flow)

@@ -70,8 +70,9 @@ def test_an_interrupt_waits_for_the_start_and_its_server_is_noted(folder: Path) 
 
 @pytest.mark.parametrize("after", [0.5, 600], ids=["ready later", "never ready"])
 def test_a_server_whose_start_was_killed_gives_way_to_the_next_one(
-    folder: Path, after: float
+    folder: Path, after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(StandIn, "stop_timeout", 200)
     left = _left_behind(folder, after)
     began = time.monotonic()
     server = detached.up(folder, known(folder), {StandIn.name}, lambda _: None)[StandIn.name]

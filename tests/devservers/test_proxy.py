@@ -145,17 +145,15 @@ def test_the_third_request_from_now_on_over_all_connections(echo: Echo, proxy: P
     assert proxy.hits == 1
 
 
-@pytest.mark.alone
 def test_slow_delays_each_chunk_until_restored(proxy: Proxy) -> None:
     with connect(proxy) as client:
         proxy.slow(0.2)
         began = time.monotonic()
         assert ask(client, b"one") == b"one"
         assert time.monotonic() - began >= 0.4
+        proxy.slow(3_600)
         proxy.restore()
-        began = time.monotonic()
         assert ask(client, b"two") == b"two"
-        assert time.monotonic() - began < 0.2
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,15 +20,20 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     MemorySpanSink,
 )
-from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice, Ticket
+from dataflow_assets.connectors.memory.source.session import MemoryPartSession
+from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice, SourceTraits, Span, Ticket
+from dataflow_assets.contracts.capabilities import PreparesSpans
+from dataflow_assets.contracts.reading import ReadsInOrder
 from dataflow_assets.errors import Locked, PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
+from dataflow_assets.lanes import lane
 from dataflow_assets.lanes.events import Began, Ended, Event
 from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.lane import POLL_SECONDS
 from dataflow_assets.lanes.member import AT_ONCE, Beside, Member
 from dataflow_assets.lanes.pace import PART
 from dataflow_assets.runs.request import Patience, Report, Request
+from tests.clock import Clock
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
 from tests.contract.test_branches import Branched, Flaky
@@ -204,7 +208,7 @@ class Unframed(MemoryOffsetSource):
         def frame(*_: Any) -> Any:
             raise ZeroDivisionError("nobody has thought of this")
 
-        session.frame = frame  # type: ignore[assignment]
+        session.frame = frame  # type: ignore[assignment,method-assign]
         return session
 
 
@@ -343,8 +347,7 @@ def test_too_many_rejected_records_end_the_flow(memory: Any, drive: Any) -> None
     driven.until(lambda: other.complete, SOON)
 
 
-class InOrder(MemoryPartSource):
-    parts_in_order: ClassVar[bool] = True
+class InOrder(MemoryPartSource, ReadsInOrder):
     seen: ClassVar[list[str]] = []
 
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
@@ -428,8 +431,8 @@ class Polled(MemoryPartSource):
     looks: ClassVar[list[float]] = []
 
     @property
-    def poll_seconds(self) -> float:
-        return 1.5
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, poll_seconds=1.5)
 
     def open(self, flow: str) -> Any:
         session = super().open(flow)
@@ -461,8 +464,8 @@ class Query(MemoryPartSource):
     plans: ClassVar[list[float]] = []
 
     @property
-    def poll_seconds(self) -> float:
-        return 3600.0
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, poll_seconds=3600.0)
 
     def open(self, flow: str) -> Any:
         session = super().open(flow)
@@ -478,8 +481,8 @@ class Query(MemoryPartSource):
 
 class Whole(MemoryPartSource):
     @property
-    def incremental(self) -> bool:
-        return False
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, incremental=False)
 
 
 def test_a_query_that_is_read_as_a_whole_joins_no_others(memory: Any, drive: Any) -> None:
@@ -572,13 +575,17 @@ def test_what_a_table_s_turn_may_hold_is_small(memory: Any) -> None:
     assert member.limit(few) == Limit(10, PART.bytes, declared=few)
 
 
-def test_a_lane_waits_for_the_interval_of_a_polled_table(memory: Any, drive: Any) -> None:
+def test_a_lane_waits_for_the_interval_of_a_polled_table(
+    memory: Any, drive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driven: Driving = drive(memory(source=Query).flow)
     driven.going_on(1.0)
-    driven.lane._committed = time.monotonic() - POLL_SECONDS + 5
-    assert driven.lane.idle_seconds == 0
-    driven.lane._committed -= 65
-    assert 59 < driven.lane.idle_seconds < 62
+    with monkeypatch.context() as patch:
+        patch.setattr(lane, "time", Clock())
+        driven.lane._committed = Clock.now - POLL_SECONDS + 5
+        assert driven.lane.idle_seconds == 0
+        driven.lane._committed -= 65
+        assert driven.lane.idle_seconds == 60
 
 
 class Preparing(MemoryPartSource):
@@ -588,20 +595,23 @@ class Preparing(MemoryPartSource):
     most: ClassVar[list[int]] = []
 
     def open(self, flow: str) -> Any:
-        session: Any = super().open(flow)
-        session.prepare = partial(_prepared, flow)
+        session = PreparingSession(self)
+        session.flow = flow
         return session
 
 
-def _prepared(flow: str, span: Any, spark: Any) -> Any:
-    for _ in range(2):
-        spark()
-        if flow not in Preparing.now:
-            Preparing.now.append(flow)
-        Preparing.most.append(len(Preparing.now))
-        time.sleep(0.1)
-    Preparing.now.remove(flow)
-    return span
+class PreparingSession(MemoryPartSession, PreparesSpans):
+    flow = ""
+
+    def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:
+        for _ in range(2):
+            spark()
+            if self.flow not in Preparing.now:
+                Preparing.now.append(self.flow)
+            Preparing.most.append(len(Preparing.now))
+            time.sleep(0.1)
+        Preparing.now.remove(self.flow)
+        return span
 
 
 def test_only_some_flows_prepare_with_spark_at_the_same_time(memory: Any, drive: Any) -> None:
@@ -618,8 +628,8 @@ class Known(MemoryPartSource):
     """Only a run can know what it delivers."""
 
     @property
-    def keeps_running(self) -> bool:
-        return True
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, keeps_running=True)
 
 
 def test_a_lane_does_not_end_while_only_a_run_can_know_what_is_new(memory: Any, drive: Any) -> None:

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -411,14 +410,11 @@ def test_nothing_ever_shows_a_planted_secret(folder: Path) -> None:
     assert SECRET not in shown
 
 
-@pytest.mark.alone
 def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(folder: Path) -> None:
     for number in range(100):
         (folder / f"{number}.yaml").write_text(flow(f"f{number}", table=f"t{number}"))
     first = load(".")
-    began = time.perf_counter()
     second = load(".")
-    assert time.perf_counter() - began < 1.0
     assert second == first
     assert second.flows[0].source is first.flows[0].source
     (folder / "0.yaml").write_text(flow("f0", topic="other", table="t0"))

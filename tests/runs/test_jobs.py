@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
@@ -29,6 +28,11 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
     Writer,
+)
+from dataflow_assets.contracts.reading import (
+    ChoosesReader,
+    ReadsInOrder,
+    SpanReader,
 )
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.micro_batch import job
@@ -59,8 +63,20 @@ class Recorded(MemoryPartSource):
         return super().batches(piece, metadata)
 
 
-class InOrder(Recorded):
-    parts_in_order: ClassVar[bool] = True
+class InOrder(Recorded, ReadsInOrder):
+    """Its parts are read one after the other."""
+
+
+class Chosen(ChoosesReader):
+    """The session of a topic that says who reads a span."""
+
+    identity = "t"
+
+    def __init__(self, reader: SpanReader) -> None:
+        self._reader = reader
+
+    def reader(self, span: Span) -> SpanReader:  # noqa: ARG002 - the same for all
+        return self._reader
 
 
 class LetGo(Recorded):
@@ -273,7 +289,7 @@ def test_of_a_large_span_that_tasks_read_one_slice_is_read_then(
     monkeypatch.setattr(job, "_read_alone", read_alone)
     span = Span((OffsetSlice("0", 3, 9), OffsetSlice("1", 4, 4), OffsetSlice("2", 5, 8)))
     source = KafkaSource.model_validate({"brokers": ["h:1"], "topic": "t"})
-    session = SimpleNamespace(reads_in_tasks=lambda _: True, is_small=lambda _: small)
+    session = Chosen("driver" if small else "tasks")
     planned = Planned(Pass(source, span, (), 10.0), cast("SourceSession", session))
     found = run_in_one_task(cast("SparkSession", None), planned)
     left = [piece for piece in found.span.slices if not piece.empty]

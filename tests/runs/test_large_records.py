@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.contracts import Address, OffsetSlice, Source, SourceSession, Span, local_now
+from dataflow_assets.contracts.reading import ReadsLargeRecords
 from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.large_records import DECODED_BYTES, completed
 from dataflow_assets.micro_batch.sample import Sampler
@@ -20,7 +21,7 @@ from dataflow_assets.transforms.filter import Filter
 SLICES = (OffsetSlice("a", 0, 9), OffsetSlice("b", 0, 9))
 
 
-class Topic(Source):
+class Topic(Source, ReadsLargeRecords):
     """Answers with a body that names partition and offset."""
 
     type: ClassVar[str] = "topic"

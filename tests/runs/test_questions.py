@@ -12,13 +12,14 @@ import pytest
 
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import Positions, SourceSession
+from dataflow_assets.contracts.looking import EndsOfMany
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.runs import questions
 from dataflow_assets.runs.news import Found, Looks, OpenSource
 from dataflow_assets.runs.questions import Question, grouped
 
 
-class Opened:
+class Opened(EndsOfMany):
     """Sessions whose connections go on, whatever becomes of the files they were made with."""
 
     @classmethod

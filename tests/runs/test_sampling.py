@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, cast
 
 import pyarrow as pa
@@ -14,7 +13,6 @@ from dataflow_assets import registry
 from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.contracts import (
     Address,
-    Asked,
     Kind,
     Note,
     OffsetSlice,
@@ -24,6 +22,14 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     local_now,
+)
+from dataflow_assets.contracts.reading import (
+    Asked,
+    ChoosesReader,
+    ReadsInOrder,
+    ReadsMessages,
+    ReadsParts,
+    SpanReader,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.micro_batch.branches import Steps
@@ -42,7 +48,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-class Table(Source):
+class Table(Source, ReadsParts):
     type: ClassVar[str] = "table"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
 
@@ -109,7 +115,7 @@ def test_declared_digits_make_decimals(digits: bytes, arrow: pa.DataType) -> Non
     assert ((field.metadata or {}).get(Note.KIND) is None) == (arrow != pa.string())
 
 
-class Refused(Source):
+class Refused(Source, ReadsMessages):
     """A topic whose messages cannot be read by tasks, for a reason that lasts."""
 
     type: ClassVar[str] = "refused"
@@ -128,13 +134,25 @@ class Refused(Source):
         raise PermanentError("the registry refuses the credentials")
 
 
+class Chosen(ChoosesReader):
+    """The session of a topic that says who reads a span."""
+
+    identity = "t"
+
+    def __init__(self, reader: SpanReader) -> None:
+        self._reader = reader
+
+    def reader(self, span: Span) -> SpanReader:  # noqa: ARG002 - the same for all
+        return self._reader
+
+
 def _no_spark() -> SparkSession:
     raise AssertionError("no sample needs Spark here")
 
 
 def test_an_error_of_a_sample_keeps_its_class() -> None:
     """Else the run would try again for as long as its patience lasts."""
-    opened = SimpleNamespace(identity="t", reads_in_tasks=lambda _: True, is_small=lambda _: False)
+    opened = Chosen("tasks")
     span = Span((OffsetSlice("0", 0, 1),))
     work = Sampler(Refused(), span, None, MemorySliceSink(store="s", table="t"), (None,))
     engine = cast("SparkSession", Session(_no_spark))
@@ -142,7 +160,7 @@ def test_an_error_of_a_sample_keeps_its_class() -> None:
         sample(lambda: engine, cast("SourceSession", opened), work)
 
 
-class InOrder(Table):
+class InOrder(Table, ReadsInOrder):
     """Parts that are read in their order: four of them, and the last has the row of `id` 3."""
 
     type: ClassVar[str] = "in-order"

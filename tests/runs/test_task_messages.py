@@ -9,13 +9,14 @@ from typing import Any, ClassVar, cast
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.contracts import Address, Asked, OffsetSlice, Source, SourceSession, Span
+from dataflow_assets.contracts import Address, OffsetSlice, Source, SourceSession, Span
+from dataflow_assets.contracts.reading import Asked, ReadsMessages
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.task_messages import read_together
 
 
-class Topic(Source):
+class Topic(Source, ReadsMessages):
     """One that is read in tasks, where its certificate is on the machine."""
 
     type: ClassVar[str] = "topic"

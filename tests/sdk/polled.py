@@ -24,6 +24,7 @@ from dataflow_assets.contracts import (
     Span,
     lasting,
 )
+from dataflow_assets.contracts.capabilities import ReplansParts
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.fused import Pass
@@ -96,6 +97,7 @@ class Polled:
         return Limit(self.records, self.bytes)
 
     def _begun(self, session: SinkSession, span: Span, source: SourceSession) -> Span:
+        assert isinstance(source, ReplansParts)
         if session.schema() is None:
             found = Sampler(self.source, span, None, self.sink, (None,)).glance()
             assert found is not None

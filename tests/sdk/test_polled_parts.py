@@ -12,6 +12,7 @@ import pytest
 import devservers
 from dataflow_assets.connectors.clickhouse import client
 from dataflow_assets.contracts import Limit, PartSlice, Slice, Span
+from dataflow_assets.contracts.capabilities import ReplansParts
 from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.polling import Part, PolledSource
 from tests.connectors.clickhouse.test_source import reader
@@ -81,6 +82,7 @@ def test_a_part_that_is_within_the_limit_is_cut_no_more(polled: Polled) -> None:
         assert len(_ids(polled, pieces[1])) > 3_000
         for piece in pieces:
             assert isinstance(piece, PartSlice)
+            assert isinstance(session, ReplansParts)
             assert session.smaller(piece, polled.limit) == (piece.part,)
 
 

@@ -97,14 +97,9 @@ def test_microseconds_are_read_at_once(polled: Polled) -> None:
     """No tick is waited for that the values do not have."""
     make(polled, "timestamptz", "clock_timestamp() - id * interval '1.234567 s'")
     polled.drain()
-    waits = []
     for at in range(1, 6):
         change(polled, "clock_timestamp()", at)
-        begun = time.monotonic()
-        while polled.drain() == 0:
-            assert time.monotonic() < begun + 5
-        waits.append(time.monotonic() - begun)
-    assert sorted(waits)[2] < 0.5
+        assert polled.drain() == 1
 
 
 @pytest.mark.parametrize(

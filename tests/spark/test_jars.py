@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -81,13 +80,11 @@ def test_every_line_of_the_lock_is_pinned() -> None:
         assert len(jar.sha256) == 64, jar
 
 
-def test_a_full_cache_is_quick_and_needs_no_downloader() -> None:
+def test_a_full_cache_needs_no_downloader() -> None:
     jars.fetch("kafka")
     code = "import sys; from dataflow_assets.spark import jars as j; j.fetch('kafka')"
     code += "; sys.exit('jgo' in sys.modules)"
-    start = time.monotonic()
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert time.monotonic() - start < 5  # 0.3 s on an idle machine
 
 
 def test_an_installed_package_keeps_archives_in_the_users_cache(

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from dataflow_assets.cli.preview.messages import Message, unreadable, write
 from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
-from dataflow_assets.errors import DataflowError
+from dataflow_assets.contracts.looking import Peeks
+from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages
+from dataflow_assets.micro_batch.parts import message_form
 from dataflow_assets.runs.branch_turns import lowest
 
 _WIDEN = 8  # offsets may name no record: markers of transactions, what compaction took
@@ -42,7 +44,7 @@ def waiting(flow: Flow, limit: int) -> Found:
     resolved = flow.resolved()
     with closing(resolved.source.open(flow.id)) as session:
         after, place = _stands(resolved, session)
-        rows = _merge(resolved, session.peek(after, limit))[:limit]
+        rows = _peek(resolved, session, after, limit)[:limit]
         which = f"the next {_count(rows)} after {place}"
         if not rows:
             rows = _last(resolved, session, limit)
@@ -98,19 +100,25 @@ def _inherited_positions(flow: Flow) -> Positions:
 def _last(flow: Flow, session: SourceSession, limit: int) -> list[Row]:
     lows, ends = session.seek("earliest"), session.end()
     if flow.source.delivers != "messages":
-        return _merge(flow, session.peek(lows, limit))[:limit]
+        return _peek(flow, session, lows, limit)[:limit]
     back = limit
     while True:
         after = {p: max(int(lows[p]), int(end) - back) for p, end in ends.items() if p in lows}
-        rows = _merge(flow, session.peek(after, back))
+        rows = _peek(flow, session, after, back)
         if len(rows) >= limit or all(after[p] == lows[p] for p in after):
             return rows[-limit:]
         back *= _WIDEN
 
 
-def _merge(flow: Flow, found: Mapping[str, pa.RecordBatch]) -> list[Row]:
+def _peek(flow: Flow, session: SourceSession, after: Positions, limit: int) -> list[Row]:
     """Partitions side by side in the order of time, each in its own order."""
-    several = [list(_rows(flow, partition, batch)) for partition, batch in sorted(found.items())]
+    if not isinstance(session, Peeks):
+        raise PermanentError(
+            f"{flow.source_address} cannot be looked into without moving on; give records with "
+            "--input FILE"
+        )
+    found = sorted(session.peek(after, limit).items())
+    several = [list(_rows(flow, partition, batch)) for partition, batch in found]
     return list(heapq.merge(*several, key=lambda row: row[1].get("timestamp") or _LONG_AGO))
 
 
@@ -118,7 +126,7 @@ def _rows(flow: Flow, partition: str, batch: pa.RecordBatch) -> Iterator[Row]:
     everything = flow.source.metadata_columns | {"offset"}
     rows = Rows(flow.source, OffsetSlice(partition, 0, 0), 1, everything)
     if flow.source.delivers == "columns":
-        messages = as_messages([flow.source.message_form(batch)], 0, 1)
+        messages = as_messages([message_form(flow.source, batch)], 0, 1)
         return ((*row, None) for message in messages for row in rows.records(message))
     as_json, reasons = in_json(batch, flow.message_format())
     found = zip(rows.records(batch), rows.records(as_json), strict=True)

@@ -17,7 +17,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
-from dataflow_assets.contracts import SinkTraits, Source
+from dataflow_assets.contracts import SinkTraits, Source, SourceTraits
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.sdk.upsert_options import AT_ONCE, SoftDeleteOptions
 from dataflow_assets.spec import Addition, Hint, Needs, OneOrMany, Refused, Requires
@@ -79,13 +79,9 @@ class TableSourceOptions(CatalogConnection, Source):
 
     @property
     @override
-    def poll_seconds(self) -> float:
-        return float(self.poll_interval)
-
-    @property
-    @override
-    def rereads(self) -> str:
-        return "onSourceRewrite: rescan" if self.on_source_rewrite == "rescan" else ""
+    def traits(self) -> SourceTraits:
+        rereads = "onSourceRewrite: rescan" if self.on_source_rewrite == "rescan" else ""
+        return SourceTraits(rereads=rereads, poll_seconds=float(self.poll_interval))
 
 
 OWN_IDS = 2_000_000_000

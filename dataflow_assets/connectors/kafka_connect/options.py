@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from dataflow_assets.connectors.kafka_connect import providers
 from dataflow_assets.connectors.kafka_connect.artifacts import Artifact
 from dataflow_assets.connectors.kafka_connect.mask import is_long_enough
 from dataflow_assets.connectors.kafka_connect.providers import is_declaration
-from dataflow_assets.contracts import Address, MessageSource
+from dataflow_assets.contracts import Address, MessageSource, SourceTraits
 from dataflow_assets.contracts.source import NullMessages
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.local_folders import outside, within_root
@@ -171,8 +172,8 @@ class KafkaConnectSourceOptions(MessageSource):
 
     @property
     @override
-    def reserved(self) -> str:
-        return f"the spool {self.spool}"
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, reserved=f"the spool {self.spool}")
 
     @override
     def address(self) -> Address:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
-from dataflow_assets.contracts import Address, Sink, Source
+from dataflow_assets.contracts import Address, Sink, Source, SourceTraits
 
 
 class MemorySourceOptions(Source):
     """A topic or table inside a store."""
 
     double: ClassVar[bool] = True
-    reads_back: ClassVar[bool] = False  # topics and tables of one name are two things in a store
     store: str
     """Name of the store."""
     topic: str
     """Topic or table inside the store."""
+
+    @property
+    def traits(self) -> SourceTraits:
+        # Topics and tables of one name are two things in a store.
+        return replace(super().traits, reads_back=False)
 
     def address(self) -> Address:
         return Address("memory", self.store, None, self.topic)

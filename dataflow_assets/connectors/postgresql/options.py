@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.contracts import SourceTraits
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName, DatabaseTable, split
@@ -129,8 +131,13 @@ class PostgresqlSourceOptions(PostgresqlConnection, PolledSqlSource):
 
     @property
     @override
-    def rereads(self) -> str:
-        return super().rereads or ("overlapSeconds" if self.overlap else "")
+    def traits(self) -> SourceTraits:
+        polled = super().traits
+        return (
+            polled
+            if polled.rereads or not self.overlap
+            else replace(polled, rereads="overlapSeconds")
+        )
 
     @property
     @override

@@ -7,13 +7,17 @@ members any more: until then the connector would store what the flow reads.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
-from dataflow_assets.contracts import MessageFormat, Run, SinkSession, SourceSession, Target
+from dataflow_assets.contracts import MessageFormat, Run, SinkSession, Target
+
+if TYPE_CHECKING:  # a manifest is loaded without clients
+    from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 
 
 class JdbcTable(LoginSink):
@@ -61,7 +65,7 @@ class LakeTopic(KafkaSource):
     """The group that the connector's consumers are members of; offsets may be another one's."""
 
     @override
-    def open(self, flow: str) -> SourceSession:
+    def open(self, flow: str) -> KafkaSourceSession:
         from dataflow_assets.languages.connect.sessions import LakeTopicSession
 
         return LakeTopicSession(self, flow, self.control_topic, self.members_group)

@@ -16,6 +16,7 @@ from typing import Any
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Limit, Rejects, Sink, Source
+from dataflow_assets.contracts.declared import AdaptsToBranches
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.languages.common.documents import Document, Path
@@ -79,7 +80,9 @@ def read(document: Document) -> Reading:
     findings += [*steps.findings, *error_findings]
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
-    source = source.for_branches(upserts=any(one.sink.traits.upserts for one in steps.branches))
+    if isinstance(source, AdaptsToBranches):
+        upserts = any(one.sink.traits.upserts for one in steps.branches)
+        source = source.for_branches(upserts=upserts)
     findings += of_flow(document, envelope, source, steps.branches, errors)
     notes = _hints(document, envelope, source, steps, errors)
     if findings or not document.sound:
@@ -171,7 +174,7 @@ def _hints(
     notes += [*of_ends(document, manifest, source, steps), *of_errors(document, errors)]
     if manifest.api_version == f"{model.STALE_GROUP}/v1":
         notes.append(document.finding(("apiVersion",), f"an old name of {model.API_VERSION}"))
-    if not source.incremental:
+    if not source.traits.incremental:
         unused = [path for path in _OF_LANES if document.get(*path) is not None]
         notes += [document.finding(path, _NO_LANE, key=True) for path in unused]
     return tuple(notes)

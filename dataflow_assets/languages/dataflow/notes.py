@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dataflow_assets.contracts import Sink, Source
+from dataflow_assets.contracts.declared import ChoosesColumns
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.dataflow import model
@@ -35,9 +36,9 @@ def of_ends(
             message = f"takes no deletes, and {sent} sends them: {_on_rejected(manifest.spec)}. "
             yield document.finding(branch.place, message + _advice(branch.sink), key=True)
         if missing := _no_metadata(source, steps, branch.sink):
-            message = _UNKEYED.format(", ".join(missing), ", ".join(source.metadata_names))
+            message = _UNKEYED.format(", ".join(missing), ", ".join(_metadata_names(source)))
             yield document.finding((*branch.place, "conflictKey"), message, key=True)
-        if branch.sink.traits.upserts and source.type in _SNAPSHOTS and not source.rereads:
+        if branch.sink.traits.upserts and source.type in _SNAPSHOTS and not source.traits.rereads:
             yield document.finding(branch.place, _ONCE, key=True)
     yield from _condition_notes(document, source, steps)
 
@@ -79,21 +80,27 @@ def _no_metadata(source: Source, steps: Steps, sink: Sink) -> list[str]:
         return []
     prefix = sink.flatten_metadata_columns_prefix
     names = (name.removeprefix(prefix) for name in sink.raw_key)
-    return [name for name in names if name not in source.metadata_names]
+    return [name for name in names if name not in _metadata_names(source)]
+
+
+def _metadata_names(source: Source) -> list[str]:
+    absent = source.traits.absent_metadata
+    return [name for name in source.metadata_keys if name not in absent]
 
 
 def _condition_notes(document: Document, source: Source, steps: Steps) -> Iterator[Finding]:
     """Conditions about what no record has, as far as no step has changed the records before."""
-    given = {*source.metadata_names, *(("operation",) if source.sends_deletes else ())}
-    known = ", ".join(source.metadata_names) or "none"
+    given = {*_metadata_names(source), *(("operation",) if source.traits.sends_deletes else ())}
+    known = ", ".join(_metadata_names(source)) or "none"
     for place, one in steps.with_places():
         for condition in _conditions(one):
             for name in sorted(condition.reads()):
                 if name.partition(".")[0] not in given:
                     message = f"asks for metadata {name}, which no record of this source has"
                     yield document.finding(place, f"{message} (it has {known})", key=True)
-            for name in sorted(filter(source.leaves_out, condition.fields())):
-                yield document.finding(place, _LEFT_OUT.format(name), key=True)
+            for name in sorted(condition.fields()):
+                if isinstance(source, ChoosesColumns) and source.leaves_out(name):
+                    yield document.finding(place, _LEFT_OUT.format(name), key=True)
         if one.step.type not in KEEPING:
             return
 
@@ -110,7 +117,7 @@ def _conditions(one: Transformation) -> Iterator[Condition]:
 
 def _deletes(source: Source, steps: Steps) -> str:
     made = (one.step.type for one in steps.transformations if one.step.makes_deletes)
-    return source.sends_deletes or next(made, "")
+    return source.traits.sends_deletes or next(made, "")
 
 
 def _on_rejected(spec: model.DataFlowSpec) -> str:

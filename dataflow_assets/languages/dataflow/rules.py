@@ -7,6 +7,7 @@ from typing import Any
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Sink, Source
+from dataflow_assets.contracts.declared import ChoosesColumns
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, listed, loops
 from dataflow_assets.languages.common.documents import Document, Path
@@ -72,9 +73,9 @@ def _of_fields(document: Document, manifest: model.Manifest) -> Iterator[Finding
 def _rereading(document: Document, source: Source, branches: Iterable[Branch]) -> Iterator[Finding]:
     """Records that come again would be duplicates in a table that is appended to."""
     for branch in branches:
-        if source.rereads and not branch.sink.traits.upserts:
+        if (rereads := source.traits.rereads) and not branch.sink.traits.upserts:
             message = (
-                f"is appended to, but the source reads rows again with {source.rereads}: use a "
+                f"is appended to, but the source reads rows again with {rereads}: use a "
                 "sink that upserts, or change that in the source"
             )
             yield document.finding(branch.place, message, key=True)
@@ -91,7 +92,9 @@ def _keys_left_out(
     document: Document, manifest: model.Manifest, source: Source, branches: Iterable[Branch]
 ) -> Iterator[Finding]:
     """Each record would be rejected, unless a step makes a field of the name."""
-    if not KEEPING.issuperset(step.type for step in manifest.spec.transformations):
+    if not isinstance(source, ChoosesColumns) or not KEEPING.issuperset(
+        step.type for step in manifest.spec.transformations
+    ):
         return
     for branch in branches:
         key: Sequence[Any] = getattr(branch.sink, "conflict_key", ())
@@ -108,12 +111,12 @@ def _keys_left_out(
 def _no_columns(source: Source, sink: Sink) -> str:
     """Why `schemaChanges` of the source cannot be kept; empty where it can."""
     whole = sink.takes == "messages" or getattr(sink, "raw_mode", False)
-    if source.new_columns == "ignore" and whole:
+    if source.traits.new_columns == "ignore" and whole:
         return (
             "stores whole records, so that no new column can be left out, as schemaChanges: ignore "
             "of the source says: name the columns to read there, as includeColumns"
         )
-    if source.new_columns != "add" or whole:
+    if source.traits.new_columns != "add" or whole:
         return ""
     if not sink.adds_columns:
         able = ", ".join(sorted(name for name, one in registry.sinks().items() if one.adds_columns))

@@ -16,6 +16,7 @@ from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.news import Answer, Found, Looks, OpenSource
 from dataflow_assets.runs.questions import Group, Question, grouped
+from dataflow_assets.runs.together import lags_together, open_together
 
 OPEN_SECONDS = 5.0  # how long a tick waits for connections that are made
 LAG_SECONDS = 10.0  # how long it waits for the age of unread records
@@ -132,7 +133,7 @@ class Sources:
         groups = grouped(found)
         new = groups.keys() - self._asking.keys() - self._opening.keys()
         for group in new:
-            question = Question(groups[group], partial(_open, groups[group]))
+            question = Question(groups[group], partial(open_together, groups[group]))
             self._opening[group] = _Opening(manifests, groups[group], question)
         wait_for([self._opening[group].question.answer for group in new], OPEN_SECONDS)
         self._keep_opened()
@@ -165,14 +166,10 @@ class Sources:
             threading.Thread(target=known.source.session.close, daemon=True).start()
 
 
-def _open(sources: Mapping[str, Source]) -> Mapping[str, SourceSession | DataflowError]:
-    return type(next(iter(sources.values()))).open_together(sources)
-
-
 def _lags(
     asked: Mapping[int, tuple[SourceSession, Positions | None]],
 ) -> Mapping[int, Lag | DataflowError]:
-    found = type(next(iter(asked.values()))[0]).lags_together(list(asked.values()))
+    found = lags_together(list(asked.values()))
     return dict(zip(asked, found, strict=True))
 
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, folded
+from dataflow_assets.contracts.capabilities import AdoptsCheckpoints, ReplansParts
+from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import seek
 from dataflow_assets.sdk.polling.planning import Planner
@@ -28,7 +30,7 @@ _COMPLETE = (
 )
 
 
-class PolledSession(SourceSession):
+class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
     """One table or query, seen by one flow; its only partition is `table`."""
 
     def __init__(self, source: PolledSource, flow: str) -> None:

@@ -11,7 +11,9 @@ import pyarrow as pa
 from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
-from dataflow_assets.contracts import PartSlice, Slice, Source
+from dataflow_assets.contracts import PartSlice, Slice, Source, SourceTraits
+from dataflow_assets.contracts.declared import AdaptsToBranches
+from dataflow_assets.contracts.reading import ReadsParts
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.database import ColumnName, NamedTable
 from dataflow_assets.sdk.place import named_by
@@ -25,7 +27,7 @@ _ONCE = (
 )
 
 
-class PolledSource(NamedTable, Source):
+class PolledSource(NamedTable, Source, AdaptsToBranches, ReadsParts):
     """Reads new and changed rows, in the order of their changes."""
 
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
@@ -82,20 +84,15 @@ class PolledSource(NamedTable, Source):
 
     @property
     @override
-    def rereads(self) -> str:
-        if self.once or not self.verbatim:
-            return ""
-        return "a query without changeTrackingColumn, as long as one sink of the flow upserts"
-
-    @property
-    @override
-    def incremental(self) -> bool:
-        return not self.verbatim
-
-    @property
-    @override
-    def poll_seconds(self) -> float:
-        return float(self.poll_interval)
+    def traits(self) -> SourceTraits:
+        there = {"id": not self.verbatim, "table": self.names_table}
+        query = "a query without changeTrackingColumn, as long as one sink of the flow upserts"
+        return SourceTraits(
+            rereads=query if self.verbatim and not self.once else "",
+            absent_metadata=frozenset(name for name, is_there in there.items() if not is_there),
+            poll_seconds=float(self.poll_interval),
+            incremental=not self.verbatim,
+        )
 
     @property
     @override
@@ -112,12 +109,6 @@ class PolledSource(NamedTable, Source):
     def title(self) -> str:
         """Returns what is read, for people."""
         return f"{'query' if self.query else 'table'} of {self.address()}"
-
-    @property
-    @override
-    def metadata_names(self) -> tuple[str, ...]:
-        there = {"id": not self.verbatim, "table": self.names_table}
-        return tuple(name for name in self.metadata_keys if there.get(name, True))
 
     @override
     def metadata(self, piece: Slice) -> dict[str, Any]:

@@ -272,8 +272,8 @@ def test_a_source_has_no_query(changes: dict[str, Any], message: str) -> None:
 def test_a_snapshot_id_is_text_however_it_is_written() -> None:
     given = {"incrementalBySnapshot": True, "startSnapshotID": 2**63 - 1}
     assert IcebergSource.model_validate(LEAST | given).start_snapshot_id == str(2**63 - 1)
-    assert IcebergSource.model_validate(LEAST).rereads == ""
-    assert IcebergSource.model_validate(LEAST | {"pollInterval": 3}).poll_seconds == 3
+    assert IcebergSource.model_validate(LEAST).traits.rereads == ""
+    assert IcebergSource.model_validate(LEAST | {"pollInterval": 3}).traits.poll_seconds == 3
 
 
 def test_tasks_find_the_store_that_the_driver_s_environment_names(

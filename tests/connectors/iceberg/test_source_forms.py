@@ -29,6 +29,7 @@ from pyiceberg.typedef import Record
 
 from dataflow_assets.connectors.iceberg import IcebergSource
 from dataflow_assets.connectors.iceberg.raw_messages import message_form
+from dataflow_assets.connectors.iceberg.source.session import IcebergSourceSession
 from dataflow_assets.contracts import (
     EVERYTHING,
     Limit,
@@ -144,6 +145,7 @@ def test_data_that_is_no_text_is_a_column() -> None:
 
 def adopted(source: IcebergSource, document: dict[str, Any]) -> Positions:
     with closing(source.open("f")) as session:
+        assert isinstance(session, IcebergSourceSession)
         return session.adopt(document)
 
 

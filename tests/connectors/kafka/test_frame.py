@@ -224,7 +224,7 @@ def option(session: KafkaSourceSession) -> str:
     return session._reader.options({"0": (0, 1)})["kafka.group.id"]
 
 
-def eventually(check: Callable[[], bool], seconds: float = 10) -> None:
+def eventually(check: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline

@@ -34,7 +34,9 @@ from dataflow_assets.connectors.kafka.sink import checkpoint
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.source import confirm, small_spans
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
-from dataflow_assets.contracts import Asked, Limit, OffsetSlice, Rejects, Run, Target
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
+from dataflow_assets.contracts import Limit, OffsetSlice, Rejects, Run, Target
+from dataflow_assets.contracts.reading import Asked
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
@@ -201,6 +203,7 @@ def test_a_flow_reads_and_writes_each_record_once(
     session = flow.source.open(flow.id)
     assert session.lag(checkpoint.positions).records == 0
     assert session.lag({"0": 0, "1": 30}).records == 32
+    assert isinstance(session, KafkaSourceSession)
     assert session.peek({"0": 0, "1": 0}, 3)["1"].column("body").to_pylist()[0] == body(1)
     session.close()
     assert run(flow, engine)[-1].delta.rows == 0
@@ -718,5 +721,6 @@ def test_a_connect_workers_file_reaches_the_broker(
     (flow,) = loaded.flows
     session = flow.resolved().source.open(flow.id)
     assert session.lag(session.start()).records == 20
+    assert isinstance(session, KafkaSourceSession)
     assert session.peek({"0": 0, "1": 0}, 3)["1"].column("body").to_pylist()[0] == body(1)
     session.close()

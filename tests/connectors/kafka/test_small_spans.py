@@ -23,7 +23,8 @@ from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source import small_slice, small_spans
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
-from dataflow_assets.contracts import Asked, Limit, OffsetSlice, Span
+from dataflow_assets.contracts import Limit, OffsetSlice, Span
+from dataflow_assets.contracts.reading import Asked
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from tests.conftest import Topics
 from tests.connectors.kafka import raw_headers
@@ -484,11 +485,11 @@ def test_small_spans_are_read_in_tasks(kafka: devservers.Kafka, topic: Topics) -
     send(kafka, name, bodies(small_spans.MOST_TOGETHER))
     source = KafkaSource(brokers=(kafka.bootstrap,), topic=name)
     with closing(KafkaSourceSession(source, "default/orders")) as session:
-        assert session.reads_in_tasks(session.plan({}, Limit()))
+        assert session.reader(session.plan({}, Limit())) == "driver"
         send(kafka, name, [b"one more"], partition=1)
         span = session.plan({}, Limit())
-        assert not session.reads_in_tasks(span)
-        assert session.reads_in_tasks(session.plan({"0": 1, "1": 0}, Limit()))
+        assert session.reader(span) == "spark"
+        assert session.reader(session.plan({"0": 1, "1": 0}, Limit())) == "driver"
 
 
 def test_records_known_to_be_large_are_left_to_spark(
@@ -499,8 +500,8 @@ def test_records_known_to_be_large_are_left_to_spark(
     source = KafkaSource(brokers=(kafka.bootstrap,), topic=name)
     with closing(KafkaSourceSession(source, "default/orders")) as session:
         span = session.plan({}, Limit())
-        assert not session.reads_in_tasks(span)
-        assert session.reads_in_tasks(session.plan({"0": 60}, Limit()))
+        assert session.reader(span) == "spark"
+        assert session.reader(session.plan({"0": 60}, Limit())) == "driver"
 
 
 def test_a_span_that_begins_with_lost_records_is_left_to_spark(
@@ -512,5 +513,5 @@ def test_a_span_that_begins_with_lost_records_is_left_to_spark(
         done.result(20)
     source = KafkaSource(brokers=(kafka.bootstrap,), topic=name, on_data_loss="continue")
     with closing(KafkaSourceSession(source, "default/orders")) as session:
-        assert not session.reads_in_tasks(session.plan({"0": 2}, Limit()))
-        assert session.reads_in_tasks(session.plan({"0": 6}, Limit()))
+        assert session.reader(session.plan({"0": 2}, Limit())) == "spark"
+        assert session.reader(session.plan({"0": 6}, Limit())) == "driver"

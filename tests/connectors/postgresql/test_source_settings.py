@@ -26,8 +26,8 @@ def test_defaults_are_the_reference_s() -> None:
     assert (found.change_tracking_column, found.order_by_column) == ("updated_at", "id")
     assert (found.auto_create_table, found.overlap_seconds) == (False, 0)
     assert found.place() == ("public", "orders")
-    assert found.poll_seconds == 5
-    assert found.incremental
+    assert found.traits.poll_seconds == 5
+    assert found.traits.incremental
     assert "pw" not in repr(found)
 
 

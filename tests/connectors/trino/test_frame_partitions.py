@@ -65,17 +65,23 @@ def stored(sink: TrinoSink, engine: SparkSession, only: Partitions | None = None
     return sorted((str(row["day"]).removesuffix("+00:00"), row["i"]) for row in rows)
 
 
-@pytest.mark.parametrize("kinds", [DATES, TIMES, CLOCKS, TEXTS], ids=["d", "t", "c", "s"])
-def test_a_backfill_of_30_days(daily: TrinoSink, engine: SparkSession, kinds: pa.Schema) -> None:
+@pytest.mark.parametrize(
+    ("kinds", "many"),
+    [(DATES, 30), (TIMES, 8), (CLOCKS, 8), (TEXTS, 8)],
+    ids=["d", "t", "c", "s"],
+)
+def test_a_backfill_of_many_days(
+    daily: TrinoSink, engine: SparkSession, kinds: pa.Schema, many: int
+) -> None:
     def put(numbers: Sequence[int], rows: int) -> None:
         given = [{"day": value(kinds, n), "i": i} for n in numbers for i in range(rows)]
         write(daily, local_frame(given, kinds, engine), "overwrite", (), days(*numbers))
 
-    put(range(30), 2)
+    put(range(many), 2)
     put([3], 1)
     put([4], 0)
     put([5], 2)
-    counts = {n: {3: 1, 4: 0}.get(n, 2) for n in range(30)}
+    counts = {n: {3: 1, 4: 0}.get(n, 2) for n in range(many)}
     every = [(n, text(kinds, n), i) for n in counts for i in range(counts[n])]
     assert stored(daily, engine) == [(day, i) for _, day, i in every]
     some = [(day, i) for n, day, i in every if n in {2, 3, 7}]

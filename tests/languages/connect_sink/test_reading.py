@@ -165,7 +165,7 @@ def test_the_password_may_be_a_reference_and_tls_is_that_of_the_address(tmp_path
 def test_null_messages_mean_what_they_mean_to_the_connector(
     tmp_path: Path, keys: Keys, mode: str
 ) -> None:
-    assert flow(loaded(tmp_path, keys)).source.null_messages == mode
+    assert flow(loaded(tmp_path, keys)).source.traits.null_messages == mode
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.contracts import MESSAGES, Asked, OffsetSlice, Source, Span, reserved
+from dataflow_assets.contracts import MESSAGES, OffsetSlice, Source, Span, reserved
+from dataflow_assets.contracts.reading import Asked
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.state import reading
 from dataflow_assets.languages.sql.state.compute import Computation, folder_of

@@ -66,7 +66,7 @@ def test_the_second_example_is_a_flow(tmp_path: Path) -> None:
         "data_base64",
     ]
     assert isinstance(flow.source, KinesisSource)
-    assert flow.source.poll_seconds == 3  # 2.5 seconds, rounded up
+    assert flow.source.traits.poll_seconds == 3  # 2.5 seconds, rounded up
 
 
 def test_secrets_in_config_are_told_and_never_shown(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_everything_in_credentials_is_hidden_whatever_its_name(tmp_path: Path) -
 def test_batch_interval_is_for_any_class(tmp_path: Path) -> None:
     config = {"connector.class": "a.B", "plugin.path": str(tmp_path)}
     config["dataflow.spool"] = str(tmp_path / "spool")
-    assert one(tmp_path, pipeline(config)).source.poll_seconds == 1
+    assert one(tmp_path, pipeline(config)).source.traits.poll_seconds == 1
     flow = one(tmp_path, pipeline(config, "BATCH_INTERVAL 2500"))
-    assert flow.source.poll_seconds == 3
+    assert flow.source.traits.poll_seconds == 3
 
 
 def test_secrets_may_be_references(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_pipeline_is_altered_replaced_and_dropped(tmp_path: Path) -> None:
     assert [
         line for line in noted(found) if "pipeline gone: is dropped" in line and dropped in line
     ]
-    assert by_name["p"].source.poll_seconds == 9
+    assert by_name["p"].source.traits.poll_seconds == 9
     assert by_name["p"].policies.rejects == Rejects("table")
     assert by_name["p"].policies.limit.records == 70
     assert by_name["big"].policies.limit.records == 10_000
@@ -198,7 +198,7 @@ def test_a_pipeline_is_altered_replaced_and_dropped(tmp_path: Path) -> None:
     found = loaded(tmp_path, replaced)
     assert told(found) == []
     (again,) = [flow for flow in found.flows if flow.name == "p"]
-    assert (again.source.poll_seconds, again.policies.rejects) == (1, Rejects("table"))
+    assert (again.source.traits.poll_seconds, again.policies.rejects) == (1, Rejects("table"))
 
 
 def test_targets_are_found_by_use_by_the_environment_and_by_default(

@@ -20,12 +20,13 @@ from dataflow_assets.connectors.clickhouse.source.relation import (
     describe,
     identity,
 )
-from dataflow_assets.contracts import SourceSession, TypeRow
+from dataflow_assets.contracts import TypeRow
+from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.sql_table import Binds, PolledSqlSession, PolledSqlTable, Selection
 
 
-class ClickhouseSource(ClickhouseSourceOptions):
+class ClickhouseSource(ClickhouseSourceOptions, ListsTypes):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
     A row is read again each time its change value has grown. Rows whose change value is the current
@@ -52,7 +53,7 @@ class ClickhouseSource(ClickhouseSourceOptions):
         return types.rows()
 
     @override
-    def open(self, flow: str) -> SourceSession:
+    def open(self, flow: str) -> PolledSqlSession:
         return PolledSqlSession(self, flow, self._lease(), partial(identity, source=self))
 
     @contextmanager

@@ -36,6 +36,8 @@ from dataflow_assets.contracts import (
     Span,
     folded,
 )
+from dataflow_assets.contracts.capabilities import ReplansParts
+from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import Outdated, PermanentError, TransientError
 
 FOLDER = "folder"  # the one partition
@@ -43,7 +45,7 @@ SETTLED = 60  # seconds after which a file of the disk is whole, whatever its la
 _SAMPLE = 64 * 1024  # bytes from which the length of a line is told
 
 
-class FilesSourceSession(SourceSession):
+class FilesSourceSession(SourceSession, Peeks, ReplansParts):
     """Lists the folder for every question; `lags` only for what one position lacks."""
 
     def __init__(self, source: FilesSourceOptions) -> None:

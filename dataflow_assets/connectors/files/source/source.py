@@ -9,10 +9,11 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.files.options import FilesSourceOptions
-from dataflow_assets.contracts import Slice, SourceSession
+from dataflow_assets.contracts import Slice, SourceSession, SourceTraits
+from dataflow_assets.contracts.reading import ReadsInOrder
 
 
-class FilesSource(FilesSourceOptions):
+class FilesSource(FilesSourceOptions, ReadsInOrder):
     """Each line of the files below a folder is a record, read once; empty lines are left out.
 
     Files are read in the order of their last change, and new ones are found whatever they are
@@ -24,7 +25,6 @@ class FilesSource(FilesSourceOptions):
 
     type: ClassVar[str] = "files"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
-    parts_in_order: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "Each line of each file exactly once: the position names every file that was read, and the "
         "borders of a part are recorded before it is read. A file that changes, or that is gone "
@@ -39,8 +39,8 @@ class FilesSource(FilesSourceOptions):
 
     @property
     @override
-    def poll_seconds(self) -> float:
-        return float(self.poll_interval)
+    def traits(self) -> SourceTraits:
+        return SourceTraits(poll_seconds=float(self.poll_interval))
 
     @override
     def open(self, flow: str) -> SourceSession:

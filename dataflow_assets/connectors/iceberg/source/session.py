@@ -32,6 +32,8 @@ from dataflow_assets.contracts import (
     folded,
     utc_now,
 )
+from dataflow_assets.contracts.capabilities import AdoptsCheckpoints
+from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import PermanentError, TransientError
 
 TABLE = "table"  # the one partition
@@ -40,7 +42,7 @@ _UNBOUNDED = 1 << 62
 log = logging.getLogger(__name__)
 
 
-class IcebergSourceSession(SourceSession):
+class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
     """Loads the table from the catalog for every question; `lags` judges by the last answer."""
 
     def __init__(self, source: TableSourceOptions, flow: str) -> None:

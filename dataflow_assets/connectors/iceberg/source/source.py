@@ -12,9 +12,11 @@ from dataflow_assets.connectors.iceberg.nessie import NessieConnection
 from dataflow_assets.connectors.iceberg.options import TableSourceOptions
 from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.contracts import Slice, SourceSession, TypeRow
+from dataflow_assets.contracts.declared import ListsTypes
+from dataflow_assets.contracts.reading import FormsMessages, ReadsParts
 
 
-class _TableSource(TableSourceOptions):
+class _TableSource(TableSourceOptions, ListsTypes, ReadsParts, FormsMessages):
     """What is the same for a table of any catalog."""
 
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"

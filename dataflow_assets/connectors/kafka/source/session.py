@@ -26,6 +26,9 @@ from dataflow_assets.connectors.kafka.source.start_offsets import MARK, StartOff
 from dataflow_assets.connectors.kafka.times import moment
 from dataflow_assets.connectors.kafka.topics import Offsets, described
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
+from dataflow_assets.contracts.capabilities import TakesOverPositions
+from dataflow_assets.contracts.looking import EndsOfMany, LagsOfMany, Peeks
+from dataflow_assets.contracts.reading import ChoosesReader, SpanReader, SparkFrames
 from dataflow_assets.errors import DataflowError, PermanentError, outcome, told
 
 if TYPE_CHECKING:
@@ -34,7 +37,15 @@ if TYPE_CHECKING:
 _OVERFLOW = "long overflow"  # as Java says it
 
 
-class KafkaSourceSession(SourceSession):
+class KafkaSourceSession(
+    SourceSession,
+    ChoosesReader,
+    EndsOfMany,
+    LagsOfMany,
+    Peeks,
+    SparkFrames,
+    TakesOverPositions,
+):
     """One topic, seen by one flow. Raises TransientError once the topic was made anew."""
 
     def __init__(self, source: KafkaSourceOptions, flow: str, topic: Topic | None = None) -> None:
@@ -48,7 +59,7 @@ class KafkaSourceSession(SourceSession):
             raise
         self._lows: dict[str, int] = {}
         self._most_bytes = Limit().bytes
-        self._released: Offsets = {}
+        self._acknowledged: Offsets = {}
         self._far_times = False
         self._losses = LossCheck(source, flow, self._broker, self._mark)
         self._starts = StartOffsets(source, self._broker, self._losses)
@@ -120,8 +131,8 @@ class KafkaSourceSession(SourceSession):
             for session, one in found
         ]
 
-    @override
     def closed(self, after: Positions) -> frozenset[str]:
+        """Returns the partitions of which nothing more is read: their declaration ends there."""
         end = self._source.end
         if end is None:
             return frozenset()
@@ -156,9 +167,11 @@ class KafkaSourceSession(SourceSession):
         return self._reader.read(spark, span, self._lows, columns, self._most_bytes)
 
     @override
-    def reads_in_tasks(self, span: Span) -> bool:
+    def reader(self, span: Span) -> SpanReader:
         """Spark's reader has its options from Spark's plan, where secrets may not be."""
-        return self._far_times or not self._broker.cluster.plain or self.is_small(span)
+        if self._is_small(span):
+            return "driver"
+        return "tasks" if self._far_times or not self._broker.cluster.plain else "spark"
 
     @override
     def frame_failed(self, reason: str) -> bool:
@@ -166,8 +179,7 @@ class KafkaSourceSession(SourceSession):
         self._far_times = self._far_times or _OVERFLOW in reason
         return _OVERFLOW in reason
 
-    @override
-    def is_small(self, span: Span) -> bool:
+    def _is_small(self, span: Span) -> bool:
         filled = [piece for piece in span.slices if not piece.empty]
         records = {
             int(piece.partition): piece.upto - piece.after
@@ -183,11 +195,11 @@ class KafkaSourceSession(SourceSession):
     @override
     def acknowledge(self, upto: Positions) -> None:
         offsets = {int(p): int(offset) for p, offset in upto.items()}
-        changed = {p: o for p, o in offsets.items() if self._released.get(p) != o}
+        changed = {p: o for p, o in offsets.items() if self._acknowledged.get(p) != o}
         if changed:
             epochs = self._losses.epochs(changed)
             self._broker.commit(self._source.consumer_group, changed, self._mark, epochs)
-            self._released |= changed
+            self._acknowledged |= changed
 
     @override
     def lag(self, after: Positions) -> Lag:

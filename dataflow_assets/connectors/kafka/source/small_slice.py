@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Message
 from dataflow_assets.connectors.kafka.errors import meaning
 from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.connectors.kafka.peek import SCHEMA
-from dataflow_assets.contracts import Asked
+from dataflow_assets.contracts.reading import Asked
 from dataflow_assets.errors import DataflowError, TransientError
 
 BATCH_BYTES = 8 * 1024 * 1024  # of a batch; decoded, it takes several times as much

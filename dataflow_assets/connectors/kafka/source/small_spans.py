@@ -26,7 +26,7 @@ from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source.confirm import refused
 from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, Place, SmallSlice
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
-from dataflow_assets.contracts import Asked
+from dataflow_assets.contracts.reading import Asked
 
 MOST_TOGETHER = 5_000
 """Records of a small span. A larger slice is read alone, and by Spark's reader where that may."""

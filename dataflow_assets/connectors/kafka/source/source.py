@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
-from dataflow_assets.contracts import Asked, Slice, SourceSession
+from dataflow_assets.contracts import Slice, SourceSession
+from dataflow_assets.contracts.looking import OpensMany
+from dataflow_assets.contracts.reading import (
+    Asked,
+    ConfirmsTopics,
+    ReadsLargeRecords,
+    ReadsMessages,
+)
 from dataflow_assets.errors import DataflowError
 
+if TYPE_CHECKING:  # a manifest is loaded without clients
+    from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 
-class KafkaSource(KafkaSourceOptions):
+
+class KafkaSource(KafkaSourceOptions, ConfirmsTopics, OpensMany, ReadsLargeRecords, ReadsMessages):
     """Reads one topic: only committed records, in the order of their partition.
 
     With `format: avro` a record begins with the byte 0 and the id of a schema, which is fetched
@@ -48,7 +58,7 @@ class KafkaSource(KafkaSourceOptions):
         return {"topic": self.topic, "partition": int(piece.partition)}
 
     @override
-    def open(self, flow: str) -> SourceSession:
+    def open(self, flow: str) -> KafkaSourceSession:
         from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 
         return KafkaSourceSession(self, flow)

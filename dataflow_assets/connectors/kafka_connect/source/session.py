@@ -6,10 +6,8 @@ The process is started by the first plan, so that whoever only looks starts none
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka_connect import states
@@ -31,13 +29,11 @@ from dataflow_assets.contracts import (
     Span,
     folded,
 )
+from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog, ReplansParts
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.durable_files import sync
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.spark import jars
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 CONNECT = "connect"  # the one partition
 QUIET = 5.0  # seconds without a record after which a run that has an end is at its end
@@ -46,7 +42,7 @@ _TICK = 0.05
 _FULL = 256 * 1024 * 1024
 
 
-class KafkaConnectSession(SourceSession):
+class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts):
     """One connector, whose process lives as long as the session."""
 
     def __init__(self, source: KafkaConnectSourceOptions) -> None:
@@ -192,10 +188,6 @@ class KafkaConnectSession(SourceSession):
         return tuple(smaller.text for smaller in one.smaller(_rows(one.part, limit)))
 
     @override
-    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        raise NotImplementedError("tasks read the spool by themselves")
-
-    @override
     def fold(self, positions: Positions) -> Positions:
         known = ConnectPosition.parse(positions.get(CONNECT))
         return _positions(known.then(ConnectPosition.parse(folded(positions, CONNECT))))
@@ -223,13 +215,6 @@ class KafkaConnectSession(SourceSession):
         seconds = max(0.0, time.time() - oldest) if oldest else 0.0
         records, known = sum(part.rows for part in parts), states.read(self._spool.folder)
         return Lag(records, seconds, self.end(), connector=known)
-
-    @override
-    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
-        raise PermanentError(
-            f"{self._source.title} cannot be looked into without moving on; give records with "
-            "--input FILE"
-        )
 
     @override
     def close(self) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
-from dataflow_assets.contracts import Slice, SourceSession
+from dataflow_assets.contracts import Slice, SourceSession, SourceTraits
+from dataflow_assets.contracts.reading import ReadsInOrder
 
 
-class KafkaConnectSource(KafkaConnectSourceOptions):
+class KafkaConnectSource(KafkaConnectSourceOptions, ReadsInOrder):
     """Runs a source connector of Kafka Connect, without Kafka: a process with a JVM for each flow.
 
     Every record becomes an object with `topic`, `id` (the key as JSON; source partition and offset
@@ -25,8 +27,6 @@ class KafkaConnectSource(KafkaConnectSourceOptions):
 
     type: ClassVar[str] = "kafkaConnect"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
-    reads_back: ClassVar[bool] = False
-    parts_in_order: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "Each record that the connector delivers is stored exactly once, if the connector "
         "continues exactly behind the offset that it is given. FileStreamSourceConnector, "
@@ -42,13 +42,8 @@ class KafkaConnectSource(KafkaConnectSourceOptions):
 
     @property
     @override
-    def poll_seconds(self) -> float:
-        return 1.0
-
-    @property
-    @override
-    def keeps_running(self) -> bool:
-        return True
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, poll_seconds=1.0, keeps_running=True, reads_back=False)
 
     @override
     def open(self, flow: str) -> SourceSession:

@@ -36,6 +36,8 @@ from dataflow_assets.contracts import (
     Span,
     folded,
 )
+from dataflow_assets.contracts.capabilities import RenewsParts
+from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import Outdated, PermanentError, TransientError
 
 log = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ _AT_RISK = 60_000  # the same where the next record is older than a stream keeps
 _SHORTEST = 24 * 3_600_000  # milliseconds that a stream keeps records at least
 
 
-class KinesisSourceSession(SourceSession):
+class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
     """Reads shards ahead for every plan; asks for the list of shards when one of them ends."""
 
     def __init__(self, source: KinesisSourceOptions) -> None:

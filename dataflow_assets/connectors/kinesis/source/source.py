@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
-from dataflow_assets.contracts import Slice, SourceSession
+from dataflow_assets.contracts import Slice, SourceSession, SourceTraits
+from dataflow_assets.contracts.reading import ReadsParts
 
 
-class KinesisSource(KinesisSourceOptions):
+class KinesisSource(KinesisSourceOptions, ReadsParts):
     """Reads one stream of Amazon Kinesis Data Streams: each shard in the order of its records.
 
     Shards that were split or merged are read to their end before the shards that they became, so
@@ -32,7 +34,6 @@ class KinesisSource(KinesisSourceOptions):
 
     type: ClassVar[str] = "kinesis"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
-    reads_back: ClassVar[bool] = False  # nothing here writes to a stream
     guarantee: ClassVar[str] = (
         "Each record of each shard exactly once, by its sequence number: the bounds of a "
         "micro-batch are stored before its records are read, and the same records are read again "
@@ -53,8 +54,9 @@ class KinesisSource(KinesisSourceOptions):
 
     @property
     @override
-    def poll_seconds(self) -> float:
-        return float(self.poll_interval)
+    def traits(self) -> SourceTraits:
+        # Nothing here writes to a stream.
+        return replace(super().traits, poll_seconds=float(self.poll_interval), reads_back=False)
 
     @override
     def open(self, flow: str) -> SourceSession:

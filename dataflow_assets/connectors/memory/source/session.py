@@ -24,6 +24,9 @@ from dataflow_assets.contracts import (
     Span,
     folded,
 )
+from dataflow_assets.contracts.capabilities import ReplansParts
+from dataflow_assets.contracts.looking import Peeks
+from dataflow_assets.contracts.reading import SparkFrames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +61,7 @@ class _StoreSession(SourceSession, ABC):
         pass
 
 
-class MemoryOffsetSession(_StoreSession):
+class MemoryOffsetSession(_StoreSession, Peeks, SparkFrames):
     """A topic: one offset slice for each partition."""
 
     def __init__(self, source: MemorySourceOptions, partitions: int) -> None:
@@ -102,7 +105,7 @@ class MemoryOffsetSession(_StoreSession):
         return {p: read_messages(self.source, p, at, at + limit) for p, at in starts.items()}
 
 
-class MemoryPartSession(_StoreSession):
+class MemoryPartSession(_StoreSession, Peeks, ReplansParts):
     """A table: its one position is the id behind the last row read, as text."""
 
     @override

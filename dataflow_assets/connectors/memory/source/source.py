@@ -15,11 +15,12 @@ from dataflow_assets.connectors.memory.source.session import (
     MemoryPartSession,
     current_identity,
 )
-from dataflow_assets.contracts import MessageSource, PartSlice, Slice, SourceSession
+from dataflow_assets.contracts import MessageSource, PartSlice, Slice
+from dataflow_assets.contracts.reading import ConfirmsTopics, ReadsParts
 from dataflow_assets.errors import TransientError
 
 
-class MemoryOffsetSource(MemorySourceOptions, MessageSource):
+class MemoryOffsetSource(MemorySourceOptions, MessageSource, ConfirmsTopics):
     """A topic with integer offsets; `partitions` of them."""
 
     type: ClassVar[str] = "memory-offsets"
@@ -29,7 +30,7 @@ class MemoryOffsetSource(MemorySourceOptions, MessageSource):
     def metadata(self, piece: Slice) -> dict[str, Any]:
         return {"topic": self.topic, "partition": int(piece.partition)}
 
-    def open(self, flow: str) -> SourceSession:  # noqa: ARG002 - no server keeps anything by flow
+    def open(self, flow: str) -> MemoryOffsetSession:  # noqa: ARG002 - no server keeps anything by flow
         return MemoryOffsetSession(self, self.partitions)
 
     def confirm(self, identity: str) -> None:
@@ -37,7 +38,7 @@ class MemoryOffsetSource(MemorySourceOptions, MessageSource):
             raise TransientError(f"topic {self.topic} was recreated while it was read")
 
 
-class MemoryPartSource(MemorySourceOptions):
+class MemoryPartSource(MemorySourceOptions, ReadsParts):
     """A table with columns `id` and `name`, ids ascending.
 
     Rows are the messages of partition 0: the offset is the id, the body the name.
@@ -46,7 +47,7 @@ class MemoryPartSource(MemorySourceOptions):
     type: ClassVar[str] = "memory-parts"
     delivers: ClassVar[Literal["messages", "columns"]] = "columns"
 
-    def open(self, flow: str) -> SourceSession:  # noqa: ARG002 - no server keeps anything by flow
+    def open(self, flow: str) -> MemoryPartSession:  # noqa: ARG002 - no server keeps anything by flow
         return MemoryPartSession(self)
 
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - rows have none

@@ -10,7 +10,8 @@ from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
-from dataflow_assets.contracts import Address, NewColumnRule, Source
+from dataflow_assets.contracts import Address, Source, SourceTraits
+from dataflow_assets.contracts.declared import ChoosesColumns
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import ColumnName, Database, joined, slugify, split
 from dataflow_assets.secrets import Fills, SecretRef
@@ -23,7 +24,7 @@ Place = tuple[str, str]
 """Schema and name of a table."""
 
 
-class PostgresqlCdcOptions(Database, Source):
+class PostgresqlCdcOptions(Database, Source, ChoosesColumns):
     """What is read: a slot, a publication and tables."""
 
     icon: ClassVar = "postgres"
@@ -117,23 +118,17 @@ class PostgresqlCdcOptions(Database, Source):
 
     @property
     @override
-    def new_columns(self) -> NewColumnRule:
-        return self.schema_changes
-
-    @property
-    @override
-    def loads_each_run(self) -> bool:
-        return self.snapshot_mode == "always"
-
-    @property
-    @override
-    def rereads(self) -> str:
-        return "snapshotMode: always" if self.loads_each_run else ""
-
-    @property
-    @override
-    def incremental(self) -> bool:
-        return not self.loads_each_run
+    def traits(self) -> SourceTraits:
+        always = self.snapshot_mode == "always"
+        return SourceTraits(
+            # An event of Debezium's is a row of its own, whatever it tells of.
+            sends_deletes="postgresql-cdc" if self.envelope_format == "row" else "",
+            rereads="snapshotMode: always" if always else "",
+            new_columns=self.schema_changes,
+            incremental=not always,
+            loads_each_run=always,
+            reserved=f"slot {self._named_slot} of {self.connection_name}",
+        )
 
     @override
     def server(self) -> str:
@@ -149,17 +144,6 @@ class PostgresqlCdcOptions(Database, Source):
         if len(self.tables) == 1:
             return Address("postgresql", self.connection_name, *self.places[0])
         return Address("postgresql", self.connection_name, None, self._named_slot)
-
-    @property
-    @override
-    def sends_deletes(self) -> str:
-        """An event of Debezium's is a row of its own, whatever it tells of."""
-        return "postgresql-cdc" if self.envelope_format == "row" else ""
-
-    @property
-    @override
-    def reserved(self) -> str:
-        return f"slot {self._named_slot} of {self.connection_name}"
 
     @property
     def _named_slot(self) -> str:

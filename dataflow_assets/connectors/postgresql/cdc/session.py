@@ -48,6 +48,13 @@ from dataflow_assets.contracts import (
     Span,
     lasting,
 )
+from dataflow_assets.contracts.capabilities import (
+    AdoptsCheckpoints,
+    HoldsLog,
+    ReloadsTables,
+    RenewsParts,
+)
+from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import DataflowError, PermanentError
 
 log = logging.getLogger(__name__)
@@ -60,7 +67,9 @@ SELECT current_setting('wal_level'), current_setting('block_size')::int,
 """
 
 
-class PostgresqlCdcSession(SourceSession):
+class PostgresqlCdcSession(
+    SourceSession, AdoptsCheckpoints, HoldsLog, Peeks, ReloadsTables, RenewsParts
+):
     """One slot, seen by one flow; its only partition is `wal`."""
 
     def __init__(self, source: PostgresqlCdcOptions, flow: str) -> None:

@@ -13,10 +13,12 @@ from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptio
 from dataflow_assets.connectors.postgresql.cdc.position import StreamPart, parse_part
 from dataflow_assets.connectors.postgresql.cdc.read import read, read_in_order
 from dataflow_assets.connectors.postgresql.cdc.session import PostgresqlCdcSession
-from dataflow_assets.contracts import OP, PartSlice, Slice, SourceSession, Span
+from dataflow_assets.contracts import OP, PartSlice, Slice, Span
+from dataflow_assets.contracts.declared import KeepsLog
+from dataflow_assets.contracts.reading import FormsMessages, ReadsInOrder
 
 
-class PostgresqlCdcSource(PostgresqlCdcOptions):
+class PostgresqlCdcSource(PostgresqlCdcOptions, KeepsLog, ReadsInOrder, FormsMessages):
     """Follows tables by the server's log: every insert, update and delete, in the order of commits.
 
     The first run loads the rows that the tables have at one position of the log, then reads all
@@ -25,7 +27,6 @@ class PostgresqlCdcSource(PostgresqlCdcOptions):
 
     type: ClassVar = "postgresql-cdc"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
-    holds_log: ClassVar = True
     guarantee: ClassVar = (
         "Each change of a committed transaction exactly once, and the changes of a table in the "
         "order of commits, behind the first rows as of one position of the log. The slot moves "
@@ -47,7 +48,7 @@ class PostgresqlCdcSource(PostgresqlCdcOptions):
     }
 
     @override
-    def open(self, flow: str) -> SourceSession:
+    def open(self, flow: str) -> PostgresqlCdcSession:
         return PostgresqlCdcSession(self, flow)
 
     @override

@@ -19,12 +19,13 @@ from dataflow_assets.connectors.postgresql.source.read import read
 from dataflow_assets.connectors.postgresql.source.relation import TIMES, Relation, SourceColumn
 from dataflow_assets.connectors.postgresql.source.session import PostgresqlSourceSession
 from dataflow_assets.connectors.postgresql.source.types import TypeOf, listed
-from dataflow_assets.contracts import SourceSession, TypeRow
+from dataflow_assets.contracts import TypeRow
+from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.sdk.sql_table import Binds, Selection
 from dataflow_assets.sdk.sql_table.source import metadata_selection
 
 
-class PostgresqlSource(PostgresqlSourceOptions):
+class PostgresqlSource(PostgresqlSourceOptions, ListsTypes):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
     A row is read again each time its change value has grown; deletes are not seen.
@@ -46,7 +47,7 @@ class PostgresqlSource(PostgresqlSourceOptions):
     }
 
     @override
-    def open(self, flow: str) -> SourceSession:
+    def open(self, flow: str) -> PostgresqlSourceSession:
         return PostgresqlSourceSession(self, flow)
 
     @override

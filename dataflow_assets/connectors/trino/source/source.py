@@ -17,10 +17,11 @@ from dataflow_assets.connectors.trino.source.dialect import TrinoDialect
 from dataflow_assets.connectors.trino.source.relation import TrinoColumn, describe, place_of
 from dataflow_assets.connectors.trino.table.table import Column, find
 from dataflow_assets.contracts import Slice, SourceSession, TypeRow
+from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.sdk.sql_table import Binds, PolledSqlSession, PolledSqlTable, Selection
 
 
-class TrinoSource(TrinoSourceOptions):
+class TrinoSource(TrinoSourceOptions, ListsTypes):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
     A row is read again each time its change value has grown. Rows whose change value is the current

@@ -6,6 +6,7 @@ In a package of its own by the import contract: `source` must not know the langu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 from pydantic import Field
@@ -13,10 +14,11 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition
 from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectSource
-from dataflow_assets.contracts import Offset, Positions
+from dataflow_assets.contracts import Positions, SourceTraits
+from dataflow_assets.contracts.declared import ListsOffsets, Offset
 
 
-class PipelineConnectSource(KafkaConnectSource):
+class PipelineConnectSource(KafkaConnectSource, ListsOffsets):
     """Tells its offsets as Kafka Connect does: one for each source partition.
 
     Made by the manifest language `pipelines`; DataFlow manifests do not name it.
@@ -27,8 +29,8 @@ class PipelineConnectSource(KafkaConnectSource):
 
     @property
     @override
-    def poll_seconds(self) -> float:
-        return float(self.poll_interval)
+    def traits(self) -> SourceTraits:
+        return replace(super().traits, poll_seconds=float(self.poll_interval))
 
     @override
     def offsets(self, positions: Positions) -> Sequence[Offset]:

@@ -11,10 +11,11 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kinesis.source.position import StreamPosition
 from dataflow_assets.connectors.kinesis.source.source import KinesisSource
-from dataflow_assets.contracts import Offset, Positions
+from dataflow_assets.contracts import Positions
+from dataflow_assets.contracts.declared import ListsOffsets, Offset
 
 
-class PipelineKinesisSource(KinesisSource):
+class PipelineKinesisSource(KinesisSource, ListsOffsets):
     """Tells its offsets as the connector of SingleStore does: one for each shard.
 
     Made by the manifest language `pipelines`; DataFlow manifests do not name it.

@@ -244,5 +244,12 @@ def _hash(
 ) -> str:
     tables: list[Table] = [getattr(one.sink, "definition", None) for one, _ in branches if one]  # type: ignore[misc]
     rules = (policies.limit.records, policies.max_rejected_percent, policies.rejects.way)
-    said = (source.config_json, source.envelope, source.source.poll_seconds, rules, rows, tables)
+    said = (
+        source.config_json,
+        source.envelope,
+        source.source.traits.poll_seconds,
+        rules,
+        rows,
+        tables,
+    )
     return FORMS.digest(said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as File
 
+from dataflow_assets.connectors.kafka.source.source import KafkaSource
 from dataflow_assets.contracts import Rejects, Source
 from dataflow_assets.errors import unexpected
 from dataflow_assets.flow import Branch, Flow, Policies, loops
@@ -188,7 +189,7 @@ def _flow_of(
 
 
 def _steps(
-    insert: Insert, messages: Sequence[Source], made: Plan | ViewPlan, state: FileState
+    insert: Insert, messages: Sequence[KafkaSource], made: Plan | ViewPlan, state: FileState
 ) -> tuple[Step, Source]:
     if isinstance(made, Plan):
         return SqlQuery(plan=made, text=insert.text), messages[0]

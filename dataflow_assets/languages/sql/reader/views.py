@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from dataflow_assets.contracts import Source
+from dataflow_assets.connectors.kafka.source.source import KafkaSource
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.expressions import (
     Column,
@@ -159,7 +159,7 @@ def _key_place(relation: Relation, key: Expression) -> int | None:
 
 
 def source(
-    insert: Insert, messages: Sequence[Source], made: ViewPlan, settings: Mapping[str, str]
+    insert: Insert, messages: Sequence[KafkaSource], made: ViewPlan, settings: Mapping[str, str]
 ) -> ViewSource:
     """The view as the source of a flow. Raises Unreadable where its state has no place."""
     origin, path = _place_of_state(settings)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pydantic import InstanceOf
 
 from dataflow_assets.connectors.files.options import FilesConnection
+from dataflow_assets.connectors.kafka.source.source import KafkaSource
 from dataflow_assets.contracts import Source
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 
@@ -25,8 +26,8 @@ class StateLocation(FilesConnection):
 class ViewSourceOptions(Source):
     """The messages of a view, its query, and the place of its state."""
 
-    source: InstanceOf[Source]
-    others: tuple[InstanceOf[Source], ...] = ()
+    source: InstanceOf[KafkaSource]
+    others: tuple[InstanceOf[KafkaSource], ...] = ()
     """The messages of the other tables of a UNION ALL, of the same class."""
     view: InstanceOf[ViewPlan]
     location: StateLocation

@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import Asked, OffsetSlice, Source
+from dataflow_assets.connectors.kafka.source.source import KafkaSource
+from dataflow_assets.contracts import OffsetSlice
+from dataflow_assets.contracts.reading import Asked
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.arrivals import Arrivals
 from dataflow_assets.languages.sql.engine.changes import NONE, changes
@@ -49,13 +51,13 @@ class Read:
 class Reader:
     """Reads slices of messages for a view; sent to the tasks."""
 
-    source: Source
+    source: KafkaSource
     identity: str
     view: ViewPlan
     environment: Environment
     reached: int | None = None
     """The watermark in front of the micro-batch."""
-    others: tuple[Source, ...] = ()
+    others: tuple[KafkaSource, ...] = ()
     """Of the other tables of a UNION ALL."""
 
     def asked(self, piece: OffsetSlice) -> Asked:
@@ -66,7 +68,7 @@ class Reader:
         return Asked(source, identities(self.identity)[number], own, columns, 0, 1)
 
     @property
-    def _sources(self) -> tuple[Source, ...]:
+    def _sources(self) -> tuple[KafkaSource, ...]:
         return (self.source, *self.others)
 
     def together(self, pieces: Iterable[OffsetSlice]) -> Iterator[tuple[OffsetSlice, Read]]:

@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import pyarrow as pa
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import (
     Lag,
     Limit,
@@ -23,6 +24,8 @@ from dataflow_assets.contracts import (
     folded,
     utc_now,
 )
+from dataflow_assets.contracts.capabilities import PreparesSpans, RewindsTargets, TakesOverPositions
+from dataflow_assets.contracts.looking import EndsOfMany, Peeks
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.state.compute import Computation, folder_of, store
@@ -45,6 +48,7 @@ from dataflow_assets.languages.sql.state.positions import (
 from dataflow_assets.languages.sql.state.reading import Reader
 from dataflow_assets.languages.sql.state.states import States
 from dataflow_assets.languages.sql.state.tasks import Place
+from dataflow_assets.languages.sql.state.united import UnitedSession
 from dataflow_assets.languages.sql.state.watermarks import LAST
 
 if TYPE_CHECKING:
@@ -59,14 +63,17 @@ LOOK = 60.0
 _NOTHING = ViewPosition({}, "")
 
 _TICK = timedelta(milliseconds=1)
+Messages = KafkaSourceSession | UnitedSession
 
 
-class ViewSession(SourceSession):
+class ViewSession(
+    SourceSession, EndsOfMany, Peeks, PreparesSpans, RewindsTargets, TakesOverPositions
+):
     """The messages are read by the session of their own source."""
 
     limits = Limits()
 
-    def __init__(self, source: ViewSourceOptions, flow: str, messages: SourceSession) -> None:
+    def __init__(self, source: ViewSourceOptions, flow: str, messages: Messages) -> None:
         self._source, self._flow, self._messages = source, flow, messages
         self._cache = Cache()
         self._planned: dict[str, tuple[Span, dict[str, int]]] = {}
@@ -114,11 +121,12 @@ class ViewSession(SourceSession):
     @override
     @classmethod
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
-        found = type(sessions[0].messages).ends_together([one.messages for one in sessions])
+        messages: list[Any] = [one.messages for one in sessions]  # of one class, as `shared` says
+        found = type(messages[0]).ends_together(messages)
         return [one if isinstance(one, DataflowError) else ending(one) for one in found]
 
     @property
-    def messages(self) -> SourceSession:
+    def messages(self) -> Messages:
         return self._messages
 
     @override
@@ -165,10 +173,9 @@ class ViewSession(SourceSession):
         environment = Environment(self._source.view.zone, now)
         reader = self._reader(environment)
         work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
-        small = self._messages.is_small(messages)
         manifest = work.run(
             messages,
-            small=small,
+            small=self._messages.reader(messages) == "driver",
             waiting=self._waiting(messages),
             closed=self._closed_partitions(messages.upto),
         )

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import Address, PartSlice, Slice, Source, SourceSession
+from dataflow_assets.connectors.kafka.source.source import KafkaSource
+from dataflow_assets.contracts import Address, PartSlice, Slice, SourceSession, SourceTraits
+from dataflow_assets.contracts.declared import ChecksKeys
+from dataflow_assets.contracts.reading import ReadsParts
 from dataflow_assets.languages.sql.state.options import ViewSourceOptions
 from dataflow_assets.languages.sql.state.output import METADATA_KEYS
 from dataflow_assets.languages.sql.state.target_keys import check, narrow
 from dataflow_assets.languages.sql.state.united import UnitedSession
 from dataflow_assets.secrets import SecretRef
 
+if TYPE_CHECKING:  # a manifest is loaded without clients
+    from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 
-class ViewSource(ViewSourceOptions):
+
+class ViewSource(ViewSourceOptions, ChecksKeys, ReadsParts):
     """Made by the manifest language `sql`; DataFlow manifests do not name it.
 
     Each micro-batch is computed before it is recorded, and its rows are frozen in files: whatever
@@ -27,8 +33,6 @@ class ViewSource(ViewSourceOptions):
 
     type: ClassVar[str] = "view"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
-    reads_back: ClassVar[bool] = True
-    replays: ClassVar[bool] = False
     guarantee: ClassVar[str] = (
         "Every committed record counts exactly once: state and position move in the same commit as "
         "the rows of the target."
@@ -36,7 +40,7 @@ class ViewSource(ViewSourceOptions):
     metadata_keys: ClassVar[Mapping[str, str]] = METADATA_KEYS
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[KafkaSource, ...]:
         """The messages of all tables, by their numbers."""
         return (self.source, *self.others)
 
@@ -47,11 +51,6 @@ class ViewSource(ViewSourceOptions):
     @override
     def resolved_address(self) -> Address:
         return self.source.resolved_address()
-
-    @property
-    @override
-    def also_reads(self) -> tuple[Address, ...]:
-        return tuple(dict.fromkeys(one.address() for one in self.others))
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:
@@ -67,13 +66,14 @@ class ViewSource(ViewSourceOptions):
 
     @property
     @override
-    def poll_seconds(self) -> float:
-        return self.source.poll_seconds
-
-    @property
-    @override
-    def keeps_running(self) -> bool:
-        return self.source.keeps_running
+    def traits(self) -> SourceTraits:
+        messages = self.source.traits
+        return SourceTraits(
+            poll_seconds=messages.poll_seconds,
+            keeps_running=messages.keeps_running,
+            replays=False,
+            also_reads=tuple(dict.fromkeys(one.address() for one in self.others)),
+        )
 
     @override
     def check_keys(self, target: pa.Schema, name: str) -> None:
@@ -85,7 +85,7 @@ class ViewSource(ViewSourceOptions):
 
         return ViewSession(self, flow, self._messages(flow))
 
-    def _messages(self, flow: str) -> SourceSession:
+    def _messages(self, flow: str) -> KafkaSourceSession | UnitedSession:
         if not self.others:
             return self.source.open(flow)
         with ExitStack() as opened:

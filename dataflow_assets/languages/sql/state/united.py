@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import cast
+from typing import TYPE_CHECKING, Self, cast
 
 import pyarrow as pa
 from typing_extensions import override
@@ -20,6 +20,13 @@ from dataflow_assets.contracts import (
     Span,
     oldest,
 )
+from dataflow_assets.contracts.capabilities import TakesOverPositions
+from dataflow_assets.contracts.looking import EndsOfMany, Peeks
+from dataflow_assets.contracts.reading import ChoosesReader, SpanReader
+from dataflow_assets.errors import DataflowError, outcome
+
+if TYPE_CHECKING:  # a manifest is loaded without clients
+    from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 
 _BETWEEN = "/"
 _IDENTITIES = " "
@@ -41,10 +48,10 @@ def identities(text: str) -> Sequence[str]:
     return text.split(_IDENTITIES)
 
 
-class UnitedSession(SourceSession):
+class UnitedSession(SourceSession, ChoosesReader, EndsOfMany, Peeks, TakesOverPositions):
     """Sessions of tables of one class, on the driver."""
 
-    def __init__(self, sessions: Sequence[SourceSession]) -> None:
+    def __init__(self, sessions: Sequence[KafkaSourceSession]) -> None:
         self._sessions = sessions
 
     @property
@@ -77,7 +84,12 @@ class UnitedSession(SourceSession):
         return _merge(one.end() for one in self._sessions)
 
     @override
+    @classmethod
+    def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
+        return [outcome(one.end) for one in sessions]
+
     def closed(self, after: Positions) -> frozenset[str]:
+        """Returns the partitions of which nothing more is read: their declaration ends there."""
         found = [one.closed(some) for one, some in self._each(after)]
         return frozenset(name_partition(n, one) for n, some in enumerate(found) for one in some)
 
@@ -95,13 +107,14 @@ class UnitedSession(SourceSession):
         return Span(tuple(slices), any(span.full for span in spans))
 
     @override
-    def is_small(self, span: Span) -> bool:
+    def reader(self, span: Span) -> SpanReader:
         pieces: list[list[OffsetSlice]] = [[] for _ in self._sessions]
         for piece in span.slices:
             number, own = of_table(piece.partition)
             pieces[number].append(replace(cast("OffsetSlice", piece), partition=own))
         pairs = zip(self._sessions, pieces, strict=True)
-        return all(one.is_small(Span(tuple(some))) for one, some in pairs)
+        small = all(one.reader(Span(tuple(some))) == "driver" for one, some in pairs)
+        return "driver" if small else "tasks"
 
     @override
     def lag(self, after: Positions) -> Lag:
@@ -134,7 +147,7 @@ class UnitedSession(SourceSession):
         for one in self._sessions:
             one.close()
 
-    def _each(self, positions: Positions) -> Iterable[tuple[SourceSession, Positions]]:
+    def _each(self, positions: Positions) -> Iterable[tuple[KafkaSourceSession, Positions]]:
         return zip(self._sessions, _divide(positions, self._sessions), strict=True)
 
 
@@ -144,7 +157,7 @@ def _merge(found: Iterable[Positions]) -> Positions:
     }
 
 
-def _divide(positions: Positions, among: Sequence[SourceSession]) -> list[Positions]:
+def _divide(positions: Positions, among: Sequence[KafkaSourceSession]) -> list[Positions]:
     found: list[dict[str, Position]] = [{} for _ in among]
     for name, at in positions.items():
         number, own = of_table(name)
