@@ -30,7 +30,7 @@ Who calls what when, in the order of a run:
 | `ChoosesReader.reader`, else `SparkFrames.frame` | the driver, of messages | the same |
 | `ReadsMessages.messages_together` | a task | once for all slices of one key |
 | `ReadsParts.batches`, `FormsMessages.message_form` | a task | once for each part |
-| `Sink.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
+| `ShapesRecords.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
 | `Writer.write` | a task | once for each batch of rows |
 | `ErrorStore.store` | a task, before the commit of the rows | at most once for each commit |
 | `ConfirmsTopics.confirm` | a task, before the commit of the rows | once for each slice |
@@ -44,7 +44,7 @@ Who calls what when, in the order of a run:
 | `AdaptsToBranches.for_branches` | whoever loads manifests | once |
 | `Source.traits` | whoever loads manifests; sensors; the driver; tasks | each time |
 | `Connector.shared` | whoever looks at many flows; a task that reads slices together | each time |
-| `OpensMany.open_together`, `Sink.peek_together` | the same, of equal `shared` | with each look |
+| `open_together`, `peek_together` | the same, of equal `shared` | with each look |
 | `EndsOfMany.ends_together` | the same, while flows are idle | every second or so |
 | `LagsOfMany.lags_together` | `dataflow status`, the lag sensor | with each look |
 | `Entries.pending`, `replayed` | a replay, on the driver | before its rows, after their commit |
@@ -118,17 +118,23 @@ from dataflow_assets.contracts.schema import (
     written_name,
 )
 from dataflow_assets.contracts.sink import (
-    Shape,
     Sink,
     SinkTraits,
 )
 from dataflow_assets.contracts.sink_capabilities import (
     AddsColumns,
+    ChecksStored,
     ChecksTarget,
     CountsRows,
+    MakesColumns,
     NotesEnd,
+    PeeksTogether,
+    ShapesRecords,
+    ShowsInheritance,
     StagesWithSpark,
     TakesOver,
+    WritesFiles,
+    shape_of,
 )
 from dataflow_assets.contracts.sink_session import (
     SinkSession,
@@ -165,6 +171,7 @@ from dataflow_assets.contracts.tasks import (
     Receipt,
     Rejection,
     Sent,
+    Shape,
     Ticket,
     Writer,
 )
@@ -191,6 +198,7 @@ __all__ = [
     "Address",
     "AddsColumns",
     "Checkpoint",
+    "ChecksStored",
     "ChecksTarget",
     "Chunk",
     "Connector",
@@ -207,6 +215,7 @@ __all__ = [
     "Kind",
     "Lag",
     "Limit",
+    "MakesColumns",
     "MessageFormat",
     "MessageSource",
     "N",
@@ -215,6 +224,7 @@ __all__ = [
     "NotesEnd",
     "OffsetSlice",
     "PartSlice",
+    "PeeksTogether",
     "Place",
     "Position",
     "Positions",
@@ -225,6 +235,8 @@ __all__ = [
     "Schemas",
     "Sent",
     "Shape",
+    "ShapesRecords",
+    "ShowsInheritance",
     "Sink",
     "SinkSession",
     "SinkTraits",
@@ -242,6 +254,7 @@ __all__ = [
     "Totals",
     "TypeRow",
     "Writer",
+    "WritesFiles",
     "attempt_of",
     "checked_name",
     "digest",
@@ -260,6 +273,7 @@ __all__ = [
     "place_of",
     "refuse_shared",
     "reserved",
+    "shape_of",
     "utc_now",
     "written_name",
 ]
