@@ -16,6 +16,7 @@ from dataflow_assets.contracts import (
     Sink,
     Source,
     Target,
+    shape_of,
 )
 from dataflow_assets.contracts.declared import FormatsMessages
 from dataflow_assets.errors import PermanentError
@@ -154,7 +155,7 @@ class Flow:
     @property
     def by_record(self) -> bool:
         """True where messages become records; else their columns are decoded straight."""
-        shaped = any(branch.sink.shape(None) is not None for branch in self.branches)
+        shaped = any(shape_of(branch.sink, None) is not None for branch in self.branches)
         return shaped or bool(self.transformations)
 
     def reads(self) -> frozenset[str]:

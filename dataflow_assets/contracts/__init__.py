@@ -1,5 +1,8 @@
 """What a source, a sink and a writer promise each other: signatures and promises, nothing else.
 
+`source` and `sink` have what all have. What only some sources can do is a class each, in
+`capabilities` (sessions), `declared` (sources), `reading` (in tasks) and `looking` (many at once).
+
 The life of one micro-batch: the driver plans a span with fixed upper bounds, opens the sink's
 epoch, runs one pass over the span on Spark, and finishes only when the whole pass succeeded. The
 sink's checkpoint, stored beside the rows, is the truth.
@@ -17,19 +20,20 @@ Who calls what when, in the order of a run:
 | `ErrorStore.prepare` | the driver, before anything is read | once for each attempt |
 | `SinkSession.schema`, `identity`, `create`, `restart` | the driver, when a branch opens | once |
 | `ChecksTarget.check_target` | the driver, when a branch opens that will hold log | once |
-| `TakesOver.inheritance`, `SourceSession.take_over` | the driver, without a checkpoint | once |
-| `SourceSession.understands` | the driver, with a checkpoint | once |
-| `SourceSession.rewound` | the driver, when a run rewinds, or a topic was recreated | once |
+| `TakesOver.inheritance` | the driver, without a checkpoint | once |
+| `TakesOverPositions.take_over` | the driver, with what that gave | once |
+| `TakesOverPositions.understands` | the driver, with a checkpoint | once |
+| `RewindsTargets.rewound` | the driver, when a run rewinds, or a topic was recreated | once |
 | `SourceSession.plan` | the driver, before anything is read | once for each micro-batch |
-| `SourceSession.prepare` | the driver, before the span is recorded | the same |
+| `PreparesSpans.prepare` | the driver, before the span is recorded | the same |
 | `SinkSession.begin`, `divide`, `ticket` | the driver, between plan and pass | the same |
-| `SourceSession.reads_in_tasks`, else `frame` | the driver, of a source of messages | the same |
-| `Source.messages_together` | a task, where `reads_in_tasks` | once for all slices of one key |
-| `Source.batches`, `message_form` | a task, of a source of columns | once for each part |
-| `Sink.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
+| `ChoosesReader.reader`, else `SparkFrames.frame` | the driver, of messages | the same |
+| `ReadsMessages.messages_together` | a task | once for all slices of one key |
+| `ReadsParts.batches`, `FormsMessages.message_form` | a task | once for each part |
+| `ShapesRecords.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
 | `Writer.write` | a task | once for each batch of rows |
 | `ErrorStore.store` | a task, before the commit of the rows | at most once for each commit |
-| `Source.confirm` | a task, before the commit of the rows | once for each slice |
+| `ConfirmsTopics.confirm` | a task, before the commit of the rows | once for each slice |
 | `Writer.close`, or `abort` | a task, at the end of its slice | once |
 | `SinkSession.finish` | the driver, once the whole pass succeeded | the same |
 | `SourceSession.acknowledge` | the driver, once every branch has finished | the same, or never |
@@ -37,13 +41,12 @@ Who calls what when, in the order of a run:
 | `SourceSession.close`, `SinkSession.close` | the driver | at the end of each attempt |
 | `SourceSession.end` | the driver, of a run that has an end | once |
 | `Sink.peek` | reset, preview, replay and the tables of assets, beside a run | once each |
-| `Source.for_branches` | whoever loads manifests | once |
-| `Source.incremental` | whoever loads manifests; the sensor `ingest`; a lane | each time |
-| `Source.keeps_running` | a lane | twice a second |
+| `AdaptsToBranches.for_branches` | whoever loads manifests | once |
+| `Source.traits` | whoever loads manifests; sensors; the driver; tasks | each time |
 | `Connector.shared` | whoever looks at many flows; a task that reads slices together | each time |
-| `Source.open_together`, `Sink.peek_together` | the same, of equal `shared` | with each look |
-| `SourceSession.ends_together` | the same, while flows are idle | every second or so |
-| `SourceSession.lags_together` | `dataflow status`, the lag sensor | with each look |
+| `open_together`, `peek_together` | the same, of equal `shared` | with each look |
+| `EndsOfMany.ends_together` | the same, while flows are idle | every second or so |
+| `LagsOfMany.lags_together` | `dataflow status`, the lag sensor | with each look |
 | `Entries.pending`, `replayed` | a replay, on the driver | before its rows, after their commit |
 """
 
@@ -115,17 +118,23 @@ from dataflow_assets.contracts.schema import (
     written_name,
 )
 from dataflow_assets.contracts.sink import (
-    Shape,
     Sink,
     SinkTraits,
 )
 from dataflow_assets.contracts.sink_capabilities import (
     AddsColumns,
+    ChecksStored,
     ChecksTarget,
     CountsRows,
+    MakesColumns,
     NotesEnd,
+    PeeksTogether,
+    ShapesRecords,
+    ShowsInheritance,
     StagesWithSpark,
     TakesOver,
+    WritesFiles,
+    shape_of,
 )
 from dataflow_assets.contracts.sink_session import (
     SinkSession,
@@ -162,6 +171,7 @@ from dataflow_assets.contracts.tasks import (
     Receipt,
     Rejection,
     Sent,
+    Shape,
     Ticket,
     Writer,
 )
@@ -188,6 +198,7 @@ __all__ = [
     "Address",
     "AddsColumns",
     "Checkpoint",
+    "ChecksStored",
     "ChecksTarget",
     "Chunk",
     "Connector",
@@ -204,6 +215,7 @@ __all__ = [
     "Kind",
     "Lag",
     "Limit",
+    "MakesColumns",
     "MessageFormat",
     "MessageSource",
     "N",
@@ -212,6 +224,7 @@ __all__ = [
     "NotesEnd",
     "OffsetSlice",
     "PartSlice",
+    "PeeksTogether",
     "Place",
     "Position",
     "Positions",
@@ -222,6 +235,8 @@ __all__ = [
     "Schemas",
     "Sent",
     "Shape",
+    "ShapesRecords",
+    "ShowsInheritance",
     "Sink",
     "SinkSession",
     "SinkTraits",
@@ -239,6 +254,7 @@ __all__ = [
     "Totals",
     "TypeRow",
     "Writer",
+    "WritesFiles",
     "attempt_of",
     "checked_name",
     "digest",
@@ -257,6 +273,7 @@ __all__ = [
     "place_of",
     "refuse_shared",
     "reserved",
+    "shape_of",
     "utc_now",
     "written_name",
 ]

@@ -201,9 +201,6 @@ class AdoptsCheckpoints(ABC):
         Args:
             document: the object of this source's type in the operator's checkpoint.
 
-        Returns:
-            Positions to start from.
-
         Raises:
             PermanentError when it is no such checkpoint.
         """

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 from dataflow_assets.contracts.connector import Connector
-from dataflow_assets.errors import PermanentError
 
 REPLAY = "#replay"  # ends the name of a branch that takes back what was rejected
 EntryName = tuple[str, int]
@@ -167,6 +166,7 @@ class ErrorStore(Entries):
 class ErrorSink(Connector):
     """A declared sink as the place of a flow's rejected records (`spec.errors`)."""
 
+    @abstractmethod
     def error_store(self) -> ErrorStore:
         """This sink as an error sink.
 
@@ -175,17 +175,16 @@ class ErrorSink(Connector):
         Raises:
             PermanentError where the system cannot keep error records.
         """
-        raise PermanentError(f"a {self.type} sink cannot take error records")
 
-    def folder(self) -> tuple[str, ...]:
-        """The folder that this sink writes files to, in which no other flow's may lie.
+    @abstractmethod
+    def rejected(self) -> Entries:
+        """The records that were rejected beside this sink (`onRejected: table`).
 
-        Called when manifests are loaded.
+        Called by a replay, on the driver.
 
-        Returns:
-            The store and the folders, from the outermost one; nothing for topics and tables.
+        Raises:
+            PermanentError where they cannot be replayed.
         """
-        return ()
 
 
 def part_of(entries: Sequence[Entry]) -> str:

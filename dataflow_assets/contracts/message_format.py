@@ -32,7 +32,7 @@ class Group:
     at: Ints
     """The rows of the batch that they are in, ascending."""
     rows: pa.RecordBatch | pa.Array
-    """Their columns, in the types of `Source.batches`; JSON texts where they are no records."""
+    """Their columns, in the types of `ReadsParts.batches`; JSON texts where they are no records."""
 
 
 @dataclass(frozen=True)

@@ -2,63 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self
-
-import pyarrow as pa
+from typing import Annotated, ClassVar, Literal
 
 from dataflow_assets.contracts.checkpoint import Checkpoint, Run
-from dataflow_assets.contracts.entries import Entries, ErrorSink
+from dataflow_assets.contracts.entries import ErrorSink
 from dataflow_assets.contracts.sink_session import SinkSession
-from dataflow_assets.contracts.slices import Positions, Slice
+from dataflow_assets.contracts.slices import Slice
 from dataflow_assets.contracts.target import Target
 from dataflow_assets.contracts.tasks import Ticket, Writer
-from dataflow_assets.errors import DataflowError, PermanentError, outcome
-from dataflow_assets.records.record import Record
 from dataflow_assets.spec import Addition
-
-
-class Shape(ABC):
-    """What a sink stores of a record where that is not simply its body (raw mode).
-
-    Made once per slice, inside the task.
-    """
-
-    reads: ClassVar[frozenset[str]] = frozenset()
-    """The metadata keys that it looks at."""
-
-    def __init__(self) -> None:
-        self.notes: set[str] = set()
-        """What a person should be told once."""
-
-    @abstractmethod
-    def __call__(self, record: Record) -> Any:
-        """Returns what the sink stores of a record.
-
-        Called inside tasks, once for each record.
-
-        Returns:
-            A JSON object of the sink's columns; of a null message its own body.
-
-        Raises:
-            RejectedRecord("encode", reason).
-        """
-
-    def key(self, record: Record) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
-        """The columns by which the row of a record is matched, where it upserts.
-
-        Called inside tasks for each record that deletes its row.
-
-        Returns:
-            A JSON object; empty where rows are appended.
-
-        Raises:
-            RejectedRecord("encode", reason).
-        """
-        return {}
 
 
 @dataclass(frozen=True)
@@ -129,8 +83,8 @@ class Sink(ErrorSink):
         """The stored checkpoint, read only: no epoch is taken.
 
         Called once each by `dataflow reset`, previews, replays and whoever reads the table as an
-        asset, each in a process of its own, while a run may be active. Sensors and `dataflow
-        status` call `peek_together`.
+        asset, each in a process of its own, and by sensors and `dataflow status` where the sink is
+        no `PeeksTogether`, while a run may be active.
 
         Args:
             target: the branch, by which its checkpoint is found.
@@ -141,26 +95,6 @@ class Sink(ErrorSink):
         Raises:
             TransientError when the sink cannot be reached; PermanentError when a person must act.
         """
-
-    @classmethod
-    def peek_together(
-        cls, asked: Sequence[tuple[Self, Target]]
-    ) -> list[Checkpoint | DataflowError | None]:
-        """The stored checkpoints of many branches whose sinks have an equal `shared`.
-
-        Called by whoever looks at many flows. By default one `peek` after the other.
-
-        Args:
-            asked: each branch with its sink.
-
-        Returns:
-            For each what `peek` would have returned, or the error that it would have raised: what
-            is wrong with one table is no other's error.
-
-        Raises:
-            DataflowError where none of them could be asked.
-        """
-        return [outcome(partial(sink.peek, target)) for sink, target in asked]
 
     @abstractmethod
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
@@ -176,88 +110,3 @@ class Sink(ErrorSink):
             TransientError when the sink cannot be reached; TakenOver when the ticket's epoch is
             over.
         """
-
-    def inherited(self, target: Target) -> Positions | None:  # noqa: ARG002 - what overrides need
-        """Where the program has stopped that has filled the table so far, for people to look at.
-
-        Called by `dataflow status` and `preview` for a branch without a checkpoint; takes nothing.
-
-        Args:
-            target: the branch.
-
-        Returns:
-            A position for each partition that is known; None where nothing is.
-
-        Raises:
-            TransientError, PermanentError: the sink cannot be asked.
-        """
-        return None
-
-    def stored_problems(self) -> Iterator[tuple[str | None, str]]:
-        """Returns what is declared and cannot be done to what is stored.
-
-        Called by `dataflow check` alone, which may take the time to look at the table.
-
-        Returns:
-            The id of a declared field, `partitioning`, or None for the columns as a whole, and a
-            sentence about it.
-
-        Raises:
-            TransientError, PermanentError: the table cannot be looked at.
-        """
-        return iter(())
-
-    def rejected(self) -> Entries:
-        """The records that were rejected beside this sink (`onRejected: table`).
-
-        Called by a replay, on the driver.
-
-        Raises:
-            PermanentError where they cannot be replayed.
-        """
-        raise PermanentError(f"rejected records of a {self.type} sink cannot be replayed")
-
-    def shape(self, schema: pa.Schema | None) -> Shape | None:  # noqa: ARG002 - what overrides need
-        """What is stored where it is not the record's own body, in a table with these columns.
-
-        Called inside tasks once for each slice, and on the driver when a branch opens.
-
-        Args:
-            schema: of the table; None for the shape from which a table that does not exist yet gets
-                its types: values may then be times too.
-
-        Raises:
-            PermanentError where the table does not fit.
-        """
-        return None
-
-    @classmethod
-    def stored(cls, column: pa.Field) -> str:
-        """The type that `SinkSession.create` gives an interchange column, for docs/types.md.
-
-        Called when the reference is generated, for each row of the table of types.
-
-        Args:
-            column: of an interchange type; with its `Kind` where text is more than text.
-
-        Returns:
-            The type as the system writes it.
-
-        Raises:
-            NotImplementedError: the sink takes messages and makes no columns.
-        """
-        raise NotImplementedError(f"{cls.type} makes no columns")
-
-    @classmethod
-    def keeps(cls, column: pa.Field) -> bool:  # noqa: ARG003 - what overrides need
-        """Returns whether a table made for a column of the same system has its very type.
-
-        Called when the reference is generated, for sources of the sink's own type.
-
-        Args:
-            column: as the source's `types` give it.
-
-        Returns:
-            True where the type is not that of `stored`, but the one that the source has read.
-        """
-        return False

@@ -72,7 +72,7 @@ class SinkSession(ABC):
         Args:
             sample: of messages the JSON types null, bool, int64, float64, string, struct, list, and
                 pa.json_() where records disagree beyond widening; of typed rows the types of the
-                source, as `Source.batches` may deliver them.
+                source, as `ReadsParts.batches` may deliver them.
 
         Raises:
             PermanentError when tables may not be made, or when no column is known at all (an empty

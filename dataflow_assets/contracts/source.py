@@ -166,7 +166,7 @@ class SourceSession(ABC):
         """Returns where each partition ends right now.
 
         Called by the driver once at the start of a run that has an end, and by whoever looks at
-        many flows, where the session is not one that `AsksMany`.
+        many flows, where the session is no `EndsOfMany`.
 
         Returns:
             A position for every partition that there is now.
@@ -238,9 +238,8 @@ class SourceSession(ABC):
             Records, seconds since the oldest unread record, and the ends.
         """
 
-    @abstractmethod
-    def acknowledge(self, upto: Positions) -> None:
-        """Reports to the server what every branch has committed.
+    def acknowledge(self, upto: Positions) -> None:  # noqa: B027 - most keep nothing of their readers
+        """Reports to the server what every branch has committed; by default there is nothing to.
 
         Called by the driver after micro-batches, in a lane at most every half minute unless the
         session `HoldsLog`, and at the end of a run. It may be repeated and may be skipped: no
@@ -250,9 +249,8 @@ class SourceSession(ABC):
             upto: the lowest position of all branches, by partition.
         """
 
-    @abstractmethod
-    def close(self) -> None:
-        """Frees the connection; safe twice.
+    def close(self) -> None:  # noqa: B027 - some hold nothing but pooled connections
+        """Frees the connection; safe twice. By default nothing is held.
 
         Called by whoever opened the session, on the same machine.
         """

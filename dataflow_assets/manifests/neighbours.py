@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-from dataflow_assets.contracts import Address
+from dataflow_assets.contracts import Address, WritesFiles
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, asset_key
 from dataflow_assets.languages.common.documents import Document, Path
@@ -150,7 +150,6 @@ def _folders_inside(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
 
 
 def _folders(flow: Flow) -> Iterator[tuple[tuple[str, ...], Path]]:
-    ends = [(branch.sink.folder(), branch.place) for branch in flow.branches]
-    if flow.policies.rejects.sink is not None:
-        ends.append((flow.policies.rejects.sink.folder(), _ERRORS))
-    return ((folder, path) for folder, path in ends if folder)
+    ends: list[tuple[object, Path]] = [(branch.sink, branch.place) for branch in flow.branches]
+    ends.append((flow.policies.rejects.sink, _ERRORS))
+    return ((sink.folder(), path) for sink, path in ends if isinstance(sink, WritesFiles))

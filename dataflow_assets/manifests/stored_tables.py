@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from dataflow_assets.contracts import ChecksStored
 from dataflow_assets.errors import DataflowError, Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document
@@ -43,7 +44,8 @@ def compare(loaded: Loaded) -> Loaded:
 
 def _refusals(flow: Flow, document: Document) -> Iterator[Finding]:
     for branch in flow.resolvable().branches:
-        for field, message in branch.sink.stored_problems():
+        problems = branch.sink.stored_problems() if isinstance(branch.sink, ChecksStored) else ()
+        for field, message in problems:
             place = (*branch.place, "fields", *([] if field is None else [field]))
             yield document.finding(place, message)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from dataflow_assets.contracts import WritesFiles
 from dataflow_assets.errors import Finding, unexpected
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, Place
@@ -55,6 +56,7 @@ def ask_names(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
         ends = (flow.source, *(branch.sink for branch in flow.branches))
         _ = flow.slug, flow.read_addresses, flow.source.traits.reserved
         _ = [(end.address(), end.spellings()) for end in ends]
-        _ = [(branch.id, branch.sink.folder()) for branch in flow.branches]
+        _ = [branch.id for branch in flow.branches]
+        _ = [end.folder() for end in ends if isinstance(end, WritesFiles)]
         _ = list(references(flow))
     return iter(())

@@ -11,7 +11,16 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import Chunk, NewColumnRule, Note, Shape, Sink, SinkTraits, Ticket
+from dataflow_assets.contracts import (
+    Chunk,
+    NewColumnRule,
+    Note,
+    Shape,
+    Sink,
+    SinkTraits,
+    Ticket,
+    shape_of,
+)
 from dataflow_assets.flow import Flow
 from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json import JsonDecoder, Tombstones
@@ -68,7 +77,7 @@ class PassBranch:
 
     def shape(self) -> Shape | None:
         """Returns what is stored of a record, where that is not simply its body."""
-        return self.sink.shape(self.ticket.schema)
+        return shape_of(self.sink, self.ticket.schema)
 
     def decoder(self, mode: str, *, whole: bool = True) -> JsonDecoder:
         """Returns what turns JSON into the sink's columns.

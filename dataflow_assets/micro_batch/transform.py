@@ -23,6 +23,7 @@ from dataflow_assets.contracts import (
     Rejection,
     Sent,
     Sink,
+    shape_of,
 )
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch import row_changes
@@ -141,7 +142,7 @@ def sampled(
 ) -> Iterator[Any]:
     """The bodies that one branch gets, as JSON or as objects; None for what it must reject."""
     chain = Chain(steps.transformations, steps.context)
-    shape, unwraps = sink.shape(None), sink.traits.unwraps
+    shape, unwraps = shape_of(sink, None), sink.traits.unwraps
     for raw, metadata in rows.records(batch):
         try:
             found = chain(Record(parse(raw), metadata))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from dataflow_assets import registry
-from dataflow_assets.contracts import Kind, Sink, Source, TypeRow
+from dataflow_assets.contracts import Kind, MakesColumns, Source, TypeRow
 from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.formats import avro_columns
 from dataflow_assets.languages.common.pages import escaped
@@ -67,10 +67,10 @@ def render() -> str:
     return "\n".join([_TOP, _interchange(), *map(_source, sources), _avro()])
 
 
-def tables() -> dict[str, type[Sink]]:
+def tables() -> dict[str, type[MakesColumns]]:
     """The sinks that make columns, without doubles."""
     found = registry.sinks().items()
-    return {name: cls for name, cls in found if cls.takes == "columns" and not cls.double}
+    return {name: cls for name, cls in found if issubclass(cls, MakesColumns) and not cls.double}
 
 
 def _interchange() -> str:
@@ -92,13 +92,12 @@ def _avro() -> str:
 
 
 def _stored(row: TypeRow, source: type[Source] | None = None) -> list[str]:
-    return [_made(sink, row.column, source) for sink in tables().values()]
+    own = source and source.type
+    return [_made(sink, row.column, own=name == own) for name, sink in tables().items()]
 
 
-def _made(sink: type[Sink], column: pa.Field, source: type[Source] | None) -> str:
-    if source is not None and source.type == sink.type and sink.keeps(column):
-        return "the same"
-    return sink.stored(column)
+def _made(sink: type[MakesColumns], column: pa.Field, *, own: bool) -> str:
+    return "the same" if own and sink.keeps_type(column) else sink.stored_type(column)
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> str:

@@ -15,6 +15,7 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     local_now,
+    shape_of,
 )
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Flow
@@ -68,7 +69,7 @@ class Creating:
 
     def _sample(self, opened: OpenBranch, span: Span, spark: Callable[[], SparkSession]) -> Sample:
         branch = opened.branch
-        steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
+        steps = Steps.of(self._flow, local_now(), [shape_of(branch.sink, None)])
         source = self._flow.source
         work = Sampler(source, span, steps, branch.sink, branch.routes, format=self._format)
         return sample(spark, self._source, work)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswerYet
 from contextlib import suppress
+from functools import partial
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
-from dataflow_assets.contracts import Sink, Source
-from dataflow_assets.errors import DataflowError, TransientError
+from dataflow_assets.contracts import Checkpoint, PeeksTogether, Sink, Source, Target
+from dataflow_assets.errors import DataflowError, TransientError, outcome
 
 Key = TypeVar("Key")
 End = TypeVar("End", Source, Sink)
@@ -128,3 +129,11 @@ def answered(ask: Callable[[], Answer], silence: float) -> Answer:
         return answer.result(silence)
     except NoAnswerYet:
         raise TransientError(f"no answer for {silence:g} seconds") from None
+
+
+def peek_all(asked: Sequence[tuple[Sink, Target]]) -> list[Checkpoint | DataflowError | None]:
+    """The stored checkpoints of branches whose sinks are asked together, or what is wrong."""
+    together = [(sink, target) for sink, target in asked if isinstance(sink, PeeksTogether)]
+    if together:
+        return type(together[0][0]).peek_together(together)
+    return [outcome(partial(sink.peek, target)) for sink, target in asked]

@@ -197,13 +197,5 @@ class EntrySession(SourceSession):
         return token not in self._noted and (self._waiting is None or token in self._waiting)
 
     @override
-    def acknowledge(self, upto: Positions) -> None:
-        pass
-
-    @override
     def lag(self, after: Positions) -> Lag:
         return Lag(0, 0.0, self.end())
-
-    @override
-    def close(self) -> None:
-        pass

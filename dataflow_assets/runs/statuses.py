@@ -12,6 +12,7 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Lag,
     Positions,
+    ShowsInheritance,
     Sink,
     Source,
     SourceSession,
@@ -19,7 +20,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.questions import SILENCE, End, Question, grouped
+from dataflow_assets.runs.questions import SILENCE, End, Question, grouped, peek_all
 from dataflow_assets.runs.together import lags_together, open_together
 
 Key = tuple[str, str]
@@ -112,7 +113,7 @@ def _peeked(
 ) -> dict[Key, Checkpoint | DataflowError | None]:
     """The checkpoints of branches whose sinks are asked together."""
     asked = [(sink, targets[key]) for key, sink in sinks.items()]
-    found = type(asked[0][0]).peek_together(asked)
+    found = peek_all(asked)
     return {
         key: outcome(partial(_inherited, *ends)) if one is None else one
         for key, ends, one in zip(sinks, asked, found, strict=True)
@@ -120,7 +121,7 @@ def _peeked(
 
 
 def _inherited(sink: Sink, target: Target) -> Checkpoint | None:
-    positions = sink.inherited(target)
+    positions = sink.inheritance(target) if isinstance(sink, ShowsInheritance) else None
     return Checkpoint(epoch=0, positions=positions) if positions else None
 
 

@@ -13,7 +13,7 @@ from dataflow_assets.contracts import ONE_ROW, ROWS, Note, reserved
 def named(batch: pa.RecordBatch, values: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """Adds the places of records that no two of them share.
 
-    Called by `Source.batches`, inside tasks, once for each batch.
+    Called by `ReadsParts.batches`, inside tasks, once for each batch.
 
     Args:
         batch: rows of a part.
@@ -29,7 +29,7 @@ def named(batch: pa.RecordBatch, values: Mapping[str, pa.Array]) -> pa.RecordBat
 def named_by(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     """Adds places by columns of the rows themselves, whose values several rows may share.
 
-    Called by `Source.batches`, inside tasks, once for each batch. Nothing is copied.
+    Called by `ReadsParts.batches`, inside tasks, once for each batch. Nothing is copied.
 
     Args:
         batch: rows of a part.

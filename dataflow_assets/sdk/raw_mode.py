@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import field_validator
 from typing_extensions import override
 
-from dataflow_assets.contracts import Kind, Shape, Sink, SinkTraits, kind_of
+from dataflow_assets.contracts import Kind, Shape, ShapesRecords, Sink, SinkTraits, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA, Flat, Raw, Sampled, Whole, defaulted
@@ -21,7 +21,7 @@ _KEPT = frozenset({METADATA, "created_at", "updated_at", "deleted_at"})
 _CATEGORIES = (pa.bool_(), pa.int64(), pa.float64(), pa.timestamp("us", "UTC"))
 
 
-class RawSink(Sink):
+class RawSink(Sink, ShapesRecords):
     """A sink with a raw mode."""
 
     own_columns: ClassVar[frozenset[str]] = frozenset({DATA, METADATA})

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-from typing_extensions import override
 
-from dataflow_assets.contracts import Checkpoint, Sink, Target
-from dataflow_assets.errors import PermanentError, told
+from dataflow_assets.contracts import Sink
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.table_partitions import Partitions
 from dataflow_assets.spark.errors import task_failure
@@ -66,13 +65,8 @@ class TableFrames:
 class FrameSink(Sink):
     """A sink into tables, which users' assets also read and write as DataFrames.
 
-    The type of the sink is the key of the IO manager (`io_manager_key="iceberg"`). Checkpoints are
-    looked at many at once: an override of `peek_together` is all that such a sink has.
+    The type of the sink is the key of the IO manager (`io_manager_key="iceberg"`).
     """
-
-    @override
-    def peek(self, target: Target) -> Checkpoint | None:
-        return told(self.peek_together([(self, target)])[0])
 
     @abstractmethod
     def frames(self, namespace: str | None, table: str) -> TableFrames:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from dataflow_assets.contracts import Lag, Positions, Run, Sink, Source, SourceSession, Target
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.runs.news import Found, Looks, OpenSource
+from dataflow_assets.runs.questions import peek_all
 from dataflow_assets.runs.together import ends_together, lags_together, open_together
 from tests.contract.conftest import numbered
 from tests.contract.drivers import SinkDriver, SourceDriver
@@ -53,7 +54,7 @@ def test_checkpoints_are_read_together_as_one_by_one(sink: SinkDriver) -> None:
     alone = [declared.peek(target) for target in targets]
     assert [one and dict(one.positions) for one in alone] == [{"0": 3}, None, {"0": 4}]
     asked: list[tuple[Sink, Target]] = [(declared, target) for target in targets]
-    assert type(declared).peek_together(asked) == alone
+    assert peek_all(asked) == alone
 
 
 def _agreed(together: Callable[[], list[T]], alone: Callable[[], list[T]]) -> list[T]:

@@ -21,7 +21,7 @@ import devservers
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import Kind, Note, Run, Sink
+from dataflow_assets.contracts import Kind, Note, Run, Sink, shape_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
@@ -596,7 +596,7 @@ TEXT = pa.field("data", pa.string())
 def test_which_tables_are_made_for_bodies(
     kind: str, columns: list[pa.Field], config: dict[str, Any], whole: bool
 ) -> None:
-    assert (declared(kind, config).shape(pa.schema(columns)) is not None) is whole
+    assert (shape_of(declared(kind, config), pa.schema(columns)) is not None) is whole
 
 
 def test_iceberg_s_one_column_of_text_takes_bodies(to_iceberg: MakePipe) -> None:
@@ -628,8 +628,8 @@ def test_what_does_not_fit_together(sink: str, config: dict[str, Any], message: 
 @pytest.mark.parametrize("sink", ["postgresql", "iceberg"])
 def test_what_fits(sink: str) -> None:
     found = declared(sink, FLAT | {"flattenMetadataColumnsPrefix": "_k1"})
-    assert found.shape(None) is not None
-    assert declared(sink, {"rawMode": False}).shape(None) is None
+    assert shape_of(found, None) is not None
+    assert shape_of(declared(sink, {"rawMode": False}), None) is None
 
 
 def declared(kind: str, config: dict[str, Any]) -> Sink:

@@ -378,6 +378,6 @@ def _wanted(cell: Cell) -> Any:
 def _documented(source: str, sink: str, row: TypeRow, cell: Cell) -> str:
     """The type that docs/types.md names, in the sink's own spelling."""
     cls = tables()[sink]
-    if source == sink and cls.keeps(row.column):
+    if source == sink and cls.keeps_type(row.column):
         return str(cell.declared)
-    return SYSTEMS[sink].spelled(cls.stored(row.column))
+    return SYSTEMS[sink].spelled(cls.stored_type(row.column))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 from typing_extensions import override
 
-from dataflow_assets.sdk.polling import NOTHING, Pair, Rows
+from dataflow_assets.contracts import Limit
+from dataflow_assets.sdk.polling import NOTHING, START, Pair, PolledPosition, Rows
+from dataflow_assets.sdk.polling.planning import PlannedSpan, Planner
 from dataflow_assets.sdk.sql_table import Binds, PolledSqlTable, SqlColumn, SqlDialect, SqlRelation
 from dataflow_assets.sdk.sql_table.conditions import Conditions
 
@@ -123,6 +125,10 @@ class Table:
         for n, (at, order) in enumerate(rows):
             changes = (None, at) if both and n % 3 == 0 else (at, None if at is None else n % 7)
             self._link.execute("INSERT INTO t VALUES (?, ?, ?, ?)", (*changes, order, n))
+
+    def insert(self, number: int) -> None:
+        """A row after all others, with its number in all columns."""
+        self._link.execute("INSERT INTO t VALUES (?, ?, ?, ?)", [number] * 4)
 
     def ask(self, sql: str, binds: Binds) -> list[tuple[str, ...]]:
         return self._link.execute(sql, binds).fetchall()
@@ -236,3 +242,40 @@ def test_rows_without_a_place_in_the_order_are_counted() -> None:
     for relation, wanted in ((CHANGES, 2), (FALLBACK, 2), (NEW_ROWS, 2)):
         polled = PolledSqlTable(Table(rows, relation).ask, relation, Dialect(), "table t")
         assert polled.unordered() == wanted
+
+
+def steps(polled: PolledSqlTable[Column], start: PolledPosition) -> Iterator[PlannedSpan]:
+    """Every span up to the end that there is."""
+    planner, position = Planner(polled, limit=Limit(records=7)), start
+    while (span := planner.step(position, None)) is not None:
+        yield span
+        position = span.upto
+
+
+def numbers_of(table: Table, polled: PolledSqlTable[Column], span: PlannedSpan) -> list[int]:
+    """The rows of a span, as tasks read them."""
+    found: list[int] = []
+    for rows in span.parts:
+        query, binds = polled.select(rows, ["n"], None)
+        found += [int(number) for (number,) in table.ask(query, binds)]
+    return found
+
+
+@DIALECTS
+@RELATIONS
+@NULLS
+def test_a_database_of_a_dialect_is_read_row_by_row_once(
+    nulls: float, relation: SqlRelation[Column], dialect: Dialect
+) -> None:
+    """First all rows there are, in parts of the limit; then those that have come or changed."""
+    for table in tables(nulls, relation):
+        polled = PolledSqlTable(table.ask, relation, dialect, "table t")
+        loaded = [*steps(polled, START)]
+        found = [numbers_of(table, polled, span) for span in loaded]
+        assert sorted(n for numbers in found for n in numbers) == [*range(len(table.rows))]
+        last = loaded[-1].upto
+        assert [*steps(polled, last)] == []
+        for number in range(100, 120):
+            table.insert(number)
+        later = [numbers_of(table, polled, span) for span in steps(polled, last)]
+        assert sorted(n for numbers in later for n in numbers) == [*range(100, 120)]

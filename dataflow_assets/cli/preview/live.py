@@ -12,7 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from dataflow_assets.cli.preview.messages import Message, unreadable, write
-from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
+from dataflow_assets.contracts import (
+    OffsetSlice,
+    Positions,
+    ShowsInheritance,
+    SourceSession,
+    lasting,
+)
 from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Branch, Flow
@@ -92,7 +98,8 @@ def _stored_positions(flow: Flow, branch: Branch, session: SourceSession) -> Pos
 def _inherited_positions(flow: Flow) -> Positions:
     for branch in flow.branches:
         with suppress(DataflowError):
-            if found := branch.sink.inherited(flow.target(branch)):
+            sink = branch.sink if isinstance(branch.sink, ShowsInheritance) else None
+            if found := sink and sink.inheritance(flow.target(branch)):
                 return found
     return {}
 

@@ -18,12 +18,12 @@ from dataflow_assets.connectors.iceberg.nessie import NessieConnection
 from dataflow_assets.connectors.iceberg.options import Declared, Registered
 from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.connectors.iceberg.sink.sink import NessieSink, TableSink
-from dataflow_assets.contracts import Positions, SinkTraits
+from dataflow_assets.contracts import ChecksStored, Positions, SinkTraits
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 
 
-class DeclaredSink(TableSink):
+class DeclaredSink(TableSink, ChecksStored):
     """What is the same for a declared table wherever it is."""
 
     type: ClassVar[str] = "iceberg"

@@ -21,7 +21,7 @@ from dataflow_assets.assets.mirror import positions
 from dataflow_assets.assets.mirrored_checkpoints import Mirrored, mirrored_together
 from dataflow_assets.contracts import Checkpoint, Positions, Sink, Target
 from dataflow_assets.errors import DataflowError, outcome
-from dataflow_assets.runs.questions import Question, grouped
+from dataflow_assets.runs.questions import Question, grouped, peek_all
 from dataflow_assets.runs.redaction import mask
 
 TRUTH_SECONDS = 180.0
@@ -141,7 +141,7 @@ def _peek(
     asked: Mapping[int, tuple[Sink, Target]],
 ) -> Mapping[int, Checkpoint | DataflowError | None]:
     sinks = list(asked.values())
-    return dict(zip(asked, type(sinks[0][0]).peek_together(sinks), strict=True))
+    return dict(zip(asked, peek_all(sinks), strict=True))
 
 
 def _positions(answer: Checkpoint | DataflowError | None) -> Found:

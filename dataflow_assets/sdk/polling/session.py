@@ -109,10 +109,6 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
             return seek.lags(polled, one, other, interval=interval, overlap=overlap)
 
     @override
-    def acknowledge(self, upto: Positions) -> None:
-        """Nothing is kept on the server."""
-
-    @override
     def lag(self, after: Positions) -> Lag:
         position = PolledPosition.parse(folded(after, PARTITION))
         if self._source.once and position.state == "query":

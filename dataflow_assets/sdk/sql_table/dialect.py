@@ -24,6 +24,8 @@ class SqlDialect(ABC, Generic[C]):
     """Whether the server looks up in an index what `(a, b) > (x, y)` says."""
     utc: ClassVar[str] = ""
     """What stands behind a point in time in a position."""
+    highest: ClassVar[str] = "max"
+    """The aggregate that returns the highest value, null where there is none."""
     precise: ClassVar[str]
     """What to do where a change column holds whole days or minutes, for people."""
 
@@ -112,7 +114,8 @@ class SqlDialect(ABC, Generic[C]):
         """
         condition = f" WHERE {where}" if where else ""
         # S608: names are quoted, values bound or literals
-        return f"SELECT {column.text(f'max({column.rank})')} FROM {relation.base}{condition}"  # noqa: S608
+        highest = column.text(f"{self.highest}({column.rank})")
+        return f"SELECT {highest} FROM {relation.base}{condition}"  # noqa: S608
 
     def order_by(self, relation: SqlRelation[C], columns: Sequence[C]) -> str:  # noqa: ARG002 - what others need
         """Returns what stands behind ORDER BY where a part is read; a missing value comes first."""

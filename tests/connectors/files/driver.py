@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 import devservers
+from dataflow_assets.connectors.files import FilesSink
 from dataflow_assets.connectors.files.client import Folder, hidden, visible
-from dataflow_assets.connectors.files.options import FilesSinkOptions
 
 Config = dict[str, Any]
 
@@ -46,16 +46,8 @@ def on_disk(path: Path) -> Config:
     return {"path": str(path)}
 
 
-class Options(FilesSinkOptions):
-    """The options alone, for what talks to a folder without a sink."""
-
-    def open(self, *_: Any) -> Any: ...
-    def peek(self, *_: Any) -> Any: ...
-    def writer(self, *_: Any) -> Any: ...
-
-
 def folder(config: Config) -> Folder:
-    return Folder(Options.model_validate(config))
+    return Folder(FilesSink.model_validate(config))
 
 
 def lines(found: Folder, *, rejected: bool = False) -> list[list[dict[str, Any]]]:

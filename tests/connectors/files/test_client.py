@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from dataflow_assets.connectors.files import FilesSink
 from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.errors import PermanentError, TransientError
 from tests.connectors.files import driver
@@ -66,7 +67,7 @@ def test_a_missing_bucket_and_wrong_keys_are_named(place: driver.Config) -> None
         ({"secretAccessKey": "wrong"}, "check the credentials"),
         ({"accessKey": "nobody"}, "check the credentials"),
     ):
-        options = driver.Options.model_validate(place | wrong)
+        options = FilesSink.model_validate(place | wrong)
         folder = driver.Folder(options)
         with pytest.raises(PermanentError, match=reason), translated(options, "write to"):
             folder.check()
@@ -77,7 +78,7 @@ def test_a_missing_bucket_and_wrong_keys_are_named(place: driver.Config) -> None
 
 @pytest.mark.parametrize("place", ["s3"], indirect=True)
 def test_a_store_that_is_down_is_tried_again(place: driver.Config) -> None:
-    options = driver.Options.model_validate(place | {"s3Endpoint": "http://127.0.0.1:1"})
+    options = FilesSink.model_validate(place | {"s3Endpoint": "http://127.0.0.1:1"})
     folder = driver.Folder(options)
     for attempt in (folder.check, lambda: folder.put_new("a", b"")):
         with pytest.raises(TransientError), translated(options, "write to"):

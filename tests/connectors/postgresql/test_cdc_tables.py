@@ -26,6 +26,7 @@ from dataflow_assets.contracts import (
     lasting,
     local_now,
     reserved,
+    shape_of,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
@@ -246,7 +247,7 @@ def test_a_table_that_is_to_be_created_is_sampled_by_one_reader(
 
     monkeypatch.setattr(transactions, "begin_reader", noted)
     branch = two.flow.branches[1]
-    steps = Steps.of(two.flow, local_now(), [branch.sink.shape(None)])
+    steps = Steps.of(two.flow, local_now(), [shape_of(branch.sink, None)])
     work = Sampler(two.source, span, steps, branch.sink, branch.routes)
     with closing(two.source.open("two/sample")) as session:
         assert sample(lambda: two.engine, session, work).records == 0

@@ -21,6 +21,8 @@ from dataflow_assets.contracts import (
     Entries,
     ErrorStore,
     Kind,
+    MakesColumns,
+    PeeksTogether,
     Run,
     SinkSession,
     SinkTraits,
@@ -34,7 +36,7 @@ from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
-class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
+class ClickhouseSink(ClickhouseSinkOptions, FrameSink, MakesColumns, PeeksTogether):
     """Rows into one ClickHouse table of the MergeTree family: appended, or replaced by a key.
 
     With `upsertMode` the table is a ReplacingMergeTree: a later row replaces the one with its key,
@@ -59,12 +61,12 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
 
     @override
     @classmethod
-    def keeps(cls, column: pa.Field) -> bool:
+    def keeps_type(cls, column: pa.Field) -> bool:
         return kind_of(column) != Kind.JSON
 
     @override
     @classmethod
-    def stored(cls, column: pa.Field) -> str:
+    def stored_type(cls, column: pa.Field) -> str:
         return column_type(column, messages=False)
 
     @override

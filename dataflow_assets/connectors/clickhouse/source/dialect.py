@@ -22,6 +22,7 @@ Relation: TypeAlias = SqlRelation[ClickhouseColumn]
 class ClickhouseDialect(SqlDialect[ClickhouseColumn]):
     """NaN lies beside NULL in the order."""
 
+    highest: ClassVar = "maxOrNull"
     precise: ClassVar = "use a DateTime or a DateTime64 column"
 
     @override
@@ -80,11 +81,6 @@ class ClickhouseDialect(SqlDialect[ClickhouseColumn]):
             f"SELECT {texts} FROM (SELECT {names} FROM {relation.base} WHERE {where} "  # noqa: S608 - quoted
             f"ORDER BY {self.order_by(relation, columns)} LIMIT 2 OFFSET {most - 1})"
         )
-
-    @override
-    def last(self, relation: Relation, column: ClickhouseColumn, where: str) -> str:
-        condition = f" WHERE {where}" if where else ""
-        return f"SELECT {column.text(f'maxOrNull({column.rank})')} FROM {relation.base}{condition}"  # noqa: S608 - quoted
 
     @override
     def order_by(self, relation: Relation, columns: Sequence[ClickhouseColumn]) -> str:

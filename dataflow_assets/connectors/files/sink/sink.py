@@ -17,10 +17,11 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
     Writer,
+    WritesFiles,
 )
 
 
-class FilesSink(FilesSinkOptions):
+class FilesSink(FilesSinkOptions, WritesFiles):
     """Records as lines of JSON, in files of a folder of S3 or of the disk.
 
     A line is the body of a record, byte for byte where no step has changed it and it has no line

@@ -215,14 +215,6 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
         first = next(read(self._source, span.slices[0], self._source.metadata_columns), None)
         return {} if first is None else {FOLDER: first.slice(0, limit)}
 
-    @override
-    def acknowledge(self, upto: Positions) -> None:
-        """A folder keeps nothing of its readers."""
-
-    @override
-    def close(self) -> None:
-        """Nothing is held open but pooled connections."""
-
 
 def _positions(position: FilesPosition) -> Positions:
     return {FOLDER: position.text()}

@@ -18,6 +18,8 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
     ErrorStore,
+    MakesColumns,
+    PeeksTogether,
     Positions,
     Run,
     SinkSession,
@@ -31,7 +33,7 @@ from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
-class TableSink(TableSinkOptions, FrameSink):
+class TableSink(TableSinkOptions, FrameSink, MakesColumns, PeeksTogether):
     """What is the same for a table of any catalog."""
 
     commits: ClassVar[Literal["slice", "span"]] = "span"
@@ -87,7 +89,7 @@ class TableSink(TableSinkOptions, FrameSink):
         )
 
     @classmethod
-    def stored(cls, column: pa.Field) -> str:
+    def stored_type(cls, column: pa.Field) -> str:
         from dataflow_assets.connectors.iceberg.types import table_schema
 
         return str(table_schema([column]).fields[0].field_type)

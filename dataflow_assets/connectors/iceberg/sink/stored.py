@@ -23,7 +23,7 @@ def tables(place: CatalogConnection) -> list[str]:
 
 
 def problems(sink: TableSinkOptions) -> Iterator[tuple[str | None, str]]:
-    """As `Sink.stored_problems`: the id of a field, `partitioning`, or None, and a sentence."""
+    """Yields the id of a field, `partitioning`, or None, and a sentence about it."""
     if sink.declared is None:
         return
     with translated(sink, "look at"):

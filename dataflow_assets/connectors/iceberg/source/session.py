@@ -201,12 +201,6 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         found = pa.Table.from_batches(batches).slice(0, limit).combine_chunks().to_batches()
         return {TABLE: found[0]} if found else {}
 
-    def acknowledge(self, upto: Positions) -> None:
-        """The catalog keeps nothing of its readers."""
-
-    def close(self) -> None:
-        """Nothing is held open but pooled connections."""
-
 
 def _span(table: Table, found: Cut) -> Span:
     uuid = str(table.metadata.table_uuid)

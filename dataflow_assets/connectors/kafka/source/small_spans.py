@@ -61,7 +61,7 @@ Results = Iterator[tuple[int, Iterator[pa.RecordBatch]]]
 
 
 def read(cluster: Cluster, asked: Sequence[tuple[str, Asked]]) -> Results:
-    """Each slice, given with its topic, and its batches, as `Source.messages_together` promises."""
+    """Each slice, given with its topic, and its batches, as `ReadsMessages` promises."""
     pieces = [SmallSlice(number, *one) for number, one in enumerate(asked)]
     waiting = [piece for piece in pieces if not _is_large(piece)]
     while waiting:

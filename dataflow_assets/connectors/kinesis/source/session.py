@@ -270,10 +270,6 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
         return {} if first is None else {STREAM: first.slice(0, limit)}
 
     @override
-    def acknowledge(self, upto: Positions) -> None:
-        """A stream keeps nothing of its readers."""
-
-    @override
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 

@@ -57,9 +57,6 @@ class _StoreSession(SourceSession, ABC):
         records = sum(int(end) - int(after.get(name, 0)) for name, end in ends.items())
         return Lag(records, float(records > 0), ends)
 
-    def close(self) -> None:
-        pass
-
 
 class MemoryOffsetSession(_StoreSession, Peeks, SparkFrames):
     """A topic: one offset slice for each partition."""

@@ -23,7 +23,7 @@ from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import PartSlice
 
 Records = Mapping[str, pa.RecordBatch]
-"""As `SourceSession.peek` returns them."""
+"""As `Peeks.peek` returns them."""
 
 
 def first_rows(source: PostgresqlCdcOptions, tables: Sequence[Table], limit: int) -> Records:

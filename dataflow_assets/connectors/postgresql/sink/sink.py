@@ -23,6 +23,8 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
     ErrorStore,
+    MakesColumns,
+    PeeksTogether,
     Run,
     SinkSession,
     Slice,
@@ -35,7 +37,7 @@ from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 from dataflow_assets.secrets import Fills, SecretRef
 
 
-class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
+class PostgresqlSink(PostgresqlSinkOptions, FrameSink, MakesColumns, PeeksTogether):
     """Rows into one PostgreSQL table: appended, or with `upsertMode` matched by a key.
 
     Upserts are `INSERT ... ON CONFLICT ... DO UPDATE`.
@@ -52,13 +54,13 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
 
     @override
     @classmethod
-    def keeps(cls, column: pa.Field) -> bool:
+    def keeps_type(cls, column: pa.Field) -> bool:
         """Returns where the target's database has it, too."""
         return True
 
     @override
     @classmethod
-    def stored(cls, column: pa.Field) -> str:
+    def stored_type(cls, column: pa.Field) -> str:
         return of_column(column).lower()
 
     @override

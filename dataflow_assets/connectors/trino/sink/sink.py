@@ -15,6 +15,8 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
     ErrorStore,
+    MakesColumns,
+    PeeksTogether,
     Run,
     SinkSession,
     Slice,
@@ -26,7 +28,7 @@ from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
-class TrinoSink(TrinoSinkOptions, FrameSink):
+class TrinoSink(TrinoSinkOptions, FrameSink, MakesColumns, PeeksTogether):
     """Rows into one table of any catalog of Trino: appended, or merged into it by a key.
 
     Each micro-batch is stored by one statement. Few rows are part of that statement; many rows are
@@ -47,7 +49,7 @@ class TrinoSink(TrinoSinkOptions, FrameSink):
 
     @override
     @classmethod
-    def stored(cls, column: pa.Field) -> str:
+    def stored_type(cls, column: pa.Field) -> str:
         return types.declared(column)
 
     @override

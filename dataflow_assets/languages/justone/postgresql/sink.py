@@ -6,13 +6,13 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.pool import lent
 from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
-from dataflow_assets.contracts import Positions, Run, SinkSession, Target
+from dataflow_assets.contracts import Positions, Run, ShowsInheritance, SinkSession, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.justone.postgresql.session import JustOneSession
 from dataflow_assets.sdk.server_failure import translated
 
 
-class JustOneSink(LoginSink):
+class JustOneSink(LoginSink, ShowsInheritance):
     """Appends text to the listed columns of a table, which PostgreSQL parses.
 
     Made by the manifest language `justone`; DataFlow manifests do not name it.
@@ -26,7 +26,7 @@ class JustOneSink(LoginSink):
         return JustOneSession(self, self.names, target, run)
 
     @override
-    def inherited(self, target: Target) -> Positions | None:
+    def inheritance(self, target: Target) -> Positions | None:
         from dataflow_assets.languages.justone.postgresql import state_table
 
         with translated(f"reading JustOne's state of {self.address()}"), lent(self.dsn()) as link:

@@ -20,7 +20,7 @@ def looked_at(reader: Reader, messages: Mapping[str, pa.RecordBatch]) -> pa.Reco
 
     Args:
         reader: of the view.
-        messages: by the partition, as `SourceSession.peek` gives them.
+        messages: by the partition, as `Peeks.peek` gives them.
     """
     arrived: list[pa.Table] = []
     rows: list[Row] = []
