@@ -21,7 +21,16 @@ from dataflow_assets.connectors.memory import (
     MemorySpanSink,
 )
 from dataflow_assets.connectors.memory.source.session import MemoryPartSession
-from dataflow_assets.contracts import PARTS, Limit, Rejects, Slice, SourceTraits, Span, Ticket
+from dataflow_assets.contracts import (
+    PARTS,
+    Limit,
+    Rejects,
+    SinkTraits,
+    Slice,
+    SourceTraits,
+    Span,
+    Ticket,
+)
 from dataflow_assets.contracts.capabilities import PreparesSpans
 from dataflow_assets.contracts.reading import ReadsInOrder
 from dataflow_assets.errors import Locked, PermanentError, Stopped, TransientError
@@ -357,8 +366,8 @@ class InOrder(MemoryPartSource, ReadsInOrder):
 
 class Upserting(MemorySliceSink):
     @property
-    def upserts(self) -> bool:
-        return True
+    def traits(self) -> SinkTraits:
+        return SinkTraits(upserts=True)
 
 
 def test_parts_in_order_stay_in_order_over_the_turns(

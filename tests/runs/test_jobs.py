@@ -22,6 +22,7 @@ from dataflow_assets.contracts import (
     OffsetSlice,
     Run,
     SinkSession,
+    SinkTraits,
     Slice,
     SourceSession,
     Span,
@@ -108,8 +109,8 @@ class Refusing(MemorySliceSink):
 
 class Upserting(MemorySliceSink):
     @property
-    def upserts(self) -> bool:
-        return True
+    def traits(self) -> SinkTraits:
+        return SinkTraits(upserts=True)
 
 
 SINKS: dict[type[Recorded], type[MemorySliceSink]] = {InOrder: Upserting, LetGo: Refusing}
