@@ -16,7 +16,7 @@ from dataflow_assets.formats.json import Decoded, JsonDecoder
 from dataflow_assets.micro_batch import new_columns, unknown_values
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.originals import Messages, unstored
-from dataflow_assets.records.record import NotJson, Record, encode, text
+from dataflow_assets.records.record import NOT_UTF8, NotJson, Record, encode, text
 from dataflow_assets.records.wrapped import unwrapped
 
 _NO_DELETES = (
@@ -109,8 +109,10 @@ class BranchRows:
         """The key of a tombstone, where tombstones delete."""
         if self.tombstones == "delete" and self.shape and (found := self.shape.key(record)):
             return encode(found)
-        key = record.metadata.get("key")
-        return str(key).encode() if self.tombstones == "delete" and key else None
+        key = str(record.metadata.get("key") or "")
+        if self.tombstones == "delete" and NOT_UTF8 in key:
+            raise RejectedRecord("decode", "key of a null message: is not UTF-8")
+        return key.encode() if self.tombstones == "delete" and key else None
 
     def chunk(self, offsets: Any, sent: Messages) -> Chunk:
         """The rows in the sink's schema; offsets are the messages'."""

@@ -23,6 +23,8 @@ exact_json = msgspec.json.Encoder(decimal_format="number").encode
 
 Decimals are numbers with their own digits. Objects keep their order."""
 
+NOT_UTF8 = "\ufffd"
+"""Stands in texts of metadata for bytes that are none; keys with it cannot be told apart."""
 LONGEST_TEXT = 4_300  # digits of a number written out; `1e999999999` would fill the memory
 
 

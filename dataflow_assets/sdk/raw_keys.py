@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.record import NOT_UTF8
 
-_NO_TEXT = "\ufffd"  # in place of bytes that are not UTF-8
 Convert = Callable[[Any], Any]
 
 
@@ -39,7 +39,7 @@ def _converted(metadata: Mapping[str, Any], key: str, convert: Convert) -> Any:
             f"metadata, and no field of the body; this record has {there or 'none'}. Name one of "
             "these, or leave rawMode out to match rows by fields of the body",
         )
-    if isinstance(value, str) and _NO_TEXT in value:
+    if isinstance(value, str) and NOT_UTF8 in value:
         raise RejectedRecord(
             "encode",
             f"metadata {key}, by which rows are matched, is not UTF-8: several such keys would be "

@@ -65,7 +65,12 @@ class Group:
                 own: nobody answers then, and librdkafka would ask for ever.
         """
         asked = [TopicPartition(topic, number) for number in partitions]
-        found = self._answer(asked, REFUSED_SECONDS) or self._answer(asked, seconds, last=True)
+        try:
+            found = self._answer(asked, REFUSED_SECONDS)
+        except KafkaException as error:
+            if code(error) != KafkaError._TIMED_OUT:  # noqa: SLF001 - so it is called
+                raise
+            found = self._answer(asked, seconds)
         for failed in (one.error for one in found if one.error is not None):
             raise KafkaException(failed)
         return {
@@ -74,10 +79,8 @@ class Group:
             if one.offset >= 0
         }
 
-    def _answer(
-        self, asked: list[TopicPartition], seconds: float, *, last: bool = False
-    ) -> list[TopicPartition]:
-        """Nothing where none has come in time, and another question is left."""
+    def _answer(self, asked: list[TopicPartition], seconds: float) -> list[TopicPartition]:
+        """Raises the group's refusal where there is one: the answer itself only fails to come."""
         try:
             return self._consumer.committed(asked, timeout=seconds)
         except KafkaException as error:
@@ -85,9 +88,7 @@ class Group:
             refusal = None if beside is None else beside.error()
             if is_of_the_group(refusal):
                 raise KafkaException(refusal) from error
-            if last or code(error) != KafkaError._TIMED_OUT:  # noqa: SLF001 - so it is called
-                raise
-            return []
+            raise
 
     def commit(
         self, topic: str, offsets: Mapping[int, int], mark: str, epochs: Mapping[int, int]

@@ -21,6 +21,9 @@ SETTINGS = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "isolation.level": "read_committed",
+    # A broker may say for a moment of a new record that its offset is out of range: the client
+    # would go to the end of the log, in silence.
+    "auto.offset.reset": "error",
     "fetch.wait.max.ms": 10,
     "fetch.message.max.bytes": 65536,  # a larger record still comes, alone
     "queued.max.messages.kbytes": 4096,

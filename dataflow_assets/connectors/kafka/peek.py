@@ -23,6 +23,7 @@ from dataflow_assets.errors import TransientError
 MOST = 500  # records of one gulp
 Where = tuple[str, int]
 """A topic and one of its partitions."""
+_OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - so is the client's own error called
 SILENCE = 10.0  # seconds without an answer after which there will be none
 SCHEMA = pa.schema(
     [
@@ -70,7 +71,7 @@ class Peek:
         if not places:
             return {}
         with self._reading(places) as consumer:
-            return _gathered(consumer, set(places), time.monotonic() + seconds)
+            return _gathered(consumer, places, time.monotonic() + seconds)
 
     def read(self, positions: Mapping[int, int], most: int) -> dict[int, list[Message]]:
         """At most `most` whole records from each position on; fewer where the log ends."""
@@ -129,14 +130,22 @@ class Peek:
             consumers.leave()
 
 
-def _gathered(consumer: Consumer, awaited: set[Where], deadline: float) -> dict[Where, list[Seen]]:
-    found: dict[Where, list[Seen]] = {where: [] for where in awaited}
+def _gathered(
+    consumer: Consumer, places: Mapping[Where, int], deadline: float
+) -> dict[Where, list[Seen]]:
+    found: dict[Where, list[Seen]] = {where: [] for where in places}
+    awaited = set(places)
     while awaited and (left := deadline - time.monotonic()) > 0:
         first = consumer.poll(left)
         for message in [*([] if first is None else [first]), *consumer.consume(MOST, 0.002)]:
-            where = (message.topic() or "", _partition(message))
-            if message.error() is None:
+            where, error = (message.topic() or "", _partition(message)), message.error()
+            if error is None:
                 found[where].append(Seen(message.timestamp()[1], len(message)))
+            elif error.code() == _OUT_OF_RANGE:
+                where = message.topic() or "", message.partition() or 0
+                consumer.incremental_unassign([TopicPartition(*where)])
+                consumer.incremental_assign([TopicPartition(*where, places[where])])
+                continue
             awaited.discard(where)
     return {where: records for where, records in found.items() if where not in awaited}
 

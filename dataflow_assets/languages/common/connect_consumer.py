@@ -78,10 +78,26 @@ def is_worker(document: Document) -> bool:
     )
 
 
-def beside(document: Document, workers: Iterable[Document]) -> list[Document]:
-    """The workers' files in the folder of a connector's."""
+def worker_beside(
+    document: Document, workers: Iterable[Document], notes: Notes, absent: str = ""
+) -> Document | None:
+    """Finds the worker's file in the folder of a connector's.
+
+    Args:
+        document: the connector.
+        workers: files of Connect workers, in any folder.
+        notes: gets what is wrong where there are several, or none.
+        absent: what is wrong where there is none; empty: nothing.
+    """
     folder = File(document.file).resolve().parent
-    return [one for one in workers if File(one.file).resolve().parent == folder]
+    near = [one for one in workers if File(one.file).resolve().parent == folder]
+    if len(near) > 1:
+        names = ", ".join(File(one.file).name for one in near)
+        message = f"is in several files beside this one: {names}; keep one of them in this folder"
+        notes.wrong((document, BROKERS), message)
+    elif absent and not near:
+        notes.wrong((document, BROKERS), absent)
+    return near[0] if len(near) == 1 else None
 
 
 def other_keys(worker: Document, notes: Notes) -> None:

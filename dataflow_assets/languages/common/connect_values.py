@@ -61,12 +61,20 @@ class ConnectValues:
         return found
 
     def choice(self, key: str, allowed: Sequence[str]) -> str:
-        """One of a few words; empty where there is none."""
-        text = self.text(key)
+        """One of a few words, in any case as in Connect; empty where there is none."""
+        text = self.text(key).lower()
         if text and text not in allowed:
             self.notes.wrong((self.document, key), f"allowed: {', '.join(allowed)}")
             return ""
         return text
+
+    def flag(self, key: str) -> bool:
+        """True where a key says so; without a value it does not."""
+        return self.choice(key, ("true", "false")) == "true"
+
+    def commas(self, key: str) -> list[str]:
+        """Reads an optional list that is separated by commas."""
+        return [part.strip() for part in self.text(key).split(",") if part.strip()]
 
     def secret(self, key: str, name: str) -> dict[str, Any]:
         """A field by its value, or by the reference to it; a blank at its end is part of it."""

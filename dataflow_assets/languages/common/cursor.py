@@ -10,7 +10,7 @@ from dataflow_assets.languages.common.tokens import Place, Token, Unreadable
 
 Item = TypeVar("Item")
 _LONGEST = 10  # digits of a length
-NOTHING: Mapping[str, str] = MappingProxyType({})
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 _RESERVED = """
 ALL AND ANY ARRAY AS BETWEEN BY CASE CAST CREATE CROSS DISTINCT ELSE END ESCAPE EXCEPT EXISTS FALSE
@@ -20,24 +20,12 @@ THEN TO TRUE UNION UNNEST USING VALUES WHEN WHERE WINDOW WITH
 """
 RESERVED = frozenset(_RESERVED.split())
 """Words that are no names unless they are in backticks."""
-ELSEWHERE: Mapping[str, str] = {
-    "=>": "at least is written >=, and arguments of a function are given without their names",
-    "==": "equality is written =",
-    "::": "a type is changed by CAST(value AS type)",
-    "ILIKE": "write LOWER(value) LIKE 'pattern'",
-    "RLIKE": "write REGEXP(value, 'pattern')",
-    "SIMILAR": "write REGEXP(value, '^(pattern)$'), whose signs are those of Java",
-    "PLACING": "write SUBSTRING(a, 1, 2) || b || SUBSTRING(a, 5)",
-    "REGEXP": "write REGEXP(value, 'pattern')",
-    "QUALIFY": "write a query around this one, with a WHERE",
-}
-"""Signs and words of other databases, and how they are written in Flink's SQL."""
 
 
 class Cursor:
     """Reads tokens one after the other. Words are compared in any case."""
 
-    def __init__(self, read: Sequence[Token], elsewhere: Mapping[str, str] = NOTHING) -> None:
+    def __init__(self, read: Sequence[Token], elsewhere: Mapping[str, str] = _NONE) -> None:
         """At the first of these tokens. `elsewhere`: signs and words that another one is for."""
         self._read, self._at, self._elsewhere = read, 0, elsewhere
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.connect_types import is_envelope, unpack_envelope
-from dataflow_assets.records.record import NotJson, Record, encode, parse
+from dataflow_assets.records.record import NOT_UTF8, NotJson, Record, encode, parse
 from dataflow_assets.records.step import Apply, Context, Example, Step
 
 _KEY = "the record's key "
@@ -70,6 +70,8 @@ class RecordKey(Step):
 
 
 def _text(record: Record) -> str:
-    if not (key := record.metadata.get("key")):
+    if not (key := str(record.metadata.get("key") or "")):
         raise RejectedRecord("step", f"{_KEY}is not there, or empty")
-    return str(key)
+    if NOT_UTF8 in key:
+        raise RejectedRecord("step", f"{_KEY}is not UTF-8: several such keys would be one")
+    return key

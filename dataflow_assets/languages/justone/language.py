@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import ClassVar
 
 from typing_extensions import override
@@ -40,15 +40,8 @@ class JustOneLanguage(Language):
 
     @override
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
-        others = [one.content for one in beside.parsed]
-        return _readings(parsed.content, others)
+        return justone.read(parsed.content, [one.content for one in beside.parsed])
 
     @override
     def reference(self) -> str:
         return reference.render()
-
-
-def _readings(own: Document, others: list[Document]) -> Iterator[Reading]:
-    for found in justone.read([own], others):
-        yield Reading(found.document, found.findings, found.hints)
-        yield from (Reading(found.document, flow=flow) for flow in found.flows)

@@ -223,7 +223,7 @@ def test_a_json_text_as_key_is_no_object_that_lacks_the_field(connect: Connect) 
     ("key", "first", "keys"),
     [
         ("json.JsonConverter", {"id": "7"}, [None, b"null", b"[1]", {"x": 1}]),
-        ("storage.StringConverter", b"7", [None]),
+        ("storage.StringConverter", b"7", [None, b"\xfe", b"\xff"]),
     ],
 )
 def test_a_record_without_its_key_is_rejected(
@@ -243,6 +243,27 @@ def test_a_record_without_its_key_is_rejected(
     reasons = [reason for (reason,) in connect.run("SELECT reason FROM dataflow_rejected")]
     assert len(reasons) == len(keys)
     assert all("the record's key " in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("converter", ["json.JsonConverter", "storage.StringConverter"])
+def test_a_null_message_whose_key_is_no_text_deletes_nothing(
+    connect: Connect, converter: str
+) -> None:
+    """Several such keys would be one text."""
+    connect.run("CREATE TABLE orders (id text PRIMARY KEY, name text)")
+    connect.run("INSERT INTO orders VALUES ('\ufffd', 'x')")
+    own = {
+        "key.converter": f"org.apache.kafka.connect.{converter}",
+        "delete.enabled": "true",
+        "dataflow.onRejected": "table",
+        "dataflow.maxRejectedPercent": "100",
+    }
+    flow = connect.write(CONFLUENT, {**UPSERT, **own})
+    connect.send((b"\xff", None))
+    connect.drain(flow)
+    assert connect.rows() == [("\ufffd", "x")]
+    ((reason,),) = connect.run("SELECT reason FROM dataflow_rejected")
+    assert "is not UTF-8" in reason
 
 
 def test_a_value_without_its_schema_is_rejected_where_the_converter_needs_one(

@@ -39,7 +39,6 @@ _FETCH = {
     "fetch.max.bytes": 8 * 1024 * 1024,
     "queued.max.messages.kbytes": 8 * 1024,
     "fetch.wait.max.ms": 5,
-    "auto.offset.reset": "error",  # what is gone is an error, and never somewhere else in the log
 }
 _LARGE = {
     "fetch.message.max.bytes": 4 * 1024 * 1024,

@@ -18,6 +18,7 @@ from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow, Policies
 from dataflow_assets.languages.common import connect_consumer as consumer
 from dataflow_assets.languages.common.connect_keys import ADDITIONS
+from dataflow_assets.languages.common.connect_values import ConnectValues
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import entry
 from dataflow_assets.languages.common.notes import Notes, Where
@@ -41,7 +42,6 @@ from dataflow_assets.languages.connect.reader.keys import (
     TABULAR,
 )
 from dataflow_assets.languages.connect.reader.transforms import Transformed, apply_transforms
-from dataflow_assets.languages.connect.reader.values import SinkValues
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
@@ -52,7 +52,7 @@ _ELSEWHERE = (consumer.OVERRIDE, "value.converter.", "key.converter.")
 class _Plan:
     """The part of a file that is the same for each of its topics."""
 
-    values: SinkValues
+    values: ConnectValues
     value: Converter | None
     sink: JdbcSink | IcebergTables
     policies: Policies
@@ -70,7 +70,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
         worker: the Connect worker's file beside it, where there is one.
         notes: gets findings and hints; with findings there is no flow.
     """
-    values = SinkValues(_known_keys(document, notes), notes)
+    values = ConnectValues(_known_keys(document, notes), notes)
     name = values.matching("name", _NAME, "letters, digits, `.`, `_` and `-`, at most 200")
     topics = dict.fromkeys(values.listed("topics", "the topics to read, separated by commas"))
     for topic in topics:
@@ -98,7 +98,7 @@ def _known_keys(document: Document, notes: Notes) -> Document:
     return replace(document, value=known)
 
 
-def _plan(values: SinkValues, worker: Document | None, name: str) -> _Plan | None:
+def _plan(values: ConnectValues, worker: Document | None, name: str) -> _Plan | None:
     document, notes = values.document, values.notes
     value, key = (converter(end, document, worker, notes) for end in ("value", "key"))
     kind = values.text("connector.class")
@@ -167,7 +167,7 @@ def _source(plan: _Plan, topic: str, tombstones: str) -> KafkaSource | None:
     return None
 
 
-def _policies(values: SinkValues, reached: Mapping[str, Any]) -> tuple[Policies, dict[str, Any]]:
+def _policies(values: ConnectValues, reached: Mapping[str, Any]) -> tuple[Policies, dict[str, Any]]:
     """Reads what happens to records and how fresh rows are, and the options of the source."""
     options = {
         "on_data_loss": values.choice("dataflow.onDataLoss", ("fail", "continue")),
@@ -183,7 +183,7 @@ def _policies(values: SinkValues, reached: Mapping[str, Any]) -> tuple[Policies,
     return policies, {name: text for name, text in options.items() if text}
 
 
-def _rejects(values: SinkValues, reached: Mapping[str, Any]) -> Rejects:
+def _rejects(values: ConnectValues, reached: Mapping[str, Any]) -> Rejects:
     tolerated = values.choice("errors.tolerance", ("none", "all")) == "all"
     way = values.choice("dataflow.onRejected", ("fail", "table", "skip"))
     key = "errors.deadletterqueue.topic.name"

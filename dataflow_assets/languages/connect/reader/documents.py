@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path as File
 
-from dataflow_assets.flow import Flow
-from dataflow_assets.languages.common.connect_consumer import BROKERS, OVERRIDE, beside
+from dataflow_assets.languages.common.connect_consumer import BROKERS, OVERRIDE, worker_beside
 from dataflow_assets.languages.common.connect_documents import ConnectorDocument
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.notes import Notes
@@ -34,16 +32,10 @@ def read(document: ConnectorDocument, workers: Iterable[Document]) -> Iterator[R
     Returns:
         A reading for each flow, and one of everything that is wrong or worth a note.
     """
-    notes, made = Notes(), list[Flow]()
-    near = beside(document, workers)
-    if len(near) > 1:
-        names = ", ".join(File(one.file).name for one in near)
-        message = f"is in several files beside this one: {names}; keep one of them in this folder"
-        notes.wrong((document, BROKERS), message)
-    elif not near and not document.value.get(f"{OVERRIDE}{BROKERS}", "").strip():
-        notes.wrong((document, BROKERS), _NO_BROKERS)
-    else:
-        made = flows(document, near[0] if near else None, notes)
+    notes = Notes()
+    named = document.value.get(f"{OVERRIDE}{BROKERS}", "").strip()
+    worker = worker_beside(document, workers, notes, "" if named else _NO_BROKERS)
+    made = [] if notes.findings else flows(document, worker, notes)
     findings = tuple(dict.fromkeys(notes.findings))  # each topic has come to the same ones
     yield Reading(document, findings, tuple(notes.hints))
     if document.sound:

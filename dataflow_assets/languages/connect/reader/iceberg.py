@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch
+from dataflow_assets.languages.common.connect_values import ConnectValues
 from dataflow_assets.languages.connect.ends import LakeTable
 from dataflow_assets.languages.connect.reader.converters import login
 from dataflow_assets.languages.connect.reader.keys import ICEBERG
 from dataflow_assets.languages.connect.reader.steps import NO_DELETES, step
 from dataflow_assets.languages.connect.reader.transforms import Transformed
-from dataflow_assets.languages.connect.reader.values import SinkValues
 from dataflow_assets.records.chain import Transformation
 
 _REST = "org.apache.iceberg.rest.RESTCatalog"
@@ -62,7 +62,7 @@ _DEFAULTS = {
 class IcebergTables:
     """Tables of a file; every topic's records go the same ways."""
 
-    values: SinkValues
+    values: ConnectValues
     tables: tuple[str, ...]
     route: str
     """The field that chooses the table; empty: none does."""
@@ -70,7 +70,7 @@ class IcebergTables:
     """The values of that field that lead to each table."""
 
     @classmethod
-    def read(cls, values: SinkValues) -> IcebergTables:
+    def read(cls, values: ConnectValues) -> IcebergTables:
         """Called once for a file; what is wrong is in the notes afterwards."""
         notes, document = values.notes, values.document
         tables = values.listed("iceberg.tables", "namespace.table, separated by commas")
@@ -201,7 +201,7 @@ class IcebergTables:
         return found
 
 
-def _words(values: SinkValues, table: str) -> Sequence[str]:
+def _words(values: ConnectValues, table: str) -> Sequence[str]:
     key = f"iceberg.table.{table}.route-regex"
     found = _WORDS.fullmatch(values.text(key))
     if found is None:

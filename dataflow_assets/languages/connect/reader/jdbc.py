@@ -10,6 +10,7 @@ from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch
+from dataflow_assets.languages.common.connect_values import ConnectValues
 from dataflow_assets.languages.common.notes import Where
 from dataflow_assets.languages.common.references import mentions
 from dataflow_assets.languages.connect.ends import JdbcTable
@@ -18,7 +19,6 @@ from dataflow_assets.languages.connect.reader.jdbc_url import JdbcUrl
 from dataflow_assets.languages.connect.reader.keys import DEBEZIUM
 from dataflow_assets.languages.connect.reader.steps import NO_DELETES, field, insert, step
 from dataflow_assets.languages.connect.reader.transforms import Transformed
-from dataflow_assets.languages.connect.reader.values import SinkValues
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.sdk.database import split
 
@@ -49,7 +49,7 @@ _TOO_LONG = (
 class JdbcSink:
     """A file's rules for its rows; the table's name depends on the topic."""
 
-    values: SinkValues
+    values: ConnectValues
     keys: Mapping[str, str]
     """What the connector calls the keys that both of them have."""
     key: Converter | None
@@ -60,7 +60,7 @@ class JdbcSink:
     deletes: bool
 
     @classmethod
-    def read(cls, values: SinkValues, key: Converter | None) -> JdbcSink:
+    def read(cls, values: ConnectValues, key: Converter | None) -> JdbcSink:
         """Called once for a file; what is wrong is in the notes afterwards."""
         debezium = values.text("connector.class") == DEBEZIUM
         given, keys = values.document.value, dict(_DEBEZIUM if debezium else _CONFLUENT)

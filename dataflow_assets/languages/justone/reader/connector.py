@@ -55,7 +55,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
     sink = _sink(values)
     paths = values.paths(len(values.listed("db.columns", "the columns that are written")))
     policies, options = _policies(values)
-    suspended = values.choice("dataflow.suspended", ("true", "false")) == "true"
+    suspended = values.flag("dataflow.suspended")
     reached = consumer.settings(document, worker, notes) if worker else None
     if notes.findings or sink is None or reached is None:
         return []

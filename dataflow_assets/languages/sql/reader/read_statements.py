@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dataflow_assets.languages.common.cursor import ELSEWHERE, Cursor
+from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.common.keys import meant
 from dataflow_assets.languages.common.statements import Script
 from dataflow_assets.languages.common.tokens import Place, Unreadable, tokens
@@ -15,7 +15,7 @@ from dataflow_assets.languages.sql.reader.read_tables import (
     read_options,
     read_table,
 )
-from dataflow_assets.languages.sql.reader.refusals import refused
+from dataflow_assets.languages.sql.reader.refusals import ELSEWHERE, refused
 from dataflow_assets.languages.sql.reader.syntax import (
     Insert,
     Option,

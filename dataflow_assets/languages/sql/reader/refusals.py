@@ -76,3 +76,17 @@ def is_refused(name: str) -> bool:
 def refused_aggregate(name: str, allowed: Iterable[str]) -> str:
     instead = _ONE if name in ("FIRST_VALUE", "LAST_VALUE") else f"compute it {_PYSPARK}"
     return f"{name} is not supported; aggregates are {', '.join(allowed)}: {instead}"
+
+
+ELSEWHERE: Mapping[str, str] = {
+    "=>": "at least is written >=, and arguments of a function are given without their names",
+    "==": "equality is written =",
+    "::": "a type is changed by CAST(value AS type)",
+    "ILIKE": "write LOWER(value) LIKE 'pattern'",
+    "RLIKE": "write REGEXP(value, 'pattern')",
+    "SIMILAR": "write REGEXP(value, '^(pattern)$'), whose signs are those of Java",
+    "PLACING": "write SUBSTRING(a, 1, 2) || b || SUBSTRING(a, 5)",
+    "REGEXP": "write REGEXP(value, 'pattern')",
+    "QUALIFY": "write a query around this one, with a WHERE",
+}
+"""Signs and words of other databases, and how they are written in Flink's SQL."""
