@@ -79,10 +79,12 @@ class Shop:
         self.folders: tuple[Path, ...] = ()
         self.pool = ThreadPoolExecutor(3)
 
+    kind: type[MemoryOffsetSource] = MemoryOffsetSource
+
     def add(self, *names: str, **more: Any) -> None:
         for name in names:
             flow = memory_flow(
-                self.store, name, topic=name, table=name, policies=OFTEN, kind=Slot, **more
+                self.store, name, topic=name, table=name, policies=OFTEN, kind=self.kind, **more
             )
             self.flows = [*self.flows, flow]
 
@@ -413,6 +415,7 @@ def test_an_edited_manifest_is_tried_at_once(shop: Shop) -> None:
 
 
 def test_edited_added_and_removed_manifests_are_noticed(shop: Shop) -> None:
+    shop.kind = Slot
     shop.add("a", "b")
     shop.produce("a", 1)
     running = shop.aside()
@@ -433,6 +436,7 @@ def test_edited_added_and_removed_manifests_are_noticed(shop: Shop) -> None:
 
 def test_a_slot_is_named_only_where_nobody_reads_it_any_more(shop: Shop, tmp_path: Path) -> None:
     """Whoever follows such a line drops the slot."""
+    shop.kind = Slot
     own_runs = set[str]()
     shop.patch.setattr(Slot, "own_runs", own_runs)
     shop.add("always", "off")
@@ -691,6 +695,7 @@ def test_a_flow_that_ends_while_its_server_is_down_has_not_failed(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """No run of its own would try again, and where it is removed its slot is named."""
+    shop.kind = Slot
     monkeypatch.setenv("DATAFLOW_PATIENCE", "600")
     _refuse_table(monkeypatch, "a", TransientError)
     shop.add("a", "b")
